@@ -1,0 +1,188 @@
+"""The nouns: what kafkasniff yields, frozen and slotted.
+
+Times are nanoseconds since the Unix epoch (UTC) as `int`, `None` where the capture has none; durations are nanoseconds.
+Sizes are bytes. Packet numbers are 1-based and count every packet of their capture, as tshark's `frame.number`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+__all__ = [
+    "Body",
+    "Direction",
+    "Endpoint",
+    "ErrorCode",
+    "Exchange",
+    "Message",
+    "Problem",
+    "SaslToken",
+    "Status",
+    "Summary",
+]
+
+Direction = Literal["request", "response"]
+"""The stream from the client to the broker ("request") or from the broker to the client ("response")."""
+
+Status = Literal["answered", "no_response", "unanswered", "open", "lost", "orphan"]
+"""How an exchange ended: no_response (acks 0), unanswered (connection ended), open (capture ended),
+lost (a gap may have swallowed the response), orphan (a response without its request)."""
+
+Body = dict[str, Any]
+"""A decoded body by the protocol's field names in snake_case; `bytes` values stay bytes, uuids are strings of 22 characters."""
+
+
+class Endpoint(msgspec.Struct, frozen=True, gc=False):
+    """One end of a connection."""
+
+    address: str
+    """IPv4 or IPv6 address as text (RFC 5952)."""
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+class Problem(msgspec.Struct, frozen=True, gc=False):
+    """A finding that does not stop the run. `docs/problems.md` lists the kinds."""
+
+    kind: str
+    """Machine-readable name, kebab-case: `tcp-gap`, `body-truncated` …"""
+    detail: str
+    """A sentence for a person; contains no secrets."""
+    offset: int | None = None
+    """Within a message: offset of the byte concerned, from the first byte after the length prefix."""
+    connection: int | None = None
+    """Number of the connection concerned."""
+    time_ns: int | None = None
+    capture: str | None = None
+    """Name of the capture concerned."""
+    packet: int | None = None
+    """Number of the packet at which the problem was found."""
+    direction: Direction | None = None
+    bytes: int | None = None
+    """How many bytes are concerned (lost, skipped)."""
+
+
+class ErrorCode(msgspec.Struct, frozen=True, gc=False):
+    """A non-zero error code in a response."""
+
+    code: int
+    name: str | None
+    """Name in `org.apache.kafka.common.protocol.Errors`; None for a code that is not known."""
+    path: str
+    """Where in the body: `responses[0].partition_responses[0].error_code`."""
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A decoded request or response."""
+
+    type: Direction
+    size: int
+    """The length prefix: bytes of header and body."""
+    correlation_id: int | None = None
+    api_key: int | None = None
+    api: str | None = None
+    """Name of the API; None for an unknown key and for an orphan response."""
+    api_version: int | None = None
+    client_id: str | bytes | None = None
+    """From the request header (on a response: of its request); bytes where it is not UTF-8."""
+    header: Body | None = None
+    """The header's fields; None where not even the header could be read."""
+    header_tags: tuple[tuple[int, bytes], ...] = ()
+    """Tagged fields of the header, as (tag, bytes)."""
+    body: Body | None = None
+    body_version: int | None = None
+    """The version that the body was read as, where it is not `api_version` (ApiVersions with error 35)."""
+    raw: bytes | None = None
+    """Everything after the header, where the body could not be decoded to its end; None where that holds a secret."""
+    raw_redacted: int | None = None
+    """Length of `raw` where it was withheld because it may hold a secret."""
+    errors: tuple[ErrorCode, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    # Where it was on the wire; None for a message that did not come from a capture.
+    exchange: int | None = None
+    connection: int | None = None
+    capture: str | None = None
+    time_ns: int | None = None
+    """Time of the packet that made the message's bytes contiguous."""
+    client: Endpoint | None = None
+    broker: Endpoint | None = None
+    first_packet: int | None = None
+    """Lowest number of the packets that delivered its bytes."""
+    last_packet: int | None = None
+    """Highest number of the packets that delivered its bytes."""
+    latency_ns: int | None = None
+    """On a response: completion of the request to the packet with the response's first byte; negative stays so."""
+    duration_ns: int | None = None
+    """On a response: packet with the request's first byte to the completion of the response."""
+
+
+class SaslToken(msgspec.Struct, frozen=True, gc=False):
+    """A raw SASL token: after SaslHandshake v0, or GSSAPI as of 0.9, tokens travel without Kafka headers."""
+
+    direction: Direction
+    size: int
+    """Length of the token."""
+    mechanism: str | None
+    token: bytes | None
+    """The token; None unless secrets are shown."""
+    connection: int | None = None
+    capture: str | None = None
+    time_ns: int | None = None
+    client: Endpoint | None = None
+    broker: Endpoint | None = None
+    packet: int | None = None
+    """Number of the packet that completed it."""
+
+
+class Exchange(msgspec.Struct, frozen=True):
+    """A request and its response, if any; yielded when it is over."""
+
+    exchange: int
+    """Running number, shared with its messages."""
+    connection: int
+    """Number of the connection, in order of first packet."""
+    status: Status
+    request: Message | None
+    response: Message | None
+    latency_ns: int | None = None
+    duration_ns: int | None = None
+    problems: tuple[Problem, ...] = ()
+    """Problems of the exchange itself; those of its messages are with the messages."""
+    connection_id: int = 0
+    """BLAKE2b-64 (signed) of the sorted endpoints and the time of the connection's first packet: the same in every run."""
+    exchange_id: int = 0
+    """Ordinal within the connection; (connection_id, exchange_id) is the key of the Parquet tables."""
+    retransmits: int = 0
+    """Retransmitted segments of the connection, both directions, since its previous exchange ended."""
+
+
+class Summary(msgspec.Struct):
+    """What a run saw, for the line at its end."""
+
+    packets: int = 0
+    """Packets read, of any kind."""
+    tcp_packets: int = 0
+    connections: int = 0
+    """TCP connections."""
+    kafka_connections: int = 0
+    requests: int = 0
+    responses: int = 0
+    sasl_tokens: int = 0
+    problems: int = 0
+    """Problem lines and problems within messages."""
+    bytes_stream: int = 0
+    """Payload bytes of all streams, each once, lost ones included where their number is known."""
+    bytes_decoded: int = 0
+    """Bytes of streams that became frames."""
+    bytes_skipped: int = 0
+    """Bytes of streams that were seen and not framed (resync, not Kafka)."""
+    bytes_lost: int = 0
+    """Bytes of streams that the capture does not hold."""
+    not_kafka: int = 0
+    """Connections judged not to be Kafka."""
+    undecided: int = 0
+    """Connections that carried data but too little to judge."""
