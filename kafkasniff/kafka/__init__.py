@@ -1,1 +1,1 @@
-"""To be written."""
+"""The Kafka protocol: framing, exchanges, dissectors, records. Knows nothing of packets."""
