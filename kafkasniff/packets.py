@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.model import Problem
+from kafkasniff.streams import NO_TIME
 
 __all__ = ["ACK", "COLUMNS", "FIN", "NO_TIME", "PSH", "RST", "SYN", "Note", "PacketBatch"]
-
-NO_TIME: Final = -(2**63)
-"""`time_ns` of a packet whose capture gives it no time (pcapng simple packet blocks)."""
 
 FIN: Final = 0x01
 SYN: Final = 0x02

@@ -1,0 +1,238 @@
+"""Frames: int32 size + message, cut out of the runs of one stream.
+
+A `Framer` is in step with its stream: it knows where the next frame starts. It stays in step over a gap whose end lies
+within the frame that it cuts (the frame comes out incomplete); over any other gap, and when a size is impossible, it
+falls out of step, and finding a boundary again is the business of `search.py`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kafkasniff.streams import Run
+
+__all__ = ["MAX_FRAME", "Frame", "Framer", "gather"]
+
+MAX_FRAME: Final = 100 << 20
+"""Default bound on a frame's size: `socket.request.max.bytes` of the broker, whose default this is."""
+
+_SIZE = Struct(">i")
+
+
+class Frame(NamedTuple):
+    """One frame. The message is `data[start:end]`."""
+
+    order: int
+    """Order of the packet that completed it (an incomplete one: at which it was known to stay so)."""
+    direction: int
+    data: bytes
+    start: int
+    end: int
+    size: int
+    """The length prefix; larger than `end - start` where bytes are missing at the end."""
+    first_packet: int
+    """Lowest of the packets that delivered its bytes (streams.PACKET_SHIFT)."""
+    last_packet: int
+    first_time: int
+    """time_ns of the packet that delivered its first byte."""
+    time_ns: int
+    """time_ns of the packet that completed it."""
+    last_seen: int
+    """The packet that made it complete, which is not `last_packet` where segments were held back."""
+
+
+def gather(run: Run, start: int, end: int, first: int, last: int) -> bytes:
+    """The bytes [start, end) of a run, in positions as `run.end` counts them; they lie in segments first … last."""
+    buffer, offset = run.buffer, run.offset
+    head = offset[first] + start - (run.end[first] - run.length[first])
+    if first == last:
+        return buffer[head : head + end - start]
+    parts = [buffer[head : offset[first] + run.length[first]]]
+    parts.extend(buffer[offset[i] : offset[i] + run.length[i]] for i in range(first + 1, last))
+    tail = run.end[last] - run.length[last]
+    parts.append(buffer[offset[last] : offset[last] + end - tail])
+    return b"".join(parts)
+
+
+class Framer:
+    """Cuts one stream into frames, beginning at a frame's boundary."""
+
+    __slots__ = (
+        "_first_packet",
+        "_first_time",
+        "_have",
+        "_last_packet",
+        "_need",
+        "_parts",
+        "_sized",
+        "_skip",
+        "direction",
+        "lost_at",
+        "max_size",
+    )
+
+    def __init__(self, direction: int, max_size: int = MAX_FRAME) -> None:
+        self.direction = direction
+        self.max_size = max_size
+        self.lost_at: int | None = None
+        """Set by `cut`: position in the run of a frame of impossible size; the framer is void then."""
+        self._parts: list[bytes] = []
+        self._have = 0
+        """Bytes in `_parts`: the beginning of a frame, with its length prefix."""
+        self._need = 4
+        """Bytes that the frame has in all; 4 while its length prefix is not complete."""
+        self._sized = False
+        self._skip = 0
+        """Bytes up to the end of a frame that was given up."""
+        self._first_packet = 0
+        self._last_packet = 0
+        self._first_time = 0
+
+    @property
+    def pending(self) -> int:
+        """Bytes of the frame that is not complete yet."""
+        return self._have
+
+    def copy(self) -> Framer:
+        """The same state once more, to come back to when `cut` falls out of step."""
+        other = Framer(self.direction, self.max_size)
+        if self._have or self._skip:
+            for name in self.__slots__:
+                setattr(other, name, getattr(self, name))
+            other._parts = self._parts.copy()
+        return other
+
+    def cut(self, run: Run, first: int, last: int) -> list[Frame]:
+        """Cut the segments [first, last) of a run. Falls out of step at an impossible size: see `lost_at`.
+
+        Hot: once for each stream and batch, and once around the loop for each frame.
+        """
+        end = run.end
+        position = end[first] - run.length[first]
+        stop = end[last - 1]
+        index = first
+        frames: list[Frame] = []
+        if self._skip:
+            step = min(self._skip, stop - position)
+            self._skip -= step
+            position += step
+        if self._have:
+            position, frame = self._continue(run, position, index, last)
+            if self.lost_at is not None:
+                return frames
+            if frame is not None:
+                frames.append(frame)
+        if position == stop:
+            return frames
+        if position > end[first] - run.length[first]:
+            index = bisect_right(end, position, index, last)
+        buffer, offset, length = run.buffer, run.offset, run.length
+        max_size = self.max_size
+        direction = self.direction
+        unpack = _SIZE.unpack_from
+        while True:
+            # `position` is a frame's first byte; it lies in segment `index`.
+            segment_end = end[index]
+            at = offset[index] + length[index] - segment_end + position
+            if segment_end - position < 4:
+                break
+            size = unpack(buffer, at)[0]
+            if size < 0 or size > max_size:
+                self.lost_at = position
+                return frames
+            frame_end = position + 4 + size
+            if frame_end > segment_end:
+                break
+            packet = run.packet[index]
+            frames.append(
+                Frame(
+                    run.order[index],
+                    direction,
+                    buffer,
+                    at + 4,
+                    at + 4 + size,
+                    size,
+                    packet,
+                    packet,
+                    run.time[index],
+                    run.released[index],
+                    packet,
+                )
+            )
+            position = frame_end
+            if frame_end == segment_end:
+                index += 1
+                if index == last:
+                    return frames
+        # The frame reaches beyond its segment: take the way of a frame in pieces, then go on.
+        while position < stop:
+            index = bisect_right(end, position, index, last)
+            position, frame = self._continue(run, position, index, last)
+            if self.lost_at is not None:
+                return frames
+            if frame is not None:
+                frames.append(frame)
+        return frames
+
+    def _continue(self, run: Run, position: int, index: int, last: int) -> tuple[int, Frame | None]:
+        """Take bytes for the frame begun (or begin one): the position behind them, and the frame if it is complete."""
+        end = run.end
+        stop = end[last - 1]
+        index = bisect_right(end, position, index, last)
+        while position < stop:
+            if not self._have:
+                self._first_packet = self._last_packet = run.packet[index]
+                self._first_time = run.time[index]
+            target = min(position + self._need - self._have, stop)
+            final = bisect_left(end, target, index, last)
+            self._parts.append(gather(run, position, target, index, final))
+            self._have += target - position
+            self._first_packet = min(self._first_packet, *run.packet[index : final + 1])
+            self._last_packet = max(self._last_packet, *run.packet[index : final + 1])
+            position = target
+            index = final if end[final] > position else final + 1
+            if self._have == 4 and not self._sized:
+                size = _SIZE.unpack(b"".join(self._parts))[0]
+                if size < 0 or size > self.max_size:
+                    self.lost_at = position
+                    return position, None
+                self._sized = True
+                self._need = 4 + size
+            if self._have == self._need and self._sized:
+                return position, self._take(run.order[final], run.released[final], run.packet[final])
+        return position, None
+
+    def _take(self, order: int, time_ns: int, packet: int) -> Frame:
+        data = b"".join(self._parts)
+        frame = Frame(
+            order,
+            self.direction,
+            data,
+            4,
+            len(data),
+            self._need - 4,
+            self._first_packet,
+            self._last_packet,
+            self._first_time,
+            time_ns,
+            packet,
+        )
+        self._parts = []
+        self._have, self._need, self._sized = 0, 4, False
+        return frame
+
+    def gap(self, size: int, order: int, time_ns: int, packet: int) -> tuple[bool, Frame | None]:
+        """`size` bytes are missing here. Returns whether the framer is still in step, and the frame that was cut."""
+        if self._skip:
+            within = min(size, self._skip)
+            self._skip -= within
+            size -= within
+            return size == 0, None
+        if not self._sized:
+            return False, None
+        missing = self._need - self._have
+        frame = self._take(order, time_ns, packet)
+        self._skip = max(missing - size, 0)
+        return size <= missing, frame

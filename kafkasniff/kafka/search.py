@@ -1,0 +1,425 @@
+"""Finding frames in a stream whose boundaries are not known, and telling what is not Kafka.
+
+Needed where a capture starts in the middle of a connection, behind a gap that swallowed a boundary, and for a
+connection of which it is not known yet whether it is Kafka at all. A `Searcher` collects the stream's bytes and
+follows *candidates*: positions that could be a frame's start, with the chain of frames that begins there. One is
+accepted
+
+- as requests: when a frame of the chain decodes exactly, or MIN_CHAIN frames have plausible request headers;
+- as responses: when a frame of the chain answers a request that is outstanding, and decodes exactly as that API and
+  version, or when RESPONSE_CHAIN frames have rising correlation ids;
+
+and dropped when a frame of its chain is implausible. The search looks at the stream segment by segment, so that its
+result does not depend on how packets were batched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from functools import cache
+from struct import Struct
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.dissectors import api, api_keys
+from kafkasniff.kafka.message import decode_request, request_header
+from kafkasniff.streams import Run
+
+__all__ = [
+    "MAX_SEARCH",
+    "MIN_CHAIN",
+    "RESPONSE_CHAIN",
+    "SEARCH_LIMIT",
+    "Searcher",
+    "is_exact_request",
+    "is_gssapi_token",
+    "name_protocol",
+]
+
+MIN_CHAIN: Final = 2
+RESPONSE_CHAIN: Final = 3
+MAX_RISE: Final = 1000
+"""Correlation ids of consecutive responses rise by less than this: by 1, or by more where acks 0 had no response."""
+SEARCH_LIMIT: Final = 256 << 10
+"""A stream that shows no candidate within so many bytes is not Kafka."""
+MAX_SEARCH: Final = 16 << 20
+"""Bytes kept while searching; where no candidate was accepted by then, the older half is given up."""
+MAX_CANDIDATES: Final = 64
+NEWER_VERSIONS: Final = 3
+"""A client may be newer than the dissectors: versions that much above the known ones are plausible."""
+_HEAD: Final = 14
+"""Bytes of a frame that the scan looks at: size, api key, api version, correlation id, length of the client id."""
+
+_SKIP_RECORDS = DecodeOptions(records="skip", show_secrets=True)
+_INT = Struct(">i")
+_RESPONSE = Struct(">ii")
+
+
+def is_exact_request(data: bytes, start: int, end: int) -> bool:
+    """Whether these bytes are a request of a known version that its body consumes to the last byte."""
+    if request_header(data, start, end, strict=True) is None:
+        return False
+    decoded = decode_request(data, start, end, _SKIP_RECORDS)
+    return decoded.body is not None and not decoded.problems
+
+
+def is_gssapi_token(data: bytes, start: int, end: int) -> bool:
+    """Whether these bytes are the first token of GSSAPI with Kerberos or SPNEGO (RFC 2743, 3.1; RFC 4121, 4.1)."""
+    head = data[start : min(end, start + 24)]
+    return head[:1] == b"\x60" and (
+        b"\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02" in head or b"\x06\x06\x2b\x06" in head
+    )
+
+
+def name_protocol(head: bytes) -> str | None:
+    """What a stream that is not Kafka starts with, in words; None where it is nothing well-known."""
+    if len(head) >= 3 and head[0] in (0x14, 0x15, 0x16, 0x17) and head[1] == 3 and head[2] <= 4:
+        return "TLS"
+    if head.startswith((b"GET ", b"POST ", b"PUT ", b"HEAD ", b"DELETE ", b"OPTIONS ", b"CONNECT ", b"PATCH ")):
+        return "HTTP"
+    for start, name in (
+        (b"HTTP/", "HTTP"),
+        (b"PRI * HTTP/2", "HTTP/2"),
+        (b"SSH-", "SSH"),
+        (b"\x00\x00\x00\x08\x04\xd2", "PostgreSQL"),
+    ):
+        if head.startswith(start):
+            return name
+    return None
+
+
+class _Candidate:
+    """A possible frame start and how far its chain of frames was followed."""
+
+    __slots__ = ("at", "correlation_id", "frames", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.at = start
+        self.frames = 0
+        self.correlation_id = -1
+
+
+class Searcher:
+    """The bytes of one stream since its boundaries were lost, and the candidates among them."""
+
+    __slots__ = (
+        "_data",
+        "_lengths",
+        "_max_size",
+        "_orders",
+        "_packets",
+        "_released",
+        "_requests",
+        "_responses",
+        "_scanned",
+        "_times",
+        "accepted_requests",
+        "aligned",
+        "dropped",
+    )
+
+    def __init__(self, *, aligned: bool, max_size: int) -> None:
+        self.aligned = aligned
+        """The first byte is the stream's first: nothing but position 0 is a candidate."""
+        self.accepted_requests = False
+        """What was accepted last was a chain of requests."""
+        self.dropped = 0
+        """Bytes given up at the bound."""
+        self._max_size = max_size
+        self._data = bytearray()
+        self._lengths: list[int] = []
+        self._packets: list[int] = []
+        self._times: list[int] = []
+        self._orders: list[int] = []
+        self._released: list[int] = []
+        self._requests: list[_Candidate] = []
+        self._responses: list[_Candidate] = []
+        self._scanned = 0
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def beginning(self, count: int) -> bytes:
+        """The first bytes, at most `count`."""
+        return bytes(self._data[:count])
+
+    def add(self, run: Run, index: int, skip: int = 0) -> None:
+        """Take one segment of a run, without its first `skip` bytes."""
+        offset, length = run.offset[index] + skip, run.length[index] - skip
+        if len(self._data) + length > MAX_SEARCH:
+            self.drop(max(len(self._data) // 2, len(self._data) + length - MAX_SEARCH))
+        begin = len(self._data)
+        self._data += run.buffer[offset : offset + length]
+        self._lengths.append(length)
+        self._packets.append(run.packet[index])
+        self._times.append(run.time[index])
+        self._orders.append(run.order[index])
+        self._released.append(run.released[index])
+        if self.aligned:
+            if begin == 0 and not self.dropped:
+                self._requests = [_Candidate(0)]
+                self._responses = [_Candidate(0)]
+        elif len(self._responses) < MAX_CANDIDATES:
+            self._responses.append(_Candidate(begin))
+
+    def drop(self, count: int) -> None:
+        """Give up the first `count` bytes (whole segments' bookkeeping included)."""
+        count = min(count, len(self._data))
+        del self._data[:count]
+        self.dropped += count
+        self._scanned = max(self._scanned - count, 0)
+        rest = count
+        while rest and self._lengths:
+            step = min(rest, self._lengths[0])
+            rest -= step
+            self._lengths[0] -= step
+            if self._lengths[0] == 0:
+                for column in (self._lengths, self._packets, self._times, self._orders, self._released):
+                    del column[0]
+        for candidates in (self._requests, self._responses):
+            candidates[:] = [candidate for candidate in candidates if candidate.start >= count]
+            for candidate in candidates:
+                candidate.start -= count
+                candidate.at -= count
+
+    def strip(self, count: int) -> None:
+        """Take off a prologue: the stream begins behind it."""
+        self.drop(count)
+        self.dropped = 0
+        if self.aligned and self._data:
+            self._requests = [_Candidate(0)]
+            self._responses = [_Candidate(0)]
+
+    @property
+    def began(self) -> bool:
+        """At least one whole frame with a plausible request header stands at the stream's beginning."""
+        return self.aligned and any(candidate.frames > 0 for candidate in self._requests)
+
+    def take(self, start: int) -> Run | None:
+        """Everything from `start` on as a run; the searcher is empty then. None where there is nothing."""
+        self.drop(start)
+        if not self._lengths:
+            return None
+        ends: list[int] = []
+        total = 0
+        for length in self._lengths:
+            total += length
+            ends.append(total)
+        offsets = [0, *ends[:-1]]
+        count = len(ends)
+        run = Run(
+            bytes(self._data),
+            offsets,
+            self._lengths,
+            ends,
+            self._packets,
+            self._times,
+            self._orders,
+            self._released,
+            0,
+            count,
+        )
+        self._data = bytearray()
+        self._lengths, self._packets, self._times, self._orders, self._released = [], [], [], [], []
+        return run
+
+    # -- requests ---------------------------------------------------------------------------------------------------
+
+    def find_request(self, chain: int = MIN_CHAIN) -> int | None:
+        """Position of the first frame of an accepted chain of requests; `chain`: how many plausible ones suffice."""
+        if not self.aligned:
+            self._scan_for_requests()
+        found: int | None = None
+        for candidate in list(self._requests):
+            verdict = self._follow_requests(candidate, chain)
+            if verdict is None:
+                continue
+            if not verdict:
+                self._requests.remove(candidate)
+            elif found is None:
+                found = candidate.start
+        if found is None:
+            return None
+        # A candidate at a segment's start whose frame is still growing may hold the other one as payload: wait for it.
+        for candidate in self._requests:
+            if candidate.start < found and self._frame_end(candidate) > found and self._starts_segment(candidate.start):
+                return None
+        self.accepted_requests = True
+        return found
+
+    @property
+    def hopeless_for_requests(self) -> bool:
+        """Nothing here can be requests any more."""
+        return not self._requests and (
+            (self.aligned and len(self._data) > 0) or len(self._data) + self.dropped > SEARCH_LIMIT
+        )
+
+    def _scan_for_requests(self) -> None:
+        """Add the positions whose first bytes look like a request's. Vectorised over all bytes not scanned yet."""
+        limit = len(self._data) - _HEAD
+        if limit < self._scanned or len(self._requests) >= MAX_CANDIDATES:
+            return
+        raw = np.frombuffer(bytes(self._data[self._scanned :]), dtype=np.uint8)
+        count = len(raw) - _HEAD + 1
+        key = _uint16(raw, 4, count)
+        version = _uint16(raw, 6, count)
+        size = (_uint16(raw, 0, count).astype(np.int64) << 16) | _uint16(raw, 2, count)
+        client_id = _uint16(raw, 12, count)
+        limits = _version_limits()
+        good = (size >= 8) & (size <= self._max_size) & (key < len(limits))
+        good &= version <= limits[np.minimum(key, len(limits) - 1)]
+        good &= (client_id == 0xFFFF) | (client_id.astype(np.int64) + 10 <= size)
+        for position in np.flatnonzero(good)[: MAX_CANDIDATES - len(self._requests)].tolist():
+            self._requests.append(_Candidate(self._scanned + position))
+        self._scanned += count
+
+    def _follow_requests(self, candidate: _Candidate, chain: int) -> bool | None:
+        """True: accepted; False: implausible; None: more bytes are needed."""
+        data = self._data
+        while len(data) - candidate.at >= 4:
+            size = _INT.unpack_from(data, candidate.at)[0]
+            if size < 8 or size > self._max_size:
+                return False
+            start, end = candidate.at + 4, candidate.at + 4 + size
+            if end > len(data):
+                return self._plausible_beginning(start, len(data))
+            frame = bytes(data[start:end])
+            if self.aligned and candidate.frames == 0 and is_gssapi_token(frame, 0, size):
+                return True
+            header = request_header(frame, 0, size, strict=not self.aligned)
+            if header is None or header.api_key not in api_keys():
+                return False
+            candidate.frames += 1
+            candidate.at = end
+            if candidate.frames >= chain or is_exact_request(frame, 0, size):
+                return True
+        return None
+
+    def _plausible_beginning(self, start: int, end: int) -> bool | None:
+        """False where the first bytes of a frame not complete yet cannot be a request's; else None."""
+        if end - start >= 4:
+            head = bytes(self._data[start : start + 4])
+            if is_gssapi_token(bytes(self._data[start : start + 24]), 0, 24) or (self.aligned and head[0] == 0x60):
+                return None
+            key = int.from_bytes(head[:2], "big")
+            limits = _version_limits()
+            if key >= len(limits) or int.from_bytes(head[2:4], "big") > limits[key]:
+                return False
+        return None
+
+    # -- responses --------------------------------------------------------------------------------------------------
+
+    def find_response(
+        self,
+        outstanding: Container[int],
+        is_exact: Callable[[int, bytes], bool],
+        chain: int = RESPONSE_CHAIN,
+    ) -> int | None:
+        """Position of the first frame of an accepted chain of responses.
+
+        `outstanding` holds the correlation ids of requests without a response, `is_exact(correlation_id, message)`
+        tells whether the message decodes exactly as the response to that request; `chain`: how many frames with
+        rising ids suffice.
+        """
+        if not self.aligned:
+            self._scan_for_responses(outstanding)
+        for candidate in sorted(self._responses, key=lambda candidate: candidate.start):
+            verdict = self._follow_responses(candidate, outstanding, is_exact, chain)
+            if verdict:
+                self.accepted_requests = False
+                return candidate.start
+            if verdict is False:
+                self._responses.remove(candidate)
+        return None
+
+    @property
+    def hopeless_for_responses(self) -> bool:
+        """Nothing here can be responses any more."""
+        return not self._responses and (
+            (self.aligned and len(self._data) > 0) or len(self._data) + self.dropped > SEARCH_LIMIT
+        )
+
+    def _scan_for_responses(self, outstanding: Container[int]) -> None:
+        limit = len(self._data) - 8
+        if limit < self._scanned:
+            return
+        raw = np.frombuffer(bytes(self._data[self._scanned :]), dtype=np.uint8)
+        count = len(raw) - 8 + 1
+        size = (_uint16(raw, 0, count).astype(np.int64) << 16) | _uint16(raw, 2, count)
+        known = {candidate.start for candidate in self._responses}
+        # A response that starts within a segment: only where its correlation id is one that is waited for.
+        for position in np.flatnonzero((size >= 4) & (size <= self._max_size)).tolist():
+            at = self._scanned + position
+            if len(self._responses) >= MAX_CANDIDATES:
+                break
+            if _RESPONSE.unpack_from(self._data, at)[1] in outstanding and at not in known:
+                self._responses.append(_Candidate(at))
+        self._scanned += count
+
+    def _follow_responses(
+        self,
+        candidate: _Candidate,
+        outstanding: Container[int],
+        is_exact: Callable[[int, bytes], bool],
+        chain: int,
+    ) -> bool | None:
+        data = self._data
+        while len(data) - candidate.at >= 8:
+            size, correlation_id = _RESPONSE.unpack_from(data, candidate.at)
+            if size < 4 or size > self._max_size:
+                return False
+            expected = correlation_id in outstanding
+            rise = correlation_id - candidate.correlation_id
+            if not expected and candidate.frames and not 0 < rise < MAX_RISE:
+                return False
+            end = candidate.at + 4 + size
+            if end > len(data):
+                return None
+            if expected and is_exact(correlation_id, bytes(data[candidate.at + 4 : end])):
+                return True
+            candidate.frames += 1
+            candidate.correlation_id = correlation_id
+            candidate.at = end
+            if candidate.frames >= chain:
+                return True
+        if len(data) - candidate.at >= 4:
+            size = _INT.unpack_from(data, candidate.at)[0]
+            if size < 4 or size > self._max_size:
+                return False
+        return None
+
+    # -- both -------------------------------------------------------------------------------------------------------
+
+    def _frame_end(self, candidate: _Candidate) -> int:
+        if len(self._data) - candidate.at < 4:
+            return candidate.at
+        size: int = _INT.unpack_from(self._data, candidate.at)[0]
+        return candidate.at + 4 + size
+
+    def _starts_segment(self, position: int) -> bool:
+        total = 0
+        for length in self._lengths:
+            if total >= position:
+                break
+            total += length
+        return total == position
+
+
+def _uint16(raw: NDArray[np.uint8], at: int, count: int) -> NDArray[np.uint16]:
+    high: NDArray[np.uint16] = raw[at : at + count].astype(np.uint16)
+    return (high << np.uint16(8)) | raw[at + 1 : at + 1 + count]
+
+
+@cache
+def _version_limits() -> NDArray[np.int64]:
+    """The highest version of each API that a search takes for plausible, by key; -1 for keys that are not known."""
+    limits = np.full(max(api_keys()) + 1, -1, dtype=np.int64)
+    for key in api_keys():
+        found = api(key)
+        if found is not None:
+            limits[key] = found.max_version + NEWER_VERSIONS
+    return limits

@@ -1,0 +1,120 @@
+"""Stream bytes: what reassembly yields and framing takes, for one connection at a time.
+
+The bytes of a stream come as `Run`s: segments in stream order, nothing missing in between. What is not data is an event
+of its own (`Gap`, `Closed` …). Everything carries the `order` of the packet at which it became known, so that the two
+streams of a connection, and connections among each other, can be put back into capture order.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+__all__ = ["NO_TIME", "PACKET_SHIFT", "Closed", "Gap", "Item", "Retransmit", "Run", "Started", "Stretch", "TcpProblem"]
+
+NO_TIME: Final = -(2**63)
+"""`time_ns` of a packet whose capture gives it no time (pcapng simple packet blocks)."""
+
+PACKET_SHIFT: Final = 40
+"""Packet numbers travel as `capture index << 40 | number in that capture`, so that they compare in capture order."""
+
+
+class Run:
+    """Consecutive segments [first, last) of one stream, without a hole between them.
+
+    The lists are indexed by segment and may be longer than the run (a batch shares one set of lists among its runs):
+
+    - `offset`, `length`: the segment's bytes are `buffer[offset:offset + length]`
+    - `end`: running sum of the lengths, so that positions within the run can be looked up by bisection
+    - `packet`: the packet that delivered the segment (see PACKET_SHIFT); `time`: that packet's time_ns
+    - `order`: order of the packet that made the segment contiguous with what was before it; `released`: its time_ns.
+      Differs from the delivering packet where segments were held back. Never falls within a run.
+    """
+
+    __slots__ = ("buffer", "end", "first", "last", "length", "offset", "order", "packet", "released", "time")
+
+    def __init__(  # noqa: PLR0917 (made in the hot path, where keywords cost)
+        self,
+        buffer: bytes,
+        offset: list[int],
+        length: list[int],
+        end: list[int],
+        packet: list[int],
+        time: list[int],
+        order: list[int],
+        released: list[int],
+        first: int,
+        last: int,
+    ) -> None:
+        self.buffer = buffer
+        self.offset = offset
+        self.length = length
+        self.end = end
+        self.packet = packet
+        self.time = time
+        self.order = order
+        self.released = released
+        self.first = first
+        self.last = last
+
+
+class Stretch(msgspec.Struct, gc=False):
+    """A stretch of a connection during which neither stream had a hole: at most one run for each direction (0, 1)."""
+
+    runs: tuple[Run | None, Run | None]
+
+
+class Started(msgspec.Struct, frozen=True, gc=False):
+    """The SYN of a stream was seen: its first byte is the first that is delivered."""
+
+    order: int
+    direction: int
+    client: bool
+    """The side that sends this stream opened the connection."""
+
+
+class Gap(msgspec.Struct, frozen=True, gc=False):
+    """Bytes missing in the stream of `direction`, in front of its next run."""
+
+    order: int
+    direction: int
+    size: int
+    packet: int
+    """The packet at which the gap was declared."""
+    time_ns: int
+    snapped: bool = False
+    """The bytes were on the wire, but the snap length of the capture cut them off."""
+
+
+class Retransmit(msgspec.Struct, frozen=True, gc=False):
+    """A segment that repeats bytes of the stream of `direction`."""
+
+    order: int
+    direction: int
+
+
+class TcpProblem(msgspec.Struct, frozen=True, gc=False):
+    """Something about the TCP connection that a person should know."""
+
+    order: int
+    direction: int
+    kind: str
+    detail: str
+    packet: int
+    time_ns: int
+    bytes: int | None = None
+
+
+class Closed(msgspec.Struct, frozen=True, gc=False):
+    """The end of the connection; nothing follows."""
+
+    order: int
+    reason: Literal["fin", "rst", "reused", "idle", "end"]
+    """fin, rst: closed on the wire; reused: a new connection took its 4-tuple; idle: nothing was heard for long;
+    end: the capture ended."""
+    packet: int
+    time_ns: int
+
+
+Item = Stretch | Started | Gap | Retransmit | TcpProblem | Closed

@@ -1,0 +1,523 @@
+"""One TCP connection: the state of its two streams, packet by packet.
+
+This is the executable specification of reassembly, and the path that every packet takes that is not plainly the next
+one of its stream; `reassembly.py` takes the plain ones in bulk. The two must give the same result: tests hold them to
+it.
+
+Theory of operation. Each stream has `next`, the position (sequence number, unwrapped) of the byte that comes next. A
+segment that starts there is delivered; one that starts before it is a retransmission, of which only what is new counts
+(the first arrival of a byte wins); one that starts behind it is held back, and the hole in front of it stays open
+until the missing bytes arrive or the hole is declared a gap:
+
+- the peer has acknowledged bytes behind the hole, so they were sent and received and are just not in the capture,
+  and a grace of GRACE_PACKETS packets or GRACE_NS of the connection has gone by (captures reorder packets too);
+- or no packet of the peer was seen for ONE_SIDED_PACKETS packets (a capture of one direction has no acknowledgements);
+- or more is held back than MAX_HELD_BYTES or MAX_HELD_SEGMENTS;
+- or the connection ends: RST, reuse of its ports, idleness, end of the capture.
+
+All of it counts packets and packet times of this connection alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final, Literal, NamedTuple
+
+from kafkasniff.packets import ACK, FIN, RST, SYN
+from kafkasniff.streams import Closed, Gap, Item, Retransmit, Run, Started, Stretch, TcpProblem
+
+__all__ = [
+    "GRACE_NS",
+    "GRACE_PACKETS",
+    "MAX_AHEAD",
+    "MAX_HELD_BYTES",
+    "MAX_HELD_SEGMENTS",
+    "ONE_SIDED_PACKETS",
+    "Packet",
+    "TcpConnection",
+]
+
+GRACE_PACKETS: Final = 32
+GRACE_NS: Final = 1_000_000_000
+ONE_SIDED_PACKETS: Final = 256
+MAX_HELD_BYTES: Final = 16 << 20
+"""Bytes held back per stream behind holes; larger than the receive windows that Linux grants by default (6 MiB)."""
+MAX_HELD_SEGMENTS: Final = 16_384
+MAX_AHEAD: Final = 64 << 20
+"""A segment further ahead is outside any plausible window (TCP's limit, 1 GiB, would fit half of all forgeries)."""
+AHEAD_SEGMENTS: Final = 3
+"""So many consecutive segments outside the window are the stream going on behind a large loss, not a stray packet."""
+RECENT: Final = 16
+"""Packets per stream remembered to tell one packet captured twice from a retransmission."""
+MAX_PROBLEMS: Final = 20
+"""Problems told per connection and kind; forged packets must not flood the output."""
+
+_SYN_IGNORED = "a SYN on an open connection was not followed by a new one"
+_HALF = 1 << 31
+_MASK = (1 << 32) - 1
+
+
+class Packet(NamedTuple):
+    """One TCP packet, as a row of PacketBatch; `packet` as streams.PACKET_SHIFT says, `direction` 0 or 1."""
+
+    direction: int
+    order: int
+    packet: int
+    time_ns: int
+    clock: int
+    """Running maximum of the packet times of the run."""
+    seq: int
+    ack: int
+    flags: int
+    offset: int
+    length: int
+    wire_length: int
+    ident: int
+
+
+class _Held(NamedTuple):
+    """A segment; `start` is its position, `data` its captured bytes, `wire` its length on the wire.
+
+    `held_count` and `held_clock`: the connection's packet count and packet clock when it was held back.
+    """
+
+    start: int
+    data: bytes
+    wire: int
+    packet: int
+    time_ns: int
+    held_count: int = 0
+    held_clock: int = 0
+
+    def part(self, start: int, end: int) -> _Held:
+        """The piece of it between two positions."""
+        return self._replace(start=start, data=self.data[start - self.start : end - self.start], wire=end - start)
+
+
+class Stream:
+    """One direction of a connection."""
+
+    __slots__ = (
+        "acked",
+        "ahead_count",
+        "ahead_next",
+        "bulk",
+        "fin",
+        "finished",
+        "held",
+        "held_bytes",
+        "isn",
+        "next",
+        "opened_count",
+        "recent",
+    )
+
+    def __init__(self) -> None:
+        self.next: int | None = None
+        """Position of the next byte; None before the first SYN or data."""
+        self.isn: int | None = None
+        """Initial sequence number, where the SYN was seen."""
+        self.fin: int | None = None
+        """Position of the FIN, once seen."""
+        self.finished = False
+        """Everything up to the FIN was delivered or given up."""
+        self.held: list[_Held] = []
+        """Segments behind holes, by position, without overlaps."""
+        self.held_bytes = 0
+        self.opened_count = 0
+        """The connection's packet count when the first hole opened, or when a packet of the peer was seen since."""
+        self.acked = -1
+        """The highest position that the peer was seen to acknowledge while a hole was open."""
+        self.ahead_next = -1
+        self.ahead_count = 0
+        self.recent: list[tuple[int, int, int]] = []
+        """(seq, wire length, ident) of the last RECENT packets with data."""
+        self.bulk: tuple[list[int], list[int], list[int]] | None = None
+        """The same three as columns, of packets delivered in bulk since, not yet taken into `recent`."""
+
+    @property
+    def clean(self) -> bool:
+        """Nothing is held back, so that the next plain segment can be delivered without further looks."""
+        return not self.held and self.next is not None and not self.finished and self.fin is None
+
+    def delivered_in_bulk(self, seq: list[int], wire: list[int], ident: list[int]) -> None:
+        """Note packets with data that were delivered without a look at each: columns of at most the last RECENT."""
+        if self.bulk is not None and len(seq) < RECENT:
+            self._merge_bulk()
+        self.bulk = (seq, wire, ident)
+
+    def remember(self, key: tuple[int, int, int]) -> bool:
+        """Note one packet with data; True where the same packet is among the last RECENT."""
+        if self.bulk is not None:
+            self._merge_bulk()
+        known = key in self.recent
+        self.recent.append(key)
+        if len(self.recent) > RECENT:
+            del self.recent[0]
+        return known
+
+    def _merge_bulk(self) -> None:
+        if self.bulk is not None:
+            self.recent = [*self.recent, *zip(*self.bulk, strict=True)][-RECENT:]
+            self.bulk = None
+
+    def position(self, seq: int) -> int:
+        """Unwrap a sequence number: the position nearest to `next` that has these low 32 bits (RFC 9293, 3.4)."""
+        expected = self.next or 0
+        return expected + ((seq - expected + _HALF) & _MASK) - _HALF
+
+
+class TcpConnection:
+    """One lifetime of a 4-tuple."""
+
+    __slots__ = (
+        "_counts",
+        "buffer",
+        "clock",
+        "closed",
+        "deadline",
+        "endpoints",
+        "first_order",
+        "first_time",
+        "items",
+        "last_packet",
+        "last_time",
+        "owner",
+        "packets",
+        "pending_syn",
+        "streams",
+    )
+
+    def __init__(self, endpoints: tuple[tuple[int, int, int], tuple[int, int, int]], first: Packet) -> None:
+        self.endpoints = endpoints
+        """(address high half, low half, port) of the sender of direction 0 and of direction 1."""
+        self.first_order = first.order
+        """Order of the packet at which it was known to be a connection of its own."""
+        self.first_time = first.time_ns
+        self.streams = (Stream(), Stream())
+        self.packets = 0
+        """Packets of either direction that took the path of this module since a hole opened."""
+        self.clock = first.clock
+        """The packet clock at the last packet of this connection."""
+        self.deadline = 0
+        self.closed = False
+        self.pending_syn: Packet | None = None
+        """A SYN on an open connection: a new connection if what follows fits it, else a forgery."""
+        self.last_packet = first.packet
+        self.last_time = first.time_ns
+        self.items: list[Item] = []
+        """What this connection has yielded in the current batch, in order."""
+        self.buffer = b""
+        """The current batch's buffer."""
+        self._counts: dict[str, int] = {}
+        self.owner: object | None = None
+        """Whatever the reader of the items keeps for this connection."""
+
+    # -- one packet -------------------------------------------------------------------------------------------------
+
+    def handle(self, packet: Packet) -> Literal["", "reuse"]:
+        """Take one packet. "reuse": it belongs to a new connection on the same 4-tuple (this one is closed by then)."""
+        direction = packet.direction
+        stream = self.streams[direction]
+        flags = packet.flags
+        if self.closed:
+            return self._after_close(packet, stream)
+        self.last_packet = packet.packet
+        self.last_time = packet.time_ns
+        if (flags & SYN or self.pending_syn is not None) and self._is_reuse(packet, stream):
+            self.close("reused", packet)
+            return "reuse"
+        if flags & RST:
+            self._reset(packet, stream)
+            return ""
+        seq = packet.seq
+        if flags & SYN:
+            if stream.isn is None:
+                if stream.next is not None:
+                    return ""  # told by _is_reuse
+                stream.isn = seq
+                stream.next = seq + 1
+                self.items.append(Started(packet.order, direction, client=not flags & ACK))
+            seq = (seq + 1) & _MASK  # data on a SYN starts behind it (RFC 7413)
+        if packet.wire_length:
+            self._data(packet, stream, seq)
+        if flags & FIN:
+            self._fin(packet, stream, seq)
+        if stream.held or self.streams[1 - direction].held:
+            self._look_at_holes(packet)
+        if self.streams[0].finished and self.streams[1].finished:
+            self.close("fin", packet)
+        return ""
+
+    def _is_reuse(self, packet: Packet, stream: Stream) -> bool:
+        pending = self.pending_syn
+        if packet.flags & SYN:
+            if stream.isn == packet.seq or (stream.next is None and stream.isn is None and pending is None):
+                return False  # a retransmitted SYN, or the first of this stream
+            if packet.flags & ACK:
+                if pending is None or pending.direction == packet.direction:
+                    # The answer to a SYN that was not captured.
+                    return pending is None
+                return packet.ack == (pending.seq + 1) & _MASK
+            if stream.fin is not None or self.streams[1 - packet.direction].fin is not None:
+                return True
+            # Its data, if any (TCP fast open), would have to be kept beyond the batch: it counts as cut off.
+            self.pending_syn = packet._replace(length=0)
+            return False
+        if pending is None:
+            return False
+        expected = (pending.seq + 1) & _MASK
+        if pending.direction != packet.direction:
+            return bool(packet.flags & RST) and packet.flags & ACK > 0 and packet.ack == expected  # refused
+        if packet.seq == expected:
+            return True
+        self.pending_syn = None
+        self._problem(pending, "tcp-syn-ignored", _SYN_IGNORED)
+        return False
+
+    def _after_close(self, packet: Packet, stream: Stream) -> Literal["", "reuse"]:
+        """Packets behind the end: late copies are passed over, anything else is a new connection."""
+        if packet.flags & SYN:
+            return "" if stream.isn == packet.seq else "reuse"
+        if packet.flags & RST or not packet.wire_length:
+            return ""
+        if stream.next is not None and -MAX_AHEAD < stream.position(packet.seq) - stream.next < 0:
+            return ""
+        return "reuse"
+
+    def _reset(self, packet: Packet, stream: Stream) -> None:
+        """RST: believed where its sequence number is the next one of its stream (RFC 5961, 3.2), else told."""
+        peer = self.streams[1 - packet.direction]
+        if stream.next is None:
+            # A refused or half-captured connection: the RST must acknowledge what the peer sent.
+            believed = peer.next is None or not packet.flags & ACK or packet.ack == peer.next & _MASK
+        else:
+            position = stream.position(packet.seq)
+            end = max(stream.next, stream.held[-1].start + stream.held[-1].wire if stream.held else 0, stream.fin or 0)
+            # Linux sends the RST that answers data after close with the sequence number behind its FIN.
+            believed = position in (stream.next, end, end + 1)
+        if believed:
+            self.close("rst", packet)
+        else:
+            self._problem(packet, "tcp-rst-ignored", "a RST whose sequence number does not fit the stream")
+
+    def _fin(self, packet: Packet, stream: Stream, seq: int) -> None:
+        if stream.next is None:
+            stream.next = seq
+        position = stream.position(seq) + packet.wire_length
+        ahead = position - stream.next
+        if stream.fin is not None and position == stream.fin:
+            return
+        if stream.finished or ahead < 0 or ahead > MAX_AHEAD or stream.fin is not None:
+            self._problem(packet, "tcp-fin-ignored", "a FIN whose sequence number does not fit the stream")
+            return
+        stream.fin = position
+        self._finish(stream)
+
+    def _finish(self, stream: Stream) -> None:
+        if stream.fin is not None and not stream.finished and stream.next is not None and stream.next >= stream.fin:
+            stream.finished = True
+            stream.next = stream.fin + 1
+
+    # -- data -------------------------------------------------------------------------------------------------------
+
+    def _data(self, packet: Packet, stream: Stream, seq: int) -> None:
+        if stream.next is None:
+            stream.next = seq  # the capture starts in the middle of the connection
+        start = stream.position(seq)
+        wire = packet.wire_length
+        ahead = start - stream.next
+        copied = stream.remember((packet.seq, wire, packet.ident))
+        if stream.fin is not None and start + wire > stream.fin:
+            self._problem(packet, "tcp-data-after-fin", "data behind the end of the stream was ignored", wire)
+            return
+        if ahead + wire <= 0:
+            if ahead < -MAX_AHEAD:
+                self._problem(packet, "tcp-out-of-window", "data far outside the window was ignored", wire)
+            elif not copied and not (wire == 1 and ahead == -1):  # that is a keep-alive (RFC 9293, 3.8.4)
+                self.items.append(Retransmit(packet.order, packet.direction))
+            return
+        if ahead > MAX_AHEAD:
+            if not self._beyond_loss(packet, stream, start):
+                return
+            ahead = 0
+        data = self.buffer[packet.offset : packet.offset + packet.length]
+        if ahead > 0:
+            if copied and self._covered(stream, start, wire):
+                return
+            held = _Held(start, data, wire, packet.packet, packet.time_ns, self.packets, packet.clock)
+            self._hold(stream, held, packet)
+            return
+        if ahead < 0:
+            data = data[-ahead:]
+            wire += ahead
+        self._deliver(stream, packet, _Held(stream.next, data, wire, packet.packet, packet.time_ns))
+
+    def _beyond_loss(self, packet: Packet, stream: Stream, start: int) -> bool:
+        """Whether a segment implausibly far ahead is the stream going on after a large loss."""
+        stream.ahead_count = stream.ahead_count + 1 if start == stream.ahead_next else 1
+        stream.ahead_next = start + packet.wire_length
+        if stream.ahead_count < AHEAD_SEGMENTS:
+            if stream.ahead_count == 1:
+                self._problem(
+                    packet, "tcp-out-of-window", "data far outside the window was ignored", packet.wire_length
+                )
+            return False
+        stream.ahead_count = 0
+        while stream.held:
+            self._give_up_hole(stream, packet)
+        assert stream.next is not None
+        self.items.append(Gap(packet.order, packet.direction, start - stream.next, packet.packet, packet.time_ns))
+        stream.next = start
+        return True
+
+    @staticmethod
+    def _covered(stream: Stream, start: int, wire: int) -> bool:
+        index = bisect_right(stream.held, start, key=lambda held: held.start) - 1
+        return index >= 0 and stream.held[index].start + stream.held[index].wire >= start + wire
+
+    def _hold(self, stream: Stream, segment: _Held, packet: Packet) -> None:
+        """Keep a segment that lies behind a hole; where it overlaps with what is held, what is held stays."""
+        if not stream.held:
+            stream.opened_count = self.packets
+            stream.acked = -1
+        held = stream.held
+        start, data, wire = segment.start, segment.data, segment.wire
+        index = bisect_right(held, start, key=lambda other: other.start)
+        if index and held[index - 1].start + held[index - 1].wire > start:
+            cut = held[index - 1].start + held[index - 1].wire - start
+            start, data, wire = start + cut, data[cut:], wire - cut
+        fresh = 0
+        while wire > 0:
+            room = held[index].start - start if index < len(held) else wire
+            if room > 0:
+                part = min(room, wire)
+                held.insert(index, segment._replace(start=start, data=data[:part], wire=part))
+                stream.held_bytes += min(len(data), part)
+                index += 1
+                fresh += part
+            cut = room + (held[index].wire if index < len(held) else 0)
+            start, data, wire = start + cut, data[cut:], wire - cut
+            index += 1
+        if fresh < segment.wire:
+            self.items.append(Retransmit(packet.order, packet.direction))
+        while stream.held_bytes > MAX_HELD_BYTES or len(held) > MAX_HELD_SEGMENTS:
+            self._give_up_hole(stream, packet)
+
+    def _deliver(self, stream: Stream, packet: Packet, fresh: _Held) -> None:
+        """Hand out a segment that starts at `next`, and the held ones that it reaches; what was held first stays."""
+        direction = 0 if stream is self.streams[0] else 1
+        held = stream.held
+        segments: list[_Held] = []
+        position = fresh.start
+        end = fresh.start + fresh.wire
+        taken = 0
+        while taken < len(held) and held[taken].start <= max(position, end):
+            segment = held[taken]
+            taken += 1
+            stream.held_bytes -= len(segment.data)
+            if segment.start > position:
+                segments.append(fresh.part(position, segment.start))
+            segments.append(segment)
+            position = segment.start + segment.wire
+        if position < end:
+            segments.append(fresh.part(position, end))
+            position = end
+        if taken:
+            del held[:taken]
+            stream.opened_count = self.packets
+        stream.next = position
+        plain: list[_Held] = []
+        for segment in segments:
+            plain.append(segment)
+            if len(segment.data) < segment.wire:
+                self._run(direction, plain, packet)
+                missing = segment.wire - len(segment.data)
+                self.items.append(Gap(packet.order, direction, missing, segment.packet, packet.time_ns, snapped=True))
+                plain = []
+        self._run(direction, plain, packet)
+        self._finish(stream)
+
+    def _run(self, direction: int, segments: list[_Held], packet: Packet) -> None:
+        data = [segment.data for segment in segments if segment.data]
+        if not data:
+            return
+        lengths = [len(part) for part in data]
+        ends = []
+        total = 0
+        for length in lengths:
+            total += length
+            ends.append(total)
+        kept = [segment for segment in segments if segment.data]
+        count = len(kept)
+        run = Run(
+            data[0] if count == 1 else b"".join(data),
+            [0, *ends[:-1]],
+            lengths,
+            ends,
+            [segment.packet for segment in kept],
+            [segment.time_ns for segment in kept],
+            [packet.order] * count,
+            [packet.time_ns] * count,
+            0,
+            count,
+        )
+        self.items.append(Stretch((run, None) if direction == 0 else (None, run)))
+
+    # -- holes ------------------------------------------------------------------------------------------------------
+
+    def _look_at_holes(self, packet: Packet) -> None:
+        self.packets += 1
+        for direction in (0, 1):
+            stream = self.streams[direction]
+            while stream.held and self._is_gap(stream, direction, packet):
+                self._give_up_hole(stream, packet)
+
+    def _is_gap(self, stream: Stream, direction: int, packet: Packet) -> bool:
+        """Whether the first hole of the stream is a gap by now."""
+        first = stream.held[0]
+        if packet.direction != direction:
+            stream.opened_count = self.packets
+            if packet.flags & ACK:
+                stream.acked = max(stream.acked, stream.position(packet.ack))
+        elif self.packets - stream.opened_count >= ONE_SIDED_PACKETS:
+            return True
+        return stream.acked >= first.start and (
+            self.packets - first.held_count >= GRACE_PACKETS or packet.clock - first.held_clock >= GRACE_NS
+        )
+
+    def _give_up_hole(self, stream: Stream, packet: Packet) -> None:
+        """The first hole of the stream becomes a gap; what was held back behind it is delivered."""
+        assert stream.next is not None
+        first = stream.held.pop(0)
+        stream.held_bytes -= len(first.data)
+        direction = 0 if stream is self.streams[0] else 1
+        self.items.append(Gap(packet.order, direction, first.start - stream.next, packet.packet, packet.time_ns))
+        stream.next = first.start
+        self._deliver(stream, packet, first)
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def close(self, reason: Literal["fin", "rst", "reused", "idle", "end"], packet: Packet) -> None:
+        """End the connection at this packet: holes become gaps, nothing is held back any more."""
+        if self.closed:
+            return
+        for stream in self.streams:
+            while stream.held:
+                self._give_up_hole(stream, packet)
+        if self.pending_syn is not None and reason != "reused":
+            self._problem(self.pending_syn, "tcp-syn-ignored", _SYN_IGNORED)
+            self.pending_syn = None
+        self.closed = True
+        self.items.append(Closed(packet.order, reason, packet.packet, packet.time_ns))
+
+    def _problem(self, packet: Packet, kind: str, detail: str, count: int | None = None) -> None:
+        told = self._counts.get(kind, 0) + 1
+        self._counts[kind] = told
+        if told > MAX_PROBLEMS:
+            return
+        if told == MAX_PROBLEMS:
+            detail += " (no more of this kind are told for this connection)"
+        self.items.append(
+            TcpProblem(packet.order, packet.direction, kind, detail, packet.packet, packet.time_ns, count)
+        )

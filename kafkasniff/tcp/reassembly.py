@@ -1,0 +1,270 @@
+"""Batch-wise reassembly: plain segments in bulk, the others one by one through `TcpConnection`.
+
+A group of rows whose data all continue their streams is handed on as at most two runs that refer to the batch's
+columns: no Python per packet. In any other group the stretches between the exceptions are handed on in the same way;
+the exceptions, and everything while a hole is open, take the path by packet.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from kafkasniff.packets import NO_TIME, PacketBatch
+from kafkasniff.streams import Item, Run, Stretch
+from kafkasniff.tcp.connection import RECENT, Packet, TcpConnection
+from kafkasniff.tcp.plan import BatchPlan, Key
+
+__all__ = ["IDLE_NS", "LINGER_NS", "Delta", "Reassembler"]
+
+IDLE_NS: Final = 3_600_000_000_000
+"""A connection silent for an hour of packet time is over; brokers close idle ones after ten minutes by default."""
+LINGER_NS: Final = 60_000_000_000
+"""A closed connection is remembered for a minute (TIME_WAIT), so that late copies of its packets open no new one."""
+
+_MASK = 0xFFFFFFFF
+
+Delta = tuple[TcpConnection, list[Item]]
+"""What one connection yielded in one batch."""
+
+
+class Reassembler:
+    """All TCP connections of a run: packet batches in, items of connections out.
+
+    `feed` and `close` return what the connections yielded, one pair for each connection that yielded anything; the
+    items of one connection are in capture order, the pairs are in no particular one.
+    """
+
+    def __init__(self, *, idle_ns: int = IDLE_NS, linger_ns: int = LINGER_NS) -> None:
+        self._idle = idle_ns
+        self._linger = linger_ns
+        self._table: dict[Key, TcpConnection] = {}
+        self._clock = NO_TIME
+        self._deadlines: list[tuple[int, int, TcpConnection]] = []
+        self._end_order = 0
+        self.opened: list[TcpConnection] = []
+        """Connections opened by the last `feed`, in no particular order."""
+
+    def __len__(self) -> int:
+        """Connections remembered."""
+        return len(self._table)
+
+    def feed(self, batch: PacketBatch) -> list[Delta]:
+        """Take the next packets in capture order."""
+        self._end_order = max(self._end_order, batch.end_order)
+        self.opened = []
+        if not len(batch):
+            return []
+        clock = np.maximum.accumulate(np.maximum(batch.time_ns, self._clock))
+        plan = BatchPlan(batch, clock)
+        deltas = [(connection, connection.items) for connection in self._connections(plan)]
+        deltas.extend(self._evict(plan))
+        self._clock = int(clock[-1])
+        for connection, _ in deltas:
+            connection.items = []
+            connection.buffer = b""
+        return [delta for delta in deltas if delta[1]]
+
+    def close(self) -> list[Delta]:
+        """The capture ends: so do all connections."""
+        deltas = []
+        for connection in self._table.values():
+            if not connection.closed:
+                connection.close("end", _farewell(connection, self._end_order, self._clock))
+                deltas.append((connection, connection.items))
+        self._table.clear()
+        self._deadlines.clear()
+        self.opened = []
+        return deltas
+
+    # -- the groups of one batch ------------------------------------------------------------------------------------
+
+    def _connections(self, plan: BatchPlan) -> Iterator[TcpConnection]:
+        """Handle all rows of a batch; yields each connection once, when it is through with the batch."""
+        first_clock, last_clock = int(plan.clock[0]), int(plan.clock[-1])
+        silence_within = last_clock - first_clock >= self._idle
+        table = self._table
+        for group, key in enumerate(plan.key):
+            connection = table.get(key)
+            if (
+                connection is None
+                or plan.exceptions[group]
+                or silence_within
+                or connection.closed
+                or last_clock - connection.clock >= self._idle
+                or not _deliver(plan, group, connection)
+            ):
+                yield from self._by_packet(plan, group, connection)
+            else:
+                yield connection
+
+    def _by_packet(self, plan: BatchPlan, group: int, connection: TcpConnection | None) -> Iterator[TcpConnection]:
+        packets, bad = plan.packets(group)
+        bad.append(len(packets))
+        index = 0
+        next_bad = 0
+        retry, patience = 0, 1
+        while index < len(packets):
+            packet = packets[index]
+            if connection is None or self._is_over(connection, packet):
+                if connection is not None:
+                    if not connection.closed:
+                        self._close_idle(connection, plan)
+                    yield connection
+                connection = self._open(plan.key[group], packet)
+            connection.buffer = plan.batch.buffer
+            while bad[next_bad] < index:
+                next_bad += 1
+            stop = self._stop(packets, index, bad[next_bad])
+            if stop - index > 1 and index >= retry:
+                if _deliver_stretch(plan, connection, packets[index:stop]):
+                    index = stop
+                    continue
+                # A connection may stay in a state that allows no stretch: then trying must not become quadratic.
+                retry, patience = index + patience, 2 * patience
+            if connection.handle(packet) == "reuse":
+                syn = connection.pending_syn
+                yield connection
+                connection = self._open(plan.key[group], packet, syn)
+                connection.buffer = plan.batch.buffer
+                if syn is not None:
+                    connection.handle(syn)
+                connection.handle(packet)
+            connection.clock = packet.clock
+            if connection.closed:
+                self._forget_soon(connection)
+            index += 1
+        if connection is not None:
+            yield connection
+
+    def _stop(self, packets: list[Packet], index: int, stop: int) -> int:
+        """Where the stretch that starts at `index` ends: at `stop` or behind the last packet before a silence."""
+        if stop - index > 1 and packets[stop - 1].clock - packets[index].clock >= self._idle:
+            for i in range(index + 1, stop):
+                if packets[i].clock - packets[i - 1].clock >= self._idle:
+                    return i
+        return stop
+
+    def _open(self, key: Key, packet: Packet, syn: Packet | None = None) -> TcpConnection:
+        """A connection that is known of since `packet`; `syn` is its SYN, where that came before."""
+        connection = TcpConnection(key, packet if syn is None else syn)
+        connection.first_order = packet.order
+        self._table[key] = connection
+        self.opened.append(connection)
+        self._schedule(connection, packet.clock + self._idle)
+        return connection
+
+    # -- the end of silent connections --------------------------------------------------------------------------------
+
+    def _is_over(self, connection: TcpConnection, packet: Packet) -> bool:
+        if connection.clock == NO_TIME:
+            return False
+        return packet.clock - connection.clock >= (self._linger if connection.closed else self._idle)
+
+    def _schedule(self, connection: TcpConnection, deadline: int) -> None:
+        connection.deadline = deadline
+        heapq.heappush(self._deadlines, (deadline, id(connection), connection))
+
+    def _forget_soon(self, connection: TcpConnection) -> None:
+        deadline = connection.clock + self._linger
+        if deadline < connection.deadline:
+            self._schedule(connection, deadline)
+
+    def _evict(self, plan: BatchPlan) -> Iterator[Delta]:
+        """Close connections whose deadline the packet clock has passed within this batch."""
+        now = int(plan.clock[-1])
+        while self._deadlines and self._deadlines[0][0] <= now:
+            deadline, _, connection = heapq.heappop(self._deadlines)
+            if deadline != connection.deadline or self._table.get(connection.endpoints) is not connection:
+                continue
+            wait = self._linger if connection.closed else self._idle
+            due = (now if connection.clock == NO_TIME else connection.clock) + wait
+            if due > now:
+                self._schedule(connection, due)
+                continue
+            del self._table[connection.endpoints]
+            if not connection.closed:
+                told = bool(connection.items)  # then they are in the list of deltas already, and grow there
+                self._close_idle(connection, plan)
+                if not told:
+                    yield connection, connection.items
+
+    def _close_idle(self, connection: TcpConnection, plan: BatchPlan) -> None:
+        """End a silent connection at the first packet of any connection at which its time was over."""
+        due = connection.clock + self._idle
+        row = int(np.searchsorted(plan.clock, due))
+        order = int(plan.batch.order[row]) if row < len(plan.batch) else plan.batch.end_order
+        connection.close("idle", _farewell(connection, order, due))
+
+
+def _farewell(connection: TcpConnection, order: int, clock: int) -> Packet:
+    """The place at which a connection ends where no packet says so."""
+    return Packet(0, order, connection.last_packet, connection.last_time, clock, 0, 0, 0, 0, 0, 0, 0)
+
+
+def _deliver(plan: BatchPlan, group: int, connection: TcpConnection) -> bool:
+    """Deliver all rows of a group without exceptions in bulk; False where the connection's state does not allow it.
+
+    Hot: once for each connection and batch.
+    """
+    halves = plan.halves[group]
+    if connection.pending_syn is not None:
+        return False
+    for stream, (first, last) in zip(connection.streams, halves, strict=True):
+        if stream.held:
+            return False
+        if first < last and (stream.next is None or stream.fin is not None or stream.next & _MASK != plan.seq[first]):
+            return False
+    runs: list[Run | None] = [None, None]
+    for direction, (first, last) in enumerate(halves):
+        if first == last:
+            continue
+        time = plan.time
+        runs[direction] = Run(
+            plan.batch.buffer, plan.offset, plan.length, plan.end_at, plan.packet, time, plan.order, time, first, last
+        )
+        stream = connection.streams[direction]
+        stream.next += plan.end_at[last - 1] - plan.end_at[first] + plan.length[first]  # type: ignore[operator]
+        tail = max(first, last - RECENT)
+        stream.delivered_in_bulk(plan.seq[tail:last], plan.length[tail:last], plan.ident[tail:last])
+    if runs[0] is not None or runs[1] is not None:
+        connection.items.append(Stretch((runs[0], runs[1])))
+    connection.clock, connection.last_packet, connection.last_time = plan.last_seen(group)
+    return True
+
+
+def _deliver_stretch(plan: BatchPlan, connection: TcpConnection, packets: list[Packet]) -> bool:
+    """Deliver plain packets between two exceptions in bulk; False where the connection's state does not allow it."""
+    if connection.closed or connection.pending_syn is not None:
+        return False
+    halves: tuple[list[Packet], list[Packet]] = ([], [])
+    for stream in connection.streams:
+        if stream.held:
+            return False
+    for packet in packets:
+        if packet.wire_length:
+            halves[packet.direction].append(packet)
+    for stream, half in zip(connection.streams, halves, strict=True):
+        if half and (stream.next is None or stream.fin is not None or stream.next & _MASK != half[0].seq):
+            return False
+    runs: list[Run | None] = [None, None]
+    for direction, half in enumerate(halves):
+        if not half:
+            continue
+        _, orders, numbers, times, _, seqs, _, _, offsets, lengths, _, idents = map(list, zip(*half, strict=True))
+        ends, total = [], 0
+        for length in lengths:
+            total += length
+            ends.append(total)
+        runs[direction] = Run(plan.batch.buffer, offsets, lengths, ends, numbers, times, orders, times, 0, len(half))
+        stream = connection.streams[direction]
+        stream.next += total  # type: ignore[operator]
+        stream.delivered_in_bulk(seqs[-RECENT:], lengths[-RECENT:], idents[-RECENT:])
+    if runs[0] is not None or runs[1] is not None:
+        connection.items.append(Stretch((runs[0], runs[1])))
+    last = packets[-1]
+    connection.clock, connection.last_packet, connection.last_time = last.clock, last.packet, last.time_ns
+    return True
