@@ -14,17 +14,9 @@ import struct
 from collections.abc import Iterable
 from typing import Final, Literal
 
-from kafkasniff.kafka.connection import (
-    ConnectionOptions,
-    Event,
-    ExchangeEvent,
-    KafkaConnection,
-    MessageEvent,
-    ProblemEvent,
-    TokenEvent,
-    VerdictEvent,
-)
+from kafkasniff.kafka.connection import ConnectionOptions, KafkaConnection
 from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.events import Event, ExchangeEvent, MessageEvent, ProblemEvent, TokenEvent, VerdictEvent
 from kafkasniff.kafka.framing import MAX_FRAME
 from kafkasniff.model import Direction, Endpoint, Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.packets import PacketBatch
@@ -277,6 +269,9 @@ class Inspector:
                 problem.kind,
                 f"exchange {exchange.number}, {what}: {problem.detail}",
                 connection=connection.number,
+                time_ns=None if event.time_ns == NO_TIME else event.time_ns,
+                capture=self._capture(event.packet),
+                packet=event.packet & _NUMBER,
                 direction="request",
             )
             self._problem(told, out)

@@ -57,6 +57,4 @@ def _message(kind: Any, data: bytes, decoded: messages.Decoded) -> Message:
     header: Body | None = None if decoded.header is None else plain(decoded.header)
     body: Body | None = None if decoded.body is None else plain(decoded.body)
     fields = {name: getattr(decoded, name) for name in decoded.__struct_fields__ if name in Message.__struct_fields__}
-    return msgspec.structs.replace(
-        Message(kind, len(data)), **{**fields, "header": header, "body": body}
-    )
+    return msgspec.structs.replace(Message(kind, len(data)), **{**fields, "header": header, "body": body})

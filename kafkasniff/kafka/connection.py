@@ -15,32 +15,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import itemgetter
 from struct import Struct
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
 from kafkasniff.kafka.context import DecodeOptions
-from kafkasniff.kafka.exchange import EARLY_FRAMES, Ledger, Pending, expects_no_response
+from kafkasniff.kafka.dialogue import Dialogue
+from kafkasniff.kafka.events import Event, EventLog
 from kafkasniff.kafka.framing import MAX_FRAME, Frame, Framer
-from kafkasniff.kafka.message import Decoded, decode_request, decode_response, request_header
+from kafkasniff.kafka.message import request_header
 from kafkasniff.kafka.proxy import MAX_PROLOGUE, proxy_prologue
-from kafkasniff.kafka.sasl import RawSasl
 from kafkasniff.kafka.search import MIN_CHAIN, RESPONSE_CHAIN, Searcher, is_gssapi_token, name_protocol
-from kafkasniff.model import Problem, Status
-from kafkasniff.streams import NO_TIME, Closed, Gap, Item, Retransmit, Run, Started, Stretch, TcpProblem
+from kafkasniff.streams import Closed, Gap, Item, Retransmit, Run, Started, Stretch, TcpProblem
 
-__all__ = [
-    "ConnectionOptions",
-    "Event",
-    "ExchangeEvent",
-    "KafkaConnection",
-    "MessageEvent",
-    "ProblemEvent",
-    "TokenEvent",
-    "VerdictEvent",
-]
+__all__ = ["ConnectionOptions", "KafkaConnection"]
 
-_SASL_HANDSHAKE: Final = 17
 _INT = Struct(">i")
 
 Verdict = Literal["undecided", "kafka", "not-kafka"]
@@ -51,71 +40,6 @@ class ConnectionOptions(msgspec.Struct, frozen=True):
 
     decode: DecodeOptions = DecodeOptions()
     max_frame: int = MAX_FRAME
-
-
-class MessageEvent(msgspec.Struct):
-    """A request or a response."""
-
-    order: int
-    ordinal: int
-    """Ordinal of the exchange within the connection."""
-    frame: Frame
-    is_request: bool
-    decoded: Decoded
-    client_id: str | bytes | None
-    problems: tuple[Problem, ...] = ()
-    """What is to be told besides the decoder's problems."""
-    latency_ns: int | None = None
-    duration_ns: int | None = None
-
-
-class ExchangeEvent(msgspec.Struct):
-    """An exchange is over."""
-
-    order: int
-    ordinal: int
-    status: Status
-    latency_ns: int | None = None
-    duration_ns: int | None = None
-    problems: tuple[Problem, ...] = ()
-    retransmits: int = 0
-
-
-class TokenEvent(msgspec.Struct):
-    """A raw SASL token."""
-
-    order: int
-    frame: Frame
-    is_request: bool
-    mechanism: str | None
-
-
-class ProblemEvent(msgspec.Struct):
-    """A problem of a stream."""
-
-    order: int
-    kind: str
-    detail: str
-    time_ns: int
-    packet: int
-    is_request: bool | None
-    """Which stream; None where the roles are not known or the problem is of both."""
-    bytes: int | None = None
-
-
-class VerdictEvent(msgspec.Struct):
-    """It is clear now whether the connection is Kafka."""
-
-    order: int
-    is_kafka: bool
-    client: int | None
-    """Direction of the client's stream."""
-    detail: str
-    time_ns: int
-    packet: int
-
-
-Event = MessageEvent | ExchangeEvent | TokenEvent | ProblemEvent | VerdictEvent
 
 
 class _Trial:
@@ -132,23 +56,15 @@ class KafkaConnection:
     """The state of one connection."""
 
     __slots__ = (
-        "_client",
         "_closed",
-        "_early",
-        "_events",
+        "_dialogue",
         "_forced",
         "_framers",
         "_held_problems",
-        "_ledger",
-        "_now",
+        "_log",
         "_options",
-        "_ordinal",
-        "_packet",
         "_proxied",
-        "_retransmits",
-        "_sasl",
         "_searchers",
-        "_time",
         "_trials",
         "bytes_decoded",
         "bytes_lost",
@@ -159,23 +75,16 @@ class KafkaConnection:
     def __init__(self, options: ConnectionOptions, forced_client: int | None = None) -> None:
         self._options = options
         self._forced = forced_client is not None
-        self._client = forced_client
+        self._log = EventLog(forced_client)
+        self._dialogue = Dialogue(self._log, options.decode)
         self.verdict: Verdict = "undecided"
+        # Per direction: a framer where the stream is in step, else a searcher with its bytes, or a trial.
         self._framers: list[Framer | None] = [None, None]
         self._searchers: list[Searcher] = [self._new_searcher(), self._new_searcher()]
         self._trials: list[_Trial | None] = [None, None]
         self._proxied = [False, False]
-        self._ledger = Ledger()
-        self._sasl: RawSasl | None = None
-        self._early: list[tuple[int, Frame]] = []
-        """Responses that wait for their request: (frames of patience left, frame)."""
-        self._ordinal = 0
-        self._retransmits = 0
         self._held_problems: list[TcpProblem] = []
-        self._events: list[Event] = []
-        self._now = 0
-        self._time = NO_TIME
-        self._packet = 0
+        """Problems of an undecided connection: told if it is Kafka. Bounded by what the TCP side tells."""
         self._closed = False
         self.bytes_seen = 0
         """Bytes of both streams."""
@@ -186,12 +95,11 @@ class KafkaConnection:
 
     def feed(self, items: Sequence[Item]) -> list[Event]:
         """Take what happened on the connection; returns what it means, in capture order."""
-        self._events = []
         for item in items:
             if isinstance(item, Stretch):
                 self._stretch(item)
             elif isinstance(item, Retransmit):
-                self._retransmits += 1
+                self._dialogue.retransmits += 1
             elif isinstance(item, Started):
                 self._started(item)
             elif isinstance(item, Gap):
@@ -200,8 +108,7 @@ class KafkaConnection:
                 self._tcp_problem(item)
             else:
                 self._close(item)
-        events, self._events = self._events, []
-        return events
+        return self._log.take()
 
     # -- items ------------------------------------------------------------------------------------------------------
 
@@ -209,8 +116,8 @@ class KafkaConnection:
         return Searcher(aligned=aligned, max_size=self._options.max_frame)
 
     def _started(self, item: Started) -> None:
-        if not self._forced and self._client is None and self.verdict == "undecided":
-            self._client = item.direction if item.client else 1 - item.direction
+        if not self._forced and self._log.client is None and self.verdict == "undecided":
+            self._log.client = item.direction if item.client else 1 - item.direction
         if self._framers[item.direction] is None and not len(self._searchers[item.direction]):
             self._searchers[item.direction] = self._new_searcher(aligned=True)
 
@@ -235,7 +142,7 @@ class KafkaConnection:
                 if runs[0] is not None and runs[1] is not None:
                     frames.sort(key=itemgetter(0))
                 for frame in frames:
-                    self._frame(frame)
+                    self._take_frame(frame)
                 return
             self._framers = saved
         segments = [
@@ -252,7 +159,7 @@ class KafkaConnection:
         """One segment, while the verdict or a boundary is not known."""
         if self.verdict == "not-kafka":
             return
-        self._at(run.order[index], run.released[index], run.packet[index])
+        self._log.at(run.order[index], run.released[index], run.packet[index])
         framer = self._framers[direction]
         if framer is not None:
             self._cut(direction, framer, run, index, index + 1)
@@ -265,12 +172,14 @@ class KafkaConnection:
     def _cut(self, direction: int, framer: Framer, run: Run, first: int, last: int) -> None:
         """Cut segments of a stream in step; where it falls out of step, search what follows."""
         for frame in framer.cut(run, first, last):
-            self._frame(frame)
+            self._take_frame(frame)
         lost_at = framer.lost_at
         if lost_at is None:
             return
         self._framers[direction] = None
-        self._problem("frame-size", "a frame of impossible size: its stream is searched for the next frame", direction)
+        self._log.problem(
+            "frame-size", "a frame of impossible size: its stream is searched for the next frame", direction
+        )
         searcher = self._searchers[direction] = self._new_searcher()
         for index in range(first, last):
             start = run.end[index] - run.length[index]
@@ -289,30 +198,30 @@ class KafkaConnection:
         if self.verdict == "not-kafka":
             return
         direction = item.direction
-        self._at(item.order, item.time_ns, item.packet)
+        self._log.at(item.order, item.time_ns, item.packet)
         framer = self._framers[direction]
         if framer is None:
             self._gap_in_search(item)
             return
         if not item.snapped:
             detail = f"{item.size} bytes of the stream are not in the capture"
-            self._problem("tcp-gap", detail, direction, item.size)
+            self._log.problem("tcp-gap", detail, direction, item.size)
         in_step, frame = framer.gap(item.size, item.order, item.time_ns, item.packet)
         if frame is not None:
-            self._frame(frame)
+            self._take_frame(frame)
         if not in_step:
             self._framers[direction] = None
             self._searchers[direction] = self._new_searcher()
-            if direction != self._client:
-                self._ledger.gap()
+            if direction != self._log.client:
+                self._dialogue.ledger.gap()
 
     def _gap_in_search(self, item: Gap) -> None:
         direction = item.direction
         if self.verdict == "kafka" and not item.snapped:
             detail = f"{item.size} bytes of the stream are not in the capture"
-            self._problem("tcp-gap", detail, direction, item.size)
-        if self.verdict == "kafka" and direction != self._client:
-            self._ledger.gap()
+            self._log.problem("tcp-gap", detail, direction, item.size)
+        if self.verdict == "kafka" and direction != self._log.client:
+            self._dialogue.ledger.gap()
         trial = self._trials[direction]
         if trial is None:
             trial = self._begin_trial(direction)
@@ -335,8 +244,12 @@ class KafkaConnection:
             self._tell(item)
 
     def _tell(self, item: TcpProblem) -> None:
-        self._at(item.order, item.time_ns, item.packet)
-        self._problem(item.kind, item.detail, item.direction, item.bytes)
+        self._log.at(item.order, item.time_ns, item.packet)
+        self._log.problem(item.kind, item.detail, item.direction, item.bytes)
+
+    def _take_frame(self, frame: Frame) -> None:
+        self.bytes_decoded += 4 + frame.end - frame.start
+        self._dialogue.frame(frame, both=self._framers[1 - frame.direction] is not None)
 
     # -- trials: streams with gaps before their first whole frame -------------------------------------------
 
@@ -346,11 +259,11 @@ class KafkaConnection:
         beginning = searcher.beginning(32)
         if len(beginning) < 8:
             return None
-        if self._client in (None, direction):
+        if self._log.client in (None, direction):
             # A client id may be longer than what there is: the header is judged by what stands before it.
             plausible = request_header(beginning[:12] + b"\xff\xff\0", 4, 15) is not None
         else:
-            plausible = self.verdict == "kafka" and _INT.unpack_from(beginning, 4)[0] in self._ledger
+            plausible = self.verdict == "kafka" and _INT.unpack_from(beginning, 4)[0] in self._dialogue.ledger
         size = _INT.unpack_from(beginning)[0]
         if not plausible or not 4 <= size <= self._options.max_frame:
             return None
@@ -373,7 +286,7 @@ class KafkaConnection:
     def _judge_trial(self, direction: int) -> None:
         trial = self._trials[direction]
         assert trial is not None
-        if self._client in (None, direction):
+        if self._log.client in (None, direction):
             if any(request_header(frame.data, frame.start, frame.end) is None for frame in trial.frames):
                 self._trials[direction] = None
                 return
@@ -384,10 +297,10 @@ class KafkaConnection:
             return
         self._trials[direction] = None
         if self.verdict == "undecided":
-            self._judge_kafka(direction if self._client is None else self._client)
+            self._judge_kafka(direction if self._log.client is None else self._log.client)
         self._framers[direction] = trial.framer
         for frame in trial.frames:
-            self._frame(frame)
+            self._take_frame(frame)
 
     # -- searching --------------------------------------------------------------------------------------------------
 
@@ -411,11 +324,11 @@ class KafkaConnection:
             self._judge_kafka(self._role_of(direction))
         if skipped:
             detail = f"{skipped} bytes were passed over before the first frame that could be told"
-            self._problem("stream-resync", detail, direction, skipped)
+            self._log.problem("stream-resync", detail, direction, skipped)
         run = searcher.take(start)
         assert run is not None
         if undecided and is_gssapi_token(run.buffer, 4, len(run.buffer)):
-            self._sasl = RawSasl("GSSAPI")
+            self._dialogue.begin_raw_sasl("GSSAPI")
         self._searchers[direction] = self._new_searcher()
         framer = self._framers[direction] = Framer(direction, self._options.max_frame)
         self._cut(direction, framer, run, run.first, run.last)
@@ -424,32 +337,24 @@ class KafkaConnection:
 
     def _role_of(self, direction: int) -> int:
         """The client's direction, when the searcher of `direction` has just accepted a chain."""
-        if self._client is not None:
-            return self._client
+        if self._log.client is not None:
+            return self._log.client
         return direction if self._searchers[direction].accepted_requests else 1 - direction
 
     def _find(self, direction: int, searcher: Searcher) -> int | None:
         if self.verdict == "kafka" and searcher.aligned:
             return 0
         start = None
-        if self._client in (None, direction):
+        if self._log.client in (None, direction):
             start = searcher.find_request(1 if self._forced else MIN_CHAIN)
-        if start is None and self._client in (None, 1 - direction):
+        if start is None and self._log.client in (None, 1 - direction):
             chain = 1 if self._forced else RESPONSE_CHAIN
-            start = searcher.find_response(self._ledger, self._is_exact_response, chain)
+            start = searcher.find_response(self._dialogue.ledger, self._dialogue.is_exact_response, chain)
         return start
-
-    def _is_exact_response(self, correlation_id: int, message: bytes) -> bool:
-        pending = self._ledger.oldest(correlation_id)
-        if pending is None:
-            return False
-        options = DecodeOptions(records="skip", show_secrets=True)
-        decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, options)
-        return decoded.body is not None and not decoded.problems
 
     def _without_prologue(self, direction: int, searcher: Searcher) -> bool:
         """Take off a PROXY protocol header in front of the client's stream; False while it is not complete."""
-        if self._proxied[direction] or not searcher.aligned or self._client not in (None, direction):
+        if self._proxied[direction] or not searcher.aligned or self._log.client not in (None, direction):
             return True
         prologue = proxy_prologue(searcher.beginning(MAX_PROLOGUE))
         if prologue is None:
@@ -458,12 +363,14 @@ class KafkaConnection:
         length, detail = prologue
         if length:
             searcher.strip(length)
-            self._problem("proxy-protocol", detail, direction, length, even_undecided=True)
+            log = self._log
+            problem = TcpProblem(log.order, direction, "proxy-protocol", detail, log.packet, log.time_ns, length)
+            self._tcp_problem(problem)
         return len(searcher) > 0
 
     def _judge_hopeless(self, direction: int, searcher: Searcher) -> None:
-        as_requests = self._client in (None, direction) and not searcher.hopeless_for_requests
-        as_responses = self._client in (None, 1 - direction) and not searcher.hopeless_for_responses
+        as_requests = self._log.client in (None, direction) and not searcher.hopeless_for_requests
+        as_responses = self._log.client in (None, 1 - direction) and not searcher.hopeless_for_responses
         if as_requests or as_responses:
             return
         head = searcher.beginning(16)
@@ -473,216 +380,35 @@ class KafkaConnection:
         self._held_problems = []
         self._searchers = [self._new_searcher(), self._new_searcher()]
         self._trials = [None, None]
-        self._events.append(VerdictEvent(self._now, False, self._client, detail, self._time, self._packet))
+        self._log.verdict(False, detail)
 
     def _judge_kafka(self, client: int) -> None:
         self.verdict = "kafka"
-        self._client = client
-        self._events.append(VerdictEvent(self._now, True, client, "", self._time, self._packet))
-        held, self._held_problems = self._held_problems, []
-        now = self._now, self._time, self._packet
-        for item in held:
-            self._problem(item.kind, item.detail, item.direction, item.bytes)
-        self._at(*now)
+        self._log.client = client
+        self._log.verdict(True, "")
+        here = self._log.time_ns, self._log.packet
+        for item in self._held_problems:
+            self._tell(item)
+        self._held_problems = []
+        self._log.at(0, *here)
 
-    # -- frames -----------------------------------------------------------------------------------------------------
-
-    def _at(self, order: int, time_ns: int, packet: int) -> None:
-        self._now = max(self._now, order)
-        self._time = time_ns
-        self._packet = packet
-
-    def _frame(self, frame: Frame) -> None:
-        self._now = max(self._now, frame.order)
-        self._time = frame.time_ns
-        self._packet = frame.last_seen
-        self.bytes_decoded += 4 + frame.end - frame.start
-        is_request = frame.direction == self._client
-        if self._sasl is not None:
-            if is_request:
-                if self._sasl.takes_request_frame(frame):
-                    self._events.append(TokenEvent(self._now, frame, True, self._sasl.mechanism))
-                    return
-            elif self._sasl.takes_response_frame():
-                self._events.append(TokenEvent(self._now, frame, False, self._sasl.mechanism))
-                return
-        if is_request:
-            self._request(frame)
-        else:
-            self._response(frame)
-        if self._early:
-            self._wait_for_requests()
-
-    def _request(self, frame: Frame) -> None:
-        decoded = decode_request(frame.data, frame.start, frame.end, self._options.decode)
-        ordinal = self._ordinal
-        self._ordinal += 1
-        self._events.append(
-            MessageEvent(self._now, ordinal, frame, True, decoded, decoded.client_id, _incomplete(frame))
-        )
-        if decoded.correlation_id is None or decoded.api_key is None or decoded.api_version is None:
-            self._end(ordinal, "unanswered")
-            return
-        mechanism = None
-        if decoded.api_key == _SASL_HANDSHAKE and decoded.api_version == 0 and decoded.body is not None:
-            mechanism = str(decoded.body.get("mechanism"))
-        pending = Pending(
-            ordinal,
-            decoded.api_key,
-            decoded.api_version,
-            decoded.correlation_id,
-            decoded.client_id,
-            frame.first_time,
-            frame.time_ns,
-            silent=expects_no_response(decoded.api_key, decoded.body),
-            mechanism=mechanism,
-        )
-        if self._early and self._answer_early(pending):
-            return
-        leaver = self._ledger.add(pending)
-        if leaver is not None:
-            self._end_without(leaver, "lost" if leaver.lost else "unanswered")
-
-    def _response(self, frame: Frame) -> None:
-        if frame.end - frame.start < 4:
-            self._orphan(frame)
-            return
-        correlation_id = _INT.unpack_from(frame.data, frame.start)[0]
-        answered = self._ledger.answer(correlation_id)
-        problems: tuple[Problem, ...] = ()
-        if answered is None:
-            pending = self._ledger.answer_silent(correlation_id)
-            if pending is None:
-                if self._framers[1 - frame.direction] is None or frame.end - frame.start != frame.size:
-                    # The client's stream is not there to have the request in it (yet).
-                    self._orphan(frame)
-                else:
-                    self._early.append((EARLY_FRAMES + 1, frame))
-                return
-            problems = (Problem("response-to-acks-0", "the broker answered a Produce request with acks 0"),)
-        else:
-            pending, in_order = answered
-            if not in_order:
-                for lost in self._ledger.older_lost(pending.ordinal):
-                    self._end_without(lost, "lost")
-                if self._ledger.holds_before(pending.ordinal):
-                    detail = "a response came before that of an earlier request"
-                    problems = (Problem("response-out-of-order", detail),)
-        for silent in self._ledger.silent_before(pending.ordinal):
-            self._end(silent.ordinal, "no_response")
-        self._pair(pending, frame, problems)
-
-    def _pair(self, pending: Pending, frame: Frame, problems: tuple[Problem, ...]) -> None:
-        decoded = decode_response(
-            frame.data, frame.start, frame.end, pending.api_key, pending.api_version, self._options.decode
-        )
-        latency = _elapsed(pending.time_ns, frame.first_time)
-        duration = _elapsed(pending.first_time, frame.time_ns)
-        if latency is not None and latency < 0:
-            detail = "the response begins before its request ends: the capture's order or clocks are off"
-            problems = (*problems, Problem("latency-negative", detail))
-        problems += _incomplete(frame)
-        self._events.append(
-            MessageEvent(
-                self._now, pending.ordinal, frame, False, decoded, pending.client_id, problems, latency, duration
-            )
-        )
-        self._end(pending.ordinal, "answered", latency, duration)
-        if pending.mechanism is not None and decoded.body is not None and decoded.body.get("error_code") == 0:
-            self._sasl = RawSasl(pending.mechanism)
-
-    def _orphan(self, frame: Frame) -> None:
-        correlation_id = None
-        if frame.end - frame.start >= 4:
-            correlation_id = _INT.unpack_from(frame.data, frame.start)[0]
-        decoded = Decoded(correlation_id=correlation_id)
-        problem = Problem("orphan-response", "no request with this correlation id was seen on this connection")
-        ordinal = self._ordinal
-        self._ordinal += 1
-        self._events.append(
-            MessageEvent(self._now, ordinal, frame, False, decoded, None, (problem, *_incomplete(frame)))
-        )
-        self._end(ordinal, "orphan")
-
-    def _answer_early(self, pending: Pending) -> bool:
-        for index, (_, frame) in enumerate(self._early):
-            if _INT.unpack_from(frame.data, frame.start)[0] == pending.correlation_id:
-                del self._early[index]
-                self._pair(pending, frame, ())
-                return True
-        return False
-
-    def _wait_for_requests(self) -> None:
-        """One frame more has come: the patience of early responses runs out."""
-        waiting = [(patience - 1, frame) for patience, frame in self._early]
-        self._early = [(patience, frame) for patience, frame in waiting if patience]
-        for patience, frame in waiting:
-            if not patience:
-                self._orphan(frame)
-
-    # -- ends -------------------------------------------------------------------------------------------------------
-
-    def _end(self, ordinal: int, status: Status, latency: int | None = None, duration: int | None = None) -> None:
-        self._events.append(ExchangeEvent(self._now, ordinal, status, latency, duration, retransmits=self._retransmits))
-        self._retransmits = 0
-
-    def _end_without(self, pending: Pending, status: Status) -> None:
-        """End an exchange that should have had a response and has none."""
-        problems: tuple[Problem, ...] = ()
-        if status == "unanswered":
-            problems = (Problem("request-unanswered", "the connection ended without a response to this request"),)
-        elif status == "lost":
-            problems = (Problem("response-lost", "the response was in bytes that are not in the capture"),)
-        self._end(pending.ordinal, status)
-        event = self._events[-1]
-        assert isinstance(event, ExchangeEvent)
-        event.problems = problems
+    # -- the end ----------------------------------------------------------------------------------------------------
 
     def _close(self, item: Closed) -> None:
         if self._closed:
             return
         self._closed = True
-        self._at(item.order, item.time_ns, item.packet)
-        if self.verdict == "undecided" and self._client is not None:
-            searcher = self._searchers[self._client]
+        self._log.at(item.order, item.time_ns, item.packet)
+        if self.verdict == "undecided" and self._log.client is not None:
+            searcher = self._searchers[self._log.client]
             if searcher.began:
                 # A connection that ended behind a request that is plausible only: nothing better will come.
-                self._enter_step(self._client, searcher, 0)
+                self._enter_step(self._log.client, searcher, 0)
         if self.verdict != "kafka":
             return
-        for _, frame in self._early:
-            self._orphan(frame)
-        self._early = []
         for direction, framer in enumerate(self._framers):
             pending = framer.pending if framer is not None else len(self._searchers[direction])
             if pending:
                 what = "of a frame that was not complete" if framer is not None else "in which no frame was found"
-                self._problem("stream-cut", f"the stream ended with {pending} bytes {what}", direction, pending)
-        for rest in self._ledger.drain():
-            if rest.silent:
-                self._end(rest.ordinal, "no_response")
-            elif rest.lost:
-                self._end_without(rest, "lost")
-            else:
-                self._end_without(rest, "open" if item.reason == "end" else "unanswered")
-
-    def _problem(
-        self, kind: str, detail: str, direction: int, count: int | None = None, *, even_undecided: bool = False
-    ) -> None:
-        if self.verdict == "undecided" and even_undecided:
-            self._held_problems.append(TcpProblem(self._now, direction, kind, detail, self._packet, self._time, count))
-            return
-        is_request = None if self._client is None else direction == self._client
-        self._events.append(ProblemEvent(self._now, kind, detail, self._time, self._packet, is_request, count))
-
-
-def _incomplete(frame: Frame) -> tuple[Problem, ...]:
-    """The problem of a frame that lacks bytes at its end."""
-    have = frame.end - frame.start
-    if have == frame.size:
-        return ()
-    return (Problem("frame-incomplete", f"{have} of {frame.size} bytes of the message are in the capture", have),)
-
-
-def _elapsed(earlier: int, later: int) -> int | None:
-    return None if NO_TIME in (earlier, later) else later - earlier
+                self._log.problem("stream-cut", f"the stream ended with {pending} bytes {what}", direction, pending)
+        self._dialogue.close(item.reason)

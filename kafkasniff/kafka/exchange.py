@@ -86,7 +86,7 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._open)
 
-    def __contains__(self, correlation_id: int) -> bool:
+    def __contains__(self, correlation_id: object) -> bool:
         """Whether a request with this correlation id is outstanding."""
         return correlation_id in self._by_id
 

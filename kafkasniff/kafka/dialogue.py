@@ -1,0 +1,227 @@
+"""The dialogue of a Kafka connection: what each frame is, and which response answers which request."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, Literal
+
+from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.events import EventLog, ExchangeEvent, MessageEvent, TokenEvent
+from kafkasniff.kafka.exchange import EARLY_FRAMES, Ledger, Pending, expects_no_response
+from kafkasniff.kafka.framing import Frame
+from kafkasniff.kafka.message import Decoded, decode_request, decode_response
+from kafkasniff.kafka.sasl import RawSasl
+from kafkasniff.model import Problem, Status
+from kafkasniff.streams import NO_TIME
+
+__all__ = ["Dialogue"]
+
+_SASL_HANDSHAKE: Final = 17
+_INT = Struct(">i")
+
+
+class Dialogue:
+    """Frames of both streams in, messages, tokens and ends of exchanges into the log."""
+
+    __slots__ = ("_early", "_log", "_options", "_ordinal", "_sasl", "ledger", "retransmits")
+
+    def __init__(self, log: EventLog, options: DecodeOptions) -> None:
+        self._log = log
+        self._options = options
+        self._sasl: RawSasl | None = None
+        self._early: list[tuple[int, Frame]] = []
+        """Responses that wait for their request: (frames of patience left, frame)."""
+        self._ordinal = 0
+        self.ledger = Ledger()
+        self.retransmits = 0
+        """Retransmitted segments since the last exchange ended."""
+
+    def begin_raw_sasl(self, mechanism: str) -> None:
+        """Raw tokens follow."""
+        self._sasl = RawSasl(mechanism)
+
+    def is_exact_response(self, correlation_id: int, message: bytes) -> bool:
+        """Whether a message decodes to its last byte as the response to the outstanding request of this id."""
+        pending = self.ledger.oldest(correlation_id)
+        if pending is None:
+            return False
+        options = DecodeOptions(records="skip", show_secrets=True)
+        decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, options)
+        return decoded.body is not None and not decoded.problems
+
+    def close(self, reason: Literal["fin", "rst", "reused", "idle", "end"]) -> None:
+        """The connection is over: so are its exchanges."""
+        for _, frame in self._early:
+            self._orphan(frame)
+        self._early = []
+        for rest in self.ledger.drain():
+            if rest.silent:
+                self._end(rest.ordinal, "no_response")
+            elif rest.lost:
+                self._end_without(rest, "lost")
+            else:
+                self._end_without(rest, "open" if reason == "end" else "unanswered")
+
+    def frame(self, frame: Frame, *, both: bool) -> None:
+        """Take the next frame of either stream, in the order of their completion. Hot.
+
+        `both`: the client's stream is at hand too, so that a request may come yet whose response came before it.
+        """
+        log = self._log
+        log.at(frame.order, frame.time_ns, frame.last_seen)
+        is_request = frame.direction == log.client
+        if self._sasl is not None:
+            if is_request:
+                if self._sasl.takes_request_frame(frame):
+                    self._log.events.append(TokenEvent(self._log.order, frame, True, self._sasl.mechanism))
+                    return
+            elif self._sasl.takes_response_frame():
+                self._log.events.append(TokenEvent(self._log.order, frame, False, self._sasl.mechanism))
+                return
+        if is_request:
+            self._request(frame)
+        else:
+            self._response(frame, both=both)
+        if self._early:
+            self._wait_for_requests()
+
+    def _request(self, frame: Frame) -> None:
+        decoded = decode_request(frame.data, frame.start, frame.end, self._options)
+        ordinal = self._ordinal
+        self._ordinal += 1
+        self._log.events.append(
+            MessageEvent(self._log.order, ordinal, frame, True, decoded, decoded.client_id, _incomplete(frame))
+        )
+        if decoded.correlation_id is None or decoded.api_key is None or decoded.api_version is None:
+            self._end(ordinal, "unanswered")
+            return
+        mechanism = None
+        if decoded.api_key == _SASL_HANDSHAKE and decoded.api_version == 0 and decoded.body is not None:
+            mechanism = str(decoded.body.get("mechanism"))
+        pending = Pending(
+            ordinal,
+            decoded.api_key,
+            decoded.api_version,
+            decoded.correlation_id,
+            decoded.client_id,
+            frame.first_time,
+            frame.time_ns,
+            silent=expects_no_response(decoded.api_key, decoded.body),
+            mechanism=mechanism,
+        )
+        if self._early and self._answer_early(pending):
+            return
+        leaver = self.ledger.add(pending)
+        if leaver is not None:
+            self._end_without(leaver, "lost" if leaver.lost else "unanswered")
+
+    def _response(self, frame: Frame, *, both: bool) -> None:
+        if frame.end - frame.start < 4:
+            self._orphan(frame)
+            return
+        correlation_id = _INT.unpack_from(frame.data, frame.start)[0]
+        answered = self.ledger.answer(correlation_id)
+        problems: tuple[Problem, ...] = ()
+        if answered is None:
+            pending = self.ledger.answer_silent(correlation_id)
+            if pending is None:
+                if both and frame.end - frame.start == frame.size:
+                    self._early.append((EARLY_FRAMES + 1, frame))
+                else:
+                    self._orphan(frame)
+                return
+            problems = (Problem("response-to-acks-0", "the broker answered a Produce request with acks 0"),)
+        else:
+            pending, in_order = answered
+            if not in_order:
+                for lost in self.ledger.older_lost(pending.ordinal):
+                    self._end_without(lost, "lost")
+                if self.ledger.holds_before(pending.ordinal):
+                    detail = "a response came before that of an earlier request"
+                    problems = (Problem("response-out-of-order", detail),)
+        for silent in self.ledger.silent_before(pending.ordinal):
+            self._end(silent.ordinal, "no_response")
+        self._pair(pending, frame, problems)
+
+    def _pair(self, pending: Pending, frame: Frame, problems: tuple[Problem, ...]) -> None:
+        decoded = decode_response(
+            frame.data, frame.start, frame.end, pending.api_key, pending.api_version, self._options
+        )
+        latency = _elapsed(pending.time_ns, frame.first_time)
+        duration = _elapsed(pending.first_time, frame.time_ns)
+        if latency is not None and latency < 0:
+            detail = "the response begins before its request ends: the capture's order or clocks are off"
+            problems = (*problems, Problem("latency-negative", detail))
+        problems += _incomplete(frame)
+        self._log.events.append(
+            MessageEvent(
+                self._log.order, pending.ordinal, frame, False, decoded, pending.client_id, problems, latency, duration
+            )
+        )
+        self._end(pending.ordinal, "answered", latency, duration)
+        if pending.mechanism is not None and decoded.body is not None and decoded.body.get("error_code") == 0:
+            self._sasl = RawSasl(pending.mechanism)
+
+    def _orphan(self, frame: Frame) -> None:
+        correlation_id = None
+        if frame.end - frame.start >= 4:
+            correlation_id = _INT.unpack_from(frame.data, frame.start)[0]
+        decoded = Decoded(correlation_id=correlation_id)
+        problem = Problem("orphan-response", "no request with this correlation id was seen on this connection")
+        ordinal = self._ordinal
+        self._ordinal += 1
+        self._log.events.append(
+            MessageEvent(self._log.order, ordinal, frame, False, decoded, None, (problem, *_incomplete(frame)))
+        )
+        self._end(ordinal, "orphan")
+
+    def _answer_early(self, pending: Pending) -> bool:
+        for index, (_, frame) in enumerate(self._early):
+            if _INT.unpack_from(frame.data, frame.start)[0] == pending.correlation_id:
+                del self._early[index]
+                self._pair(pending, frame, ())
+                return True
+        return False
+
+    def _wait_for_requests(self) -> None:
+        """One frame more has come: the patience of early responses runs out."""
+        waiting = [(patience - 1, frame) for patience, frame in self._early]
+        self._early = [(patience, frame) for patience, frame in waiting if patience]
+        for patience, frame in waiting:
+            if not patience:
+                self._orphan(frame)
+
+    # -- ends -------------------------------------------------------------------------------------------------------
+
+    def _end(self, ordinal: int, status: Status, latency: int | None = None, duration: int | None = None) -> None:
+        log = self._log
+        log.events.append(
+            ExchangeEvent(
+                log.order, ordinal, status, log.time_ns, log.packet, latency, duration, retransmits=self.retransmits
+            )
+        )
+        self.retransmits = 0
+
+    def _end_without(self, pending: Pending, status: Status) -> None:
+        """End an exchange that should have had a response and has none."""
+        problems: tuple[Problem, ...] = ()
+        if status == "unanswered":
+            problems = (Problem("request-unanswered", "the connection ended without a response to this request"),)
+        elif status == "lost":
+            problems = (Problem("response-lost", "the response was in bytes that are not in the capture"),)
+        self._end(pending.ordinal, status)
+        event = self._log.events[-1]
+        assert isinstance(event, ExchangeEvent)
+        event.problems = problems
+
+
+def _incomplete(frame: Frame) -> tuple[Problem, ...]:
+    """The problem of a frame that lacks bytes at its end."""
+    have = frame.end - frame.start
+    if have == frame.size:
+        return ()
+    return (Problem("frame-incomplete", f"{have} of {frame.size} bytes of the message are in the capture", have),)
+
+
+def _elapsed(earlier: int, later: int) -> int | None:
+    return None if NO_TIME in (earlier, later) else later - earlier

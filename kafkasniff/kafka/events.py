@@ -1,0 +1,113 @@
+"""What a connection yields, in the order in which it became known, and the log that collects it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kafkasniff.kafka.framing import Frame
+from kafkasniff.kafka.message import Decoded
+from kafkasniff.model import Problem, Status
+from kafkasniff.streams import NO_TIME
+
+__all__ = ["Event", "EventLog", "ExchangeEvent", "MessageEvent", "ProblemEvent", "TokenEvent", "VerdictEvent"]
+
+
+class MessageEvent(msgspec.Struct):
+    """A request or a response."""
+
+    order: int
+    ordinal: int
+    """Ordinal of the exchange within the connection."""
+    frame: Frame
+    is_request: bool
+    decoded: Decoded
+    client_id: str | bytes | None
+    problems: tuple[Problem, ...] = ()
+    """What is to be told besides the decoder's problems."""
+    latency_ns: int | None = None
+    duration_ns: int | None = None
+
+
+class ExchangeEvent(msgspec.Struct):
+    """An exchange is over."""
+
+    order: int
+    ordinal: int
+    status: Status
+    time_ns: int
+    packet: int
+    latency_ns: int | None = None
+    duration_ns: int | None = None
+    problems: tuple[Problem, ...] = ()
+    retransmits: int = 0
+
+
+class TokenEvent(msgspec.Struct):
+    """A raw SASL token."""
+
+    order: int
+    frame: Frame
+    is_request: bool
+    mechanism: str | None
+
+
+class ProblemEvent(msgspec.Struct):
+    """A problem of a stream."""
+
+    order: int
+    kind: str
+    detail: str
+    time_ns: int
+    packet: int
+    is_request: bool | None
+    """Which stream; None where the roles are not known or the problem is of both."""
+    bytes: int | None = None
+
+
+class VerdictEvent(msgspec.Struct):
+    """It is clear now whether the connection is Kafka."""
+
+    order: int
+    is_kafka: bool
+    client: int | None
+    """Direction of the client's stream."""
+    detail: str
+    time_ns: int
+    packet: int
+
+
+Event = MessageEvent | ExchangeEvent | TokenEvent | ProblemEvent | VerdictEvent
+
+
+class EventLog:
+    """The events of one connection, and the packet at which it is: what is told now is told at that packet."""
+
+    __slots__ = ("client", "events", "order", "packet", "time_ns")
+
+    def __init__(self, client: int | None) -> None:
+        self.client = client
+        """Direction of the client's stream; None while the roles are not known."""
+        self.events: list[Event] = []
+        self.order = 0
+        self.time_ns = NO_TIME
+        self.packet = 0
+
+    def at(self, order: int, time_ns: int, packet: int) -> None:
+        """Go on to this packet; the order never goes back."""
+        self.order = max(self.order, order)
+        self.time_ns = time_ns
+        self.packet = packet
+
+    def take(self) -> list[Event]:
+        """The events so far; the log is empty then."""
+        events, self.events = self.events, []
+        return events
+
+    def problem(self, kind: str, detail: str, direction: int, count: int | None = None) -> None:
+        """Tell a problem of the stream of `direction`."""
+        is_request = None if self.client is None else direction == self.client
+        self.events.append(ProblemEvent(self.order, kind, detail, self.time_ns, self.packet, is_request, count))
+
+    def verdict(self, is_kafka: bool, detail: str) -> None:
+        """Tell the verdict."""
+        self.events.append(VerdictEvent(self.order, is_kafka, self.client, detail, self.time_ns, self.packet))
