@@ -287,9 +287,13 @@ class KafkaConnection:
         trial = self._trials[direction]
         assert trial is not None
         if self._log.client in (None, direction):
-            if any(request_header(frame.data, frame.start, frame.end) is None for frame in trial.frames):
-                self._trials[direction] = None
-                return
+            # Without a SYN it may be the broker's stream, whose responses look like Produce requests with no client id.
+            known = self._log.client is not None
+            for frame in trial.frames:
+                header = request_header(frame.data, frame.start, frame.end)
+                if header is None or not (known or header.client_id):
+                    self._trials[direction] = None
+                    return
             enough = len(trial.frames) >= (1 if self.verdict == "kafka" or self._forced else 2)
         else:
             enough = self.verdict == "kafka" and bool(trial.frames)
@@ -314,6 +318,7 @@ class KafkaConnection:
             if start is None:
                 if self.verdict == "undecided":
                     self._judge_hopeless(direction, searcher)
+                searcher.forget()
                 return
             self._enter_step(direction, searcher, start)
 
@@ -346,7 +351,8 @@ class KafkaConnection:
             return 0
         start = None
         if self._log.client in (None, direction):
-            start = searcher.find_request(1 if self._forced else MIN_CHAIN)
+            chain = 1 if self._forced else MIN_CHAIN
+            start = searcher.find_request(None if self._log.client is None else chain)
         if start is None and self._log.client in (None, 1 - direction):
             chain = 1 if self._forced else RESPONSE_CHAIN
             start = searcher.find_response(self._dialogue.ledger, self._dialogue.is_exact_response, chain)
@@ -369,9 +375,10 @@ class KafkaConnection:
         return len(searcher) > 0
 
     def _judge_hopeless(self, direction: int, searcher: Searcher) -> None:
-        as_requests = self._log.client in (None, direction) and not searcher.hopeless_for_requests
-        as_responses = self._log.client in (None, 1 - direction) and not searcher.hopeless_for_responses
-        if as_requests or as_responses:
+        other = self._searchers[1 - direction]
+        if not self._is_hopeless(direction) or (
+            not searcher.aligned and other.seen and not self._is_hopeless(1 - direction)
+        ):
             return
         head = searcher.beginning(16)
         name = name_protocol(head)
@@ -381,6 +388,12 @@ class KafkaConnection:
         self._searchers = [self._new_searcher(), self._new_searcher()]
         self._trials = [None, None]
         self._log.verdict(False, detail)
+
+    def _is_hopeless(self, direction: int) -> bool:
+        searcher = self._searchers[direction]
+        as_requests = self._log.client in (None, direction) and not searcher.hopeless_for_requests
+        as_responses = self._log.client in (None, 1 - direction) and not searcher.hopeless_for_responses
+        return not (as_requests or as_responses)
 
     def _judge_kafka(self, client: int) -> None:
         self.verdict = "kafka"

@@ -8,10 +8,10 @@ import msgspec
 
 from kafkasniff.model import ErrorCode, Problem
 
-__all__ = ["DecodeContext", "DecodeOptions", "MAX_DECOMPRESSED", "MAX_PROBLEMS"]
+__all__ = ["MAX_DECOMPRESSED", "MAX_PROBLEMS", "DecodeContext", "DecodeOptions"]
 
 MAX_DECOMPRESSED: Final = 256 << 20
-"""Bytes that the record batches of one message may decompress to: Kafka's own limit is message.max.bytes, far below it."""
+"""Bytes that the record batches of one message may decompress to: Kafka's own limit (message.max.bytes) is lower."""
 
 MAX_PROBLEMS: Final = 100
 """Problems kept per message, so that hostile bytes cannot make a message's problems outgrow the message."""
@@ -21,7 +21,7 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     """How bodies are decoded; the same for all messages of a run."""
 
     records: Literal["full", "batches", "skip"] = "full"
-    """full: batches with their records; batches: only the batches' headers; skip: neither (`records` fields stay None)."""
+    """full: batches with their records; batches: only the batches' headers; skip: neither (`records` is None)."""
     show_secrets: bool = False
     """False: secret values are `{"redacted": N}`, N their length in bytes."""
     max_decompressed: int = MAX_DECOMPRESSED
@@ -30,7 +30,7 @@ class DecodeOptions(msgspec.Struct, frozen=True):
 class DecodeContext:
     """Mutable, one per message: the options in, problems and error codes out."""
 
-    __slots__ = ("base", "decompressed", "errors", "options", "problems", "problems_dropped")
+    __slots__ = ("base", "decompressed", "errors", "options", "problems", "problems_dropped", "unknown_tags")
 
     def __init__(self, options: DecodeOptions, base: int = 0) -> None:
         self.options = options
@@ -41,10 +41,28 @@ class DecodeContext:
         self.decompressed = 0
         """Bytes decompressed so far for this message, held against `options.max_decompressed`."""
         self.problems_dropped = 0
+        self.unknown_tags = 0
+        """Tagged fields without a definition that were kept so far, held against `wire.MAX_UNKNOWN_TAGS`."""
 
-    def problem(self, kind: str, detail: str, position: int | None = None) -> None:
-        """Add a problem; `position` is an absolute offset in the data that is being decoded."""
-        if len(self.problems) >= MAX_PROBLEMS:
+    def mark(self) -> tuple[int, int, int, int, int]:
+        """The state, to `rewind` to where a decoder gives up and another one reads the same bytes again."""
+        return (len(self.problems), len(self.errors), self.decompressed, self.problems_dropped, self.unknown_tags)
+
+    def rewind(self, mark: tuple[int, int, int, int, int]) -> None:
+        """Undo what was noted since `mark`."""
+        del self.problems[mark[0] :]
+        del self.errors[mark[1] :]
+        self.decompressed, self.problems_dropped, self.unknown_tags = mark[2:]
+
+    def problem(
+        self, kind: str, detail: str, position: int | None = None, *, size: int | None = None, always: bool = False
+    ) -> None:
+        """Add a problem; `position` is an absolute offset in the data being decoded, `size` the bytes concerned.
+
+        `always` is for the one that tells why decoding ended: it stands even where there are too many others.
+        """
+        if len(self.problems) >= MAX_PROBLEMS and not always:
             self.problems_dropped += 1
             return
-        self.problems.append(Problem(kind, detail, None if position is None else position - self.base))
+        offset = None if position is None else position - self.base
+        self.problems.append(Problem(kind, detail, offset, bytes=size))

@@ -5,7 +5,8 @@ connection of which it is not known yet whether it is Kafka at all. A `Searcher`
 follows *candidates*: positions that could be a frame's start, with the chain of frames that begins there. One is
 accepted
 
-- as requests: when a frame of the chain decodes exactly, or MIN_CHAIN frames have plausible request headers;
+- as requests: when a frame of the chain decodes exactly, or, where the stream is known to be the client's, MIN_CHAIN
+  frames have plausible request headers (responses with small correlation ids look like Produce requests);
 - as responses: when a frame of the chain answers a request that is outstanding, and decodes exactly as that API and
   version, or when RESPONSE_CHAIN frames have rising correlation ids;
 
@@ -43,8 +44,9 @@ MIN_CHAIN: Final = 2
 RESPONSE_CHAIN: Final = 3
 MAX_RISE: Final = 1000
 """Correlation ids of consecutive responses rise by less than this: by 1, or by more where acks 0 had no response."""
-SEARCH_LIMIT: Final = 256 << 10
-"""A stream that shows no candidate within so many bytes is not Kafka."""
+SEARCH_LIMIT: Final = 4 << 20
+"""A stream that shows no candidate within so many bytes is not Kafka: four times the largest request that clients send
+by default (max.request.size), since a capture may start anywhere in one."""
 MAX_SEARCH: Final = 16 << 20
 """Bytes kept while searching; where no candidate was accepted by then, the older half is given up."""
 MAX_CANDIDATES: Final = 64
@@ -107,6 +109,7 @@ class Searcher:
     """The bytes of one stream since its boundaries were lost, and the candidates among them."""
 
     __slots__ = (
+        "_clipped",
         "_data",
         "_lengths",
         "_max_size",
@@ -115,7 +118,8 @@ class Searcher:
         "_released",
         "_requests",
         "_responses",
-        "_scanned",
+        "_scanned_requests",
+        "_scanned_responses",
         "_times",
         "accepted_requests",
         "aligned",
@@ -131,6 +135,8 @@ class Searcher:
         """Bytes given up at the bound."""
         self._max_size = max_size
         self._data = bytearray()
+        self._clipped = False
+        """The first segment is not whole any more: its beginning was given up."""
         self._lengths: list[int] = []
         self._packets: list[int] = []
         self._times: list[int] = []
@@ -138,10 +144,17 @@ class Searcher:
         self._released: list[int] = []
         self._requests: list[_Candidate] = []
         self._responses: list[_Candidate] = []
-        self._scanned = 0
+        # How far each scan for candidates has come; 0 for the one that the stream's role rules out.
+        self._scanned_requests = 0
+        self._scanned_responses = 0
 
     def __len__(self) -> int:
         return len(self._data)
+
+    @property
+    def seen(self) -> bool:
+        """The stream has had bytes."""
+        return len(self._data) + self.dropped > 0
 
     def beginning(self, count: int) -> bytes:
         """The first bytes, at most `count`."""
@@ -171,13 +184,17 @@ class Searcher:
         count = min(count, len(self._data))
         del self._data[:count]
         self.dropped += count
-        self._scanned = max(self._scanned - count, 0)
+        self._scanned_requests = max(self._scanned_requests - count, 0)
+        self._scanned_responses = max(self._scanned_responses - count, 0)
         rest = count
+        if count:
+            self._clipped = False
         while rest and self._lengths:
             step = min(rest, self._lengths[0])
             rest -= step
             self._lengths[0] -= step
-            if self._lengths[0] == 0:
+            self._clipped = self._lengths[0] > 0
+            if not self._clipped:
                 for column in (self._lengths, self._packets, self._times, self._orders, self._released):
                     del column[0]
         for candidates in (self._requests, self._responses):
@@ -198,6 +215,15 @@ class Searcher:
     def began(self) -> bool:
         """At least one whole frame with a plausible request header stands at the stream's beginning."""
         return self.aligned and any(candidate.frames > 0 for candidate in self._requests)
+
+    def forget(self) -> None:
+        """Drop the bytes in front of the first candidate: nothing will start there any more."""
+        if self.aligned:
+            return
+        needed = [candidate.start for candidate in (*self._requests, *self._responses)]
+        needed += [scanned for scanned in (self._scanned_requests, self._scanned_responses) if scanned]
+        if needed:
+            self.drop(min(needed))
 
     def take(self, start: int) -> Run | None:
         """Everything from `start` on as a run; the searcher is empty then. None where there is nothing."""
@@ -229,8 +255,11 @@ class Searcher:
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
-    def find_request(self, chain: int = MIN_CHAIN) -> int | None:
-        """Position of the first frame of an accepted chain of requests; `chain`: how many plausible ones suffice."""
+    def find_request(self, chain: int | None) -> int | None:
+        """Position of the first frame of an accepted chain of requests.
+
+        `chain`: how many plausible ones suffice; None: one must decode exactly.
+        """
         if not self.aligned:
             self._scan_for_requests()
         found: int | None = None
@@ -254,16 +283,14 @@ class Searcher:
     @property
     def hopeless_for_requests(self) -> bool:
         """Nothing here can be requests any more."""
-        return not self._requests and (
-            (self.aligned and len(self._data) > 0) or len(self._data) + self.dropped > SEARCH_LIMIT
-        )
+        return self._is_hopeless(self._requests)
 
     def _scan_for_requests(self) -> None:
         """Add the positions whose first bytes look like a request's. Vectorised over all bytes not scanned yet."""
         limit = len(self._data) - _HEAD
-        if limit < self._scanned or len(self._requests) >= MAX_CANDIDATES:
+        if limit < self._scanned_requests or len(self._requests) >= MAX_CANDIDATES:
             return
-        raw = np.frombuffer(bytes(self._data[self._scanned :]), dtype=np.uint8)
+        raw = np.frombuffer(bytes(self._data[self._scanned_requests :]), dtype=np.uint8)
         count = len(raw) - _HEAD + 1
         key = _uint16(raw, 4, count)
         version = _uint16(raw, 6, count)
@@ -274,10 +301,10 @@ class Searcher:
         good &= version <= limits[np.minimum(key, len(limits) - 1)]
         good &= (client_id == 0xFFFF) | (client_id.astype(np.int64) + 10 <= size)
         for position in np.flatnonzero(good)[: MAX_CANDIDATES - len(self._requests)].tolist():
-            self._requests.append(_Candidate(self._scanned + position))
-        self._scanned += count
+            self._requests.append(_Candidate(self._scanned_requests + position))
+        self._scanned_requests += count
 
-    def _follow_requests(self, candidate: _Candidate, chain: int) -> bool | None:
+    def _follow_requests(self, candidate: _Candidate, chain: int | None) -> bool | None:
         """True: accepted; False: implausible; None: more bytes are needed."""
         data = self._data
         while len(data) - candidate.at >= 4:
@@ -295,7 +322,7 @@ class Searcher:
                 return False
             candidate.frames += 1
             candidate.at = end
-            if candidate.frames >= chain or is_exact_request(frame, 0, size):
+            if (chain is not None and candidate.frames >= chain) or is_exact_request(frame, 0, size):
                 return True
         return None
 
@@ -339,26 +366,24 @@ class Searcher:
     @property
     def hopeless_for_responses(self) -> bool:
         """Nothing here can be responses any more."""
-        return not self._responses and (
-            (self.aligned and len(self._data) > 0) or len(self._data) + self.dropped > SEARCH_LIMIT
-        )
+        return self._is_hopeless(self._responses)
 
     def _scan_for_responses(self, outstanding: Container[int]) -> None:
         limit = len(self._data) - 8
-        if limit < self._scanned:
+        if limit < self._scanned_responses:
             return
-        raw = np.frombuffer(bytes(self._data[self._scanned :]), dtype=np.uint8)
+        raw = np.frombuffer(bytes(self._data[self._scanned_responses :]), dtype=np.uint8)
         count = len(raw) - 8 + 1
         size = (_uint16(raw, 0, count).astype(np.int64) << 16) | _uint16(raw, 2, count)
         known = {candidate.start for candidate in self._responses}
         # A response that starts within a segment: only where its correlation id is one that is waited for.
         for position in np.flatnonzero((size >= 4) & (size <= self._max_size)).tolist():
-            at = self._scanned + position
+            at = self._scanned_responses + position
             if len(self._responses) >= MAX_CANDIDATES:
                 break
             if _RESPONSE.unpack_from(self._data, at)[1] in outstanding and at not in known:
                 self._responses.append(_Candidate(at))
-        self._scanned += count
+        self._scanned_responses += count
 
     def _follow_responses(
         self,
@@ -394,6 +419,11 @@ class Searcher:
 
     # -- both -------------------------------------------------------------------------------------------------------
 
+    def _is_hopeless(self, candidates: list[_Candidate]) -> bool:
+        if self.aligned:
+            return self.seen and not candidates
+        return len(self._data) + self.dropped > SEARCH_LIMIT and not any(one.frames for one in candidates)
+
     def _frame_end(self, candidate: _Candidate) -> int:
         if len(self._data) - candidate.at < 4:
             return candidate.at
@@ -406,7 +436,7 @@ class Searcher:
             if total >= position:
                 break
             total += length
-        return total == position
+        return total == position and not (position == 0 and self._clipped)
 
 
 def _uint16(raw: NDArray[np.uint8], at: int, count: int) -> NDArray[np.uint16]:

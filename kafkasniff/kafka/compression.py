@@ -1,0 +1,308 @@
+"""Decompression of record batches and message sets, bounded while it runs.
+
+The codecs are those of `org.apache.kafka.common.record.CompressionType`. Compressed bytes come from the wire, so no
+size that they state is believed: output is produced in steps and counted against a limit, and a step is the most that
+is allocated before the count is looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+import cramjam
+import lz4.frame
+import zstandard
+from isal import isal_zlib
+
+__all__ = ["CODECS", "MAX_BLOCKS", "MAX_FRAMES", "MAX_ZSTD_WINDOW", "Decompressed", "codec_name", "decompress"]
+
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+"""Names by codec number, bits 0-2 of the attributes."""
+
+MAX_ZSTD_WINDOW: Final = 1 << 27
+"""Bytes of zstd window: what level 22 uses (windowLog 27) and libzstd's own default limit; Kafka allows all levels."""
+
+MAX_FRAMES: Final = 4096
+"""Concatenated gzip members, lz4 or zstd frames in one value: writers make one or few, and each costs a new decoder."""
+
+MAX_BLOCKS: Final = 1 << 20
+"""Snappy blocks of a xerial stream: blocks of 32 KiB make 32 GiB of them, empty ones would only cost time."""
+
+_STEP: Final = 1 << 20
+"""Most bytes of output that lz4 and zstd allocate at once."""
+_FEED: Final = 1 << 16
+"""Bytes of input given at once, so that the rest behind a frame's end is not copied whole for each of many frames."""
+_SNAPPY_MAX_RATIO: Final = 64
+"""A snappy element of two bytes or more yields 64 bytes at most, so a larger stated length is a lie."""
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = 16
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+
+
+class Decompressed(NamedTuple):
+    """What became of a compressed value."""
+
+    data: bytes
+    """The decompressed bytes; empty after a failure."""
+    produced: int
+    """Bytes that were decompressed, also where they were then thrown away."""
+    failure: Literal["decompression-bound", "decompression-failed"] | None = None
+    """Kind of the problem; None for success."""
+    detail: str = ""
+    """What was wrong, for a person. Also after success, where something had to be tolerated."""
+
+
+class _Corrupt(Exception):  # noqa: N818  (never leaves this module)
+    """The bytes are not what the codec says."""
+
+
+class _Bound(Exception):  # noqa: N818  (never leaves this module)
+    """More output than the limit."""
+
+
+class _Output:
+    """Chunks of output, counted against a limit."""
+
+    __slots__ = ("chunks", "limit", "note", "produced")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.chunks: list[bytes] = []
+        self.produced = 0
+        self.note = ""
+
+    def room(self) -> int:
+        """Bytes that may still come, and one more, by which too much is noticed."""
+        return self.limit - self.produced + 1
+
+    def add(self, chunk: bytes) -> None:
+        self.produced += len(chunk)
+        if self.produced > self.limit:
+            raise _Bound
+        self.chunks.append(chunk)
+
+
+def codec_name(codec: int) -> str:
+    """Name of a codec number; `unknown-5` and the like for those that Kafka has not given out."""
+    return CODECS[codec] if codec < len(CODECS) else f"unknown-{codec}"
+
+
+def decompress(codec: int, data: bytes, limit: int, *, magic: int = 2) -> Decompressed:
+    """Decompress `data`, to at most `limit` bytes (0 or more). Never raises for what the bytes hold.
+
+    `magic` is that of the batch or message around the value: in magic 0 lz4's header checksum is not checked (see
+    `_lz4`). A codec number without meaning is a failure.
+    """
+    output = _Output(max(limit, 0))
+    try:
+        match codec:
+            case 0:
+                output.add(data)
+            case 1:
+                _gzip(data, output)
+            case 2:
+                _snappy(data, output)
+            case 3:
+                _lz4(_repaired_lz4_header(data) if magic == 0 else data, output)
+            case 4:
+                _zstd(data, output)
+            case _:
+                return Decompressed(b"", 0, "decompression-failed", f"codec {codec} is not known")
+    except _Bound:
+        ratio = output.produced / len(data) if data else 0.0
+        detail = f"{len(data)} bytes of {CODECS[codec]} hold more than the {limit} bytes that are left of the bound"
+        if ratio >= 1:
+            detail += f" (at least {ratio:.0f} times their size)"
+        return Decompressed(b"", output.produced, "decompression-bound", detail)
+    except _Corrupt as error:
+        return Decompressed(b"", output.produced, "decompression-failed", f"{CODECS[codec]}: {error}")
+    chunks = output.chunks
+    return Decompressed(chunks[0] if len(chunks) == 1 else b"".join(chunks), output.produced, None, output.note)
+
+
+def _gzip(data: bytes, output: _Output) -> None:
+    """Members as of RFC 1952, concatenated; bytes behind the last are ignored, as Java's GZIPInputStream does."""
+    view = memoryview(data)
+    position = 0
+    for _ in range(MAX_FRAMES):
+        decoder = isal_zlib.decompressobj(31)
+        while not decoder.eof:
+            if position >= len(data):
+                raise _Corrupt("the stream is cut off")
+            piece = view[position : position + _FEED]
+            try:
+                chunk = decoder.decompress(piece, output.room())
+            except isal_zlib.error as error:  # type: ignore[misc]  # isal's stub types it as an instance
+                raise _Corrupt(str(error)) from None
+            position += len(piece)
+            output.add(chunk)
+        position -= len(decoder.unused_data)
+        if position >= len(data):
+            return
+        if data[position : position + 2] != _GZIP_MAGIC:
+            output.note = f"{len(data) - position} bytes behind the end of the gzip stream"
+            return
+    raise _Corrupt(f"more than {MAX_FRAMES} members")
+
+
+def _snappy(data: bytes, output: _Output) -> None:
+    """Snappy, raw (librdkafka, Sarama …) or in xerial's framing (snappy-java's SnappyOutputStream, as Kafka uses it).
+
+    The framing is a header of 16 bytes (magic, version, oldest compatible version), then blocks of int32 length + raw
+    snappy. Streams may be concatenated: then a header stands where a length is due.
+    """
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        _snappy_block(data, output)
+        return
+    position = 0
+    blocks = 0
+    while position < len(data):
+        if data[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+            position += _XERIAL_HEADER
+            if position > len(data):
+                raise _Corrupt("the xerial header is cut off")
+            continue
+        length = int.from_bytes(data[position : position + 4], "big", signed=True)
+        position += 4
+        if length < 0 or position + length > len(data):
+            raise _Corrupt(f"a block of {length} bytes where {max(len(data) - position, 0)} are left")
+        blocks += 1
+        if blocks > MAX_BLOCKS:
+            raise _Corrupt(f"more than {MAX_BLOCKS} blocks")
+        _snappy_block(data[position : position + length], output)
+        position += length
+
+
+def _snappy_block(block: bytes, output: _Output) -> None:
+    stated = 0
+    for index, byte in enumerate(block[:5]):
+        stated |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            break
+    else:
+        raise _Corrupt("no length in front of a block")
+    if stated > len(block) * _SNAPPY_MAX_RATIO:
+        raise _Corrupt(f"{len(block)} bytes cannot hold the {stated} that they state")
+    if stated >= output.room():
+        raise _Bound
+    try:
+        chunk = bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise _Corrupt(str(error)) from None
+    output.add(chunk)
+
+
+def _lz4(data: bytes, output: _Output) -> None:
+    """Frames of the lz4 frame format, concatenated."""
+    view = memoryview(data)
+    position = 0
+    # Room for the usual batch in one go, without a megabyte being set aside for each of many small ones.
+    step = min(_STEP, max(_FEED, 8 * len(data)))
+    for _ in range(MAX_FRAMES):
+        decoder = lz4.frame.LZ4FrameDecompressor()
+        while not decoder.eof:
+            if decoder.needs_input:
+                if position >= len(data):
+                    raise _Corrupt("the frame is cut off")
+                piece = view[position : position + _FEED]
+                position += len(piece)
+            else:
+                piece = view[:0]
+            try:
+                chunk = decoder.decompress(piece, min(step, output.room()))
+            except (RuntimeError, ValueError, MemoryError) as error:
+                raise _Corrupt(str(error)) from None
+            output.add(chunk)
+        position -= len(decoder.unused_data or b"")
+        if position >= len(data):
+            return
+        if data[position : position + 4] != _LZ4_MAGIC:
+            output.note = f"{len(data) - position} bytes behind the end of the lz4 frame"
+            return
+    raise _Corrupt(f"more than {MAX_FRAMES} frames")
+
+
+def _repaired_lz4_header(data: bytes) -> bytes:
+    """An lz4 frame of magic 0 with the header checksum that lz4 itself expects.
+
+    Kafka before 0.10 computed that byte over the frame's magic number too (KIP-57), and its readers of magic 0 have
+    ignored it ever since (`Lz4BlockInputStream`, ignoreFlagDescriptorChecksum). So it is computed anew here.
+    """
+    if len(data) < 7 or data[:4] != _LZ4_MAGIC:
+        return data
+    flags = data[4]
+    end = 6 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    if len(data) <= end:
+        return data
+    checksum = (_xxh32_short(data[4:end]) >> 8) & 0xFF
+    return data if data[end] == checksum else data[:end] + bytes((checksum,)) + data[end + 1 :]
+
+
+def _xxh32_short(data: bytes) -> int:
+    """XXH32 with seed 0 of fewer than 16 bytes (xxHash specification, steps 1 special case, 4-7)."""
+    prime1, prime2, prime3, prime4, prime5 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
+    mask = 0xFFFFFFFF
+    value = (prime5 + len(data)) & mask
+    words = len(data) // 4 * 4
+    for index in range(0, words, 4):
+        value = (value + int.from_bytes(data[index : index + 4], "little") * prime3) & mask
+        value = ((value << 17 | value >> 15) & mask) * prime4 & mask
+    for byte in data[words:]:
+        value = (value + byte * prime5) & mask
+        value = ((value << 11 | value >> 21) & mask) * prime1 & mask
+    value = (value ^ value >> 15) * prime2 & mask
+    value = (value ^ value >> 13) * prime3 & mask
+    return value ^ value >> 16
+
+
+def _zstd(data: bytes, output: _Output) -> None:
+    """Frames as of RFC 8878, concatenated, with or without content sizes."""
+    position = 0
+    for _ in range(MAX_FRAMES):
+        position = _zstd_frame_end(data, position)
+        if position >= len(data):
+            break
+    else:
+        raise _Corrupt(f"more than {MAX_FRAMES} frames")
+    reader = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW).stream_reader(data, read_across_frames=True)
+    while True:
+        try:
+            chunk = reader.read(min(_STEP, output.room()))
+        except (zstandard.ZstdError, MemoryError) as error:
+            raise _Corrupt(str(error)) from None
+        if not chunk:
+            return
+        output.add(chunk)
+
+
+def _zstd_frame_end(data: bytes, position: int) -> int:
+    """End of the frame at `position`, by its block headers: the streaming reader takes a cut-off frame for whole."""
+    head = data[position : position + 18]
+    if head[1:4] == b"\x2a\x4d\x18" and head[0] >> 4 == 5:  # skippable frame: 0x184D2A5?, int32 size
+        end = position + 8 + int.from_bytes(head[4:8], "little")
+        if end > len(data) or len(head) < 8:
+            raise _Corrupt("the frame is cut off")
+        return end
+    if head[:4] != _ZSTD_MAGIC:
+        raise _Corrupt(f"no frame at byte {position}")
+    try:
+        at = position + zstandard.frame_header_size(head)
+    except zstandard.ZstdError as error:
+        raise _Corrupt(str(error)) from None
+    size = len(data)
+    last = False
+    while not last:
+        if at + 3 > size:
+            raise _Corrupt("the frame is cut off")
+        block = data[at] | data[at + 1] << 8 | data[at + 2] << 16
+        last = bool(block & 1)
+        # An RLE block (type 1) holds one byte, which its size field repeats.
+        at += 3 + (1 if block & 6 == 2 else block >> 3)
+    if head[4] & 0x04:  # content checksum
+        at += 4
+    if at > size:
+        raise _Corrupt("the frame is cut off")
+    return at

@@ -1,0 +1,369 @@
+"""The grammar of the files in `dissectors/`: text to definitions. `dissectors/README.md` explains it to a reader.
+
+A definition holds every version of a message; `kafkasniff.kafka.schema` cuts one version out of it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from kafkasniff.errors import DefinitionError
+
+__all__ = [
+    "SCALARS",
+    "ApiDefinition",
+    "DataDefinition",
+    "FieldDefinition",
+    "MessageDefinition",
+    "Secret",
+    "Versions",
+    "parse_api",
+    "parse_data",
+]
+
+SCALARS: Final = frozenset(
+    {
+        *("bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64"),
+        *("uuid", "string", "bytes", "records", "error"),
+    }
+)
+"""Types that stand for themselves; `[]` in front makes an array; `[]` alone is an array of structs, `{}` a struct."""
+
+CAN_BE_NULL: Final = frozenset({"string", "bytes", "records"})
+"""Scalars whose encoding has a null; any array and any struct has one too."""
+
+Secret = Literal["no", "value", "config"]
+"""`value`: always secret; `config`: a configuration value, secret by the name that stands beside it."""
+
+_TYPE: Final = re.compile(r"(?P<array>\[\])?(?P<scalar>[a-z][a-z0-9]*)?(?P<struct>\{\})?(?P<null>\?)?")
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
+_RANGE: Final = re.compile(r"(\d+)(?:(\+)|-(\d+))?")
+_ATTRIBUTES: Final = frozenset({"nullable", "tag", "entity", "enum", "default", "secret", "classic"})
+
+
+class Versions(msgspec.Struct, frozen=True):
+    """A range of versions, both ends included; empty where `low > high`."""
+
+    low: int
+    high: int
+
+    def __contains__(self, version: int) -> bool:
+        return self.low <= version <= self.high
+
+    def __str__(self) -> str:
+        if self.low > self.high:
+            return "none"
+        return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
+
+    def within(self, other: Versions) -> bool:
+        """True where every version of this range is in the other."""
+        return self.low > self.high or (other.low <= self.low and self.high <= other.high)
+
+
+NONE: Final = Versions(0, -1)
+
+
+class FieldDefinition(msgspec.Struct, frozen=True):
+    """A field over all versions of its message."""
+
+    name: str
+    """Kafka's name in snake_case."""
+    type: str
+    """One of `SCALARS`, or "struct"."""
+    array: bool
+    versions: Versions
+    nullable: Versions
+    """The versions in which Kafka allows null."""
+    tag: int | None = None
+    """Number in the tag section of its struct; None for a field of the body."""
+    entity: str | None = None
+    """What an id or name stands for: topic_name, broker_id, group_id, producer_id, transactional_id."""
+    enum: str | None = None
+    """Name in `enums.txt`."""
+    default: str | None = None
+    secret: Secret = "no"
+    classic: bool = False
+    """True where the field keeps the encoding of the older versions in flexible ones (RequestHeader.ClientId)."""
+    fields: tuple[FieldDefinition, ...] = ()
+    """Of a struct."""
+
+
+class MessageDefinition(msgspec.Struct, frozen=True):
+    """A request, a response or a `data` block over all its versions."""
+
+    name: str
+    versions: Versions
+    flexible: Versions
+    """The versions with compact encodings and tag sections (KIP-482)."""
+    fields: tuple[FieldDefinition, ...]
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether a field of any version is, or may be, a secret."""
+        return any(_has_secrets(field) for field in self.fields)
+
+
+def _has_secrets(field: FieldDefinition) -> bool:
+    return field.secret != "no" or any(_has_secrets(child) for child in field.fields)
+
+
+class ApiDefinition(msgspec.Struct, frozen=True):
+    """One file `NNN_name.txt`."""
+
+    key: int
+    name: str
+    summary: str
+    versions: Versions
+    flexible: Versions
+    listeners: tuple[str, ...]
+    former_names: tuple[str, ...]
+    request_headers: tuple[tuple[Versions, int], ...]
+    """Exceptions to the rule which header version goes with which version."""
+    response_headers: tuple[tuple[Versions, int], ...]
+    request: MessageDefinition
+    response: MessageDefinition
+
+
+class DataDefinition(msgspec.Struct, frozen=True):
+    """A `data` block: what has fields but is no request or response."""
+
+    message: MessageDefinition
+    summary: str
+    kind: str
+    """header, metadata, remote-log, coordinator-key, coordinator-value, control, embedded or file."""
+    id: int | None
+    """Record type within its kind and topic."""
+    file: str
+    """Name of the file that it stands in, without `.txt`; for coordinator records that tells the topic."""
+    releases: tuple[str, str]
+    """First and last release that has it; "" where not known or not ended."""
+
+
+class _Line(msgspec.Struct, frozen=True):
+    number: int
+    depth: int
+    words: tuple[str, ...]
+    comment: str
+
+
+class _Reader:
+    """The lines of one file, with the place of each for errors."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        self.lines: list[_Line] = []
+        self.index = 0
+        comment: list[str] = []
+        for number, raw in enumerate(text.splitlines(), 1):
+            stripped = raw.strip()
+            if stripped.startswith("#"):
+                comment.append(stripped[1:].strip())
+            elif not stripped:
+                comment = []
+            else:
+                indent = len(raw) - len(raw.lstrip(" "))
+                if raw[indent] == "\t" or indent % 2:
+                    raise DefinitionError(f"{path}:{number}: indentation is two spaces a level")
+                self.lines.append(_Line(number, indent // 2, tuple(stripped.split()), comment[0] if comment else ""))
+                comment = []
+
+    def fail(self, line: _Line | None, detail: str) -> DefinitionError:
+        """The error to raise for a line; for the end of the file where there is no line."""
+        return DefinitionError(f"{self.path}:{line.number if line else 'end'}: {detail}")
+
+    def peek(self) -> _Line | None:
+        """The next line, not consumed."""
+        return self.lines[self.index] if self.index < len(self.lines) else None
+
+    def take(self) -> _Line:
+        """The next line, consumed."""
+        line = self.peek()
+        if line is None:
+            raise self.fail(None, "the file ends too early")
+        self.index += 1
+        return line
+
+    def versions(self, line: _Line, text: str, within: Versions) -> Versions:
+        """`3`, `3+` or `3-7`; `3+` runs to the last version of `within`, which must hold the range whole."""
+        match = _RANGE.fullmatch(text)
+        if match is None:
+            raise self.fail(line, f"{text!r} is not a range of versions")
+        low = int(match[1])
+        versions = Versions(low, within.high if match[2] else int(match[3] or low))
+        if versions.low > versions.high or not versions.within(within):
+            raise self.fail(line, f"versions {text} are not within {within}")
+        return versions
+
+    def options(self, line: _Line, start: int, allowed: frozenset[str]) -> dict[str, str]:
+        """The (name, value) pairs that end a line."""
+        words = line.words[start:]
+        if len(words) % 2:
+            raise self.fail(line, f"{words[-1]!r} lacks a value")
+        pairs = dict(zip(words[::2], words[1::2], strict=True))
+        if unknown := sorted(pairs.keys() - allowed):
+            raise self.fail(line, f"{unknown[0]!r} is not known here")
+        return pairs
+
+
+def parse_api(path: Path, text: str) -> ApiDefinition:
+    """Parse a file of one API; raises DefinitionError with file and line."""
+    reader = _Reader(path, text)
+    line = reader.take()
+    if len(line.words) < 3 or line.words[0] != "api" or not line.words[1].isdecimal():
+        raise reader.fail(line, "the file starts with: api KEY NAME   versions RANGE   flexible RANGE")
+    key, name, summary = int(line.words[1]), line.words[2], line.comment
+    versions, flexible = _span(reader, line, reader.options(line, 3, frozenset({"versions", "flexible"})))
+    listeners: tuple[str, ...] = ()
+    former: tuple[str, ...] = ()
+    headers: dict[str, list[tuple[Versions, int]]] = {"request": [], "response": []}
+    messages: dict[str, MessageDefinition] = {}
+    while (top := reader.peek()) is not None:
+        reader.take()
+        match top.words:
+            case ("listeners", *names):
+                listeners = tuple(names)
+            case ("formerly", *names):
+                former = tuple(names)
+            case ("header", "request" | "response" as direction, number) if number.isdecimal():
+                headers[direction].append((versions, int(number)))
+            case ("header", "request" | "response" as direction, number, "versions", span) if number.isdecimal():
+                headers[direction].append((reader.versions(top, span, versions), int(number)))
+            case ("request" | "response" as direction,) if direction not in messages:
+                fields = _fields(reader, 1, versions)
+                messages[direction] = MessageDefinition(f"{name} {direction}", versions, flexible, fields)
+            case _:
+                raise reader.fail(top, f"{' '.join(top.words)!r} is not known here")
+    if messages.keys() != {"request", "response"}:
+        raise reader.fail(None, "a file holds one request and one response")
+    return ApiDefinition(
+        key,
+        name,
+        summary,
+        versions,
+        flexible,
+        listeners,
+        former,
+        tuple(headers["request"]),
+        tuple(headers["response"]),
+        messages["request"],
+        messages["response"],
+    )
+
+
+def parse_data(path: Path, text: str) -> tuple[DataDefinition, ...]:
+    """Parse a file of `data` blocks; raises DefinitionError with file and line."""
+    reader = _Reader(path, text)
+    found: list[DataDefinition] = []
+    while reader.peek() is not None:
+        line = reader.take()
+        if line.depth or len(line.words) < 2 or line.words[0] != "data":
+            raise reader.fail(line, "a block starts with: data NAME   kind KIND   versions RANGE")
+        options = reader.options(line, 2, frozenset({"kind", "id", "versions", "flexible", "releases"}))
+        versions, flexible = _span(reader, line, options)
+        if "kind" not in options or not options.get("id", "0").isdecimal():
+            raise reader.fail(line, "kind is missing, or id is not a number")
+        first, _, last = options.get("releases", "-").partition("-")
+        message = MessageDefinition(line.words[1], versions, flexible, _fields(reader, 1, versions))
+        number = int(options["id"]) if "id" in options else None
+        found.append(DataDefinition(message, line.comment, options["kind"], number, path.stem, (first, last)))
+    return tuple(found)
+
+
+def _span(reader: _Reader, line: _Line, options: dict[str, str]) -> tuple[Versions, Versions]:
+    """The versions and the flexible versions of a block's first line."""
+    if "versions" not in options or options["versions"].endswith("+"):
+        raise reader.fail(line, "versions are missing, or have no last one")
+    versions = reader.versions(line, options["versions"], Versions(0, 0x7FFF))
+    flexible = reader.versions(line, options["flexible"], versions) if "flexible" in options else NONE
+    return versions, flexible
+
+
+def _fields(reader: _Reader, depth: int, parent: Versions) -> tuple[FieldDefinition, ...]:
+    """The fields at one depth, each with its children."""
+    fields: list[FieldDefinition] = []
+    while (line := reader.peek()) is not None and line.depth >= depth:
+        if line.depth > depth:
+            raise reader.fail(line, "only `[]` and `{}` have fields of their own")
+        reader.take()
+        field = _field(reader, line, depth, parent)
+        if any(field.name == other.name and _overlap(field.versions, other.versions) for other in fields):
+            raise reader.fail(line, f"{field.name} is here twice")
+        if field.tag is not None and any(field.tag == other.tag for other in fields):
+            raise reader.fail(line, f"tag {field.tag} is here twice")
+        fields.append(field)
+    return tuple(fields)
+
+
+def _overlap(one: Versions, other: Versions) -> bool:
+    return one.low <= other.high and other.low <= one.high
+
+
+def _field(reader: _Reader, line: _Line, depth: int, parent: Versions) -> FieldDefinition:
+    words = line.words
+    if len(words) < 2 or not _NAME.fullmatch(words[0]):
+        raise reader.fail(line, "a field is: name type [versions] [attributes]")
+    match = _TYPE.fullmatch(words[1])
+    if match is None or not (match["array"] or match["scalar"] or match["struct"]):
+        raise reader.fail(line, f"{words[1]!r} is not a type")
+    scalar, array = match["scalar"], match["array"] is not None
+    if (scalar is not None and (scalar not in SCALARS or match["struct"])) or (array and match["struct"]):
+        raise reader.fail(line, f"{words[1]!r} is not a type")
+    if match["null"] and not array and scalar is not None and scalar not in CAN_BE_NULL:
+        raise reader.fail(line, f"{scalar} has no null")
+    rest = 2
+    versions = parent
+    if len(words) > 2 and words[2][0].isdecimal():
+        versions, rest = reader.versions(line, words[2], parent), 3
+    attributes = _attributes(reader, line, rest)
+    nullable = versions if match["null"] else NONE
+    if "nullable" in attributes:
+        if not match["null"]:
+            raise reader.fail(line, "nullable needs a type that ends in `?`")
+        nullable = reader.versions(line, attributes["nullable"], versions)
+    if not attributes.get("tag", "0").isdecimal():
+        raise reader.fail(line, "a tag is a number")
+    secret = attributes.get("secret", "no")
+    children = _fields(reader, depth + 1, versions) if scalar is None else ()
+    return FieldDefinition(
+        name=words[0],
+        type=scalar or "struct",
+        array=array,
+        versions=versions,
+        nullable=nullable,
+        tag=int(attributes["tag"]) if "tag" in attributes else None,
+        entity=attributes.get("entity"),
+        enum=attributes.get("enum"),
+        default="" if attributes.get("default") == '""' else attributes.get("default"),
+        secret="config" if secret == "config" else "value" if secret == "value" else "no",
+        classic="classic" in attributes,
+        fields=children,
+    )
+
+
+def _attributes(reader: _Reader, line: _Line, start: int) -> dict[str, str]:
+    """What follows type and versions; `secret` and `classic` stand alone, `secret` may be followed by `config`."""
+    found: dict[str, str] = {}
+    words = line.words
+    at = start
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word not in _ATTRIBUTES or word in found:
+            raise reader.fail(line, f"{word!r} is not known here, or here twice")
+        if word == "classic":
+            found[word] = ""
+        elif word == "secret":
+            found[word] = "value"
+            if at < len(words) and words[at] == "config":
+                found[word] = "config"
+                at += 1
+        elif at < len(words):
+            found[word] = words[at]
+            at += 1
+        else:
+            raise reader.fail(line, f"{word!r} lacks a value")
+    return found

@@ -1,0 +1,117 @@
+"""A definition at one version: the tree of structs and fields that compiler and walker read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from kafkasniff.kafka.definition import FieldDefinition, MessageDefinition, Secret
+
+__all__ = ["FORMATS", "Field", "Struct", "cut", "element_size"]
+
+FORMATS: Final = {
+    "bool": ("B", 1),
+    "int8": ("b", 1),
+    "int16": ("h", 2),
+    "error": ("h", 2),
+    "uint16": ("H", 2),
+    "int32": ("i", 4),
+    "uint32": ("I", 4),
+    "int64": ("q", 8),
+    "float64": ("d", 8),
+    "uuid": ("16s", 16),
+}
+"""Types of fixed size: format of the `struct` module (big-endian) and size in bytes."""
+
+
+class Field(msgspec.Struct, frozen=True):
+    """A field as it is on the wire in one version."""
+
+    name: str
+    type: str
+    """A scalar of the grammar, or "struct"."""
+    array: bool
+    nullable: bool
+    compact: bool
+    """Lengths are unsigned varints of length + 1 (KIP-482), not int16 or int32."""
+    struct: Struct | None
+    """Present exactly when the type is "struct"."""
+    tag: int | None
+    secret: Secret
+    entity: str | None
+    enum: str | None
+    default: str | None
+
+
+class Struct(msgspec.Struct, frozen=True):
+    """The fields of a struct in one version."""
+
+    fields: tuple[Field, ...]
+    """In wire order."""
+    tagged: tuple[Field, ...]
+    """Those of the tag section, in ascending order of tags."""
+    flexible: bool
+    """A tag section ends it."""
+    size: int
+    """Bytes that it takes at least."""
+    errors: bool
+    """It holds an error code, at any depth."""
+    secrets: bool
+    """It holds a secret, at any depth."""
+    records: bool
+    """It holds a `records` field, at any depth."""
+
+
+def cut(message: MessageDefinition, version: int) -> Struct:
+    """The layout of one version; `version` is one of the message's."""
+    return _struct(message.fields, version, version in message.flexible)
+
+
+def _struct(definitions: tuple[FieldDefinition, ...], version: int, flexible: bool) -> Struct:
+    present = [_field(definition, version, flexible) for definition in definitions if version in definition.versions]
+    inner = [field.struct for field in present if field.struct is not None]
+    fields = tuple(field for field in present if field.tag is None)
+    return Struct(
+        fields=fields,
+        tagged=tuple(sorted((field for field in present if field.tag is not None), key=lambda field: field.tag or 0)),
+        flexible=flexible,
+        size=sum(_field_size(field) for field in fields) + flexible,
+        errors=any(field.type == "error" for field in present) or any(struct.errors for struct in inner),
+        secrets=any(field.secret != "no" for field in present) or any(struct.secrets for struct in inner),
+        records=any(field.type == "records" for field in present) or any(struct.records for struct in inner),
+    )
+
+
+def _field(definition: FieldDefinition, version: int, flexible: bool) -> Field:
+    return Field(
+        name=definition.name,
+        type=definition.type,
+        array=definition.array,
+        nullable=version in definition.nullable,
+        compact=flexible and not definition.classic,
+        struct=_struct(definition.fields, version, flexible) if definition.type == "struct" else None,
+        tag=definition.tag,
+        secret=definition.secret,
+        entity=definition.entity,
+        enum=definition.enum,
+        default=definition.default,
+    )
+
+
+def element_size(field: Field) -> int:
+    """Bytes that a value takes at least: of an array, each of its elements."""
+    if field.struct is not None:
+        # A struct that may be null has an int8 in front, and nothing more where it is null; elements are never null.
+        return 1 if field.nullable and not field.array else field.struct.size
+    if field.type in FORMATS:
+        return FORMATS[field.type][1]
+    if field.compact:
+        return 1
+    return 2 if field.type == "string" else 4
+
+
+def _field_size(field: Field) -> int:
+    if field.array:
+        return 1 if field.compact else 4
+    return element_size(field)

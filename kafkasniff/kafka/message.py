@@ -1,0 +1,343 @@
+"""Whole messages: header and body of one request or one response, whatever the bytes hold.
+
+A message is `data[start:end]`, without its length prefix; `data` may hold more. Nothing here raises on bad bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+from itertools import pairwise
+from struct import Struct
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.dissectors import api
+from kafkasniff.kafka.schema import Schema
+from kafkasniff.kafka.wire import Odd, varint_rest
+from kafkasniff.model import Body, ErrorCode, Problem
+
+__all__ = ["DecodeOptions", "Decoded", "RequestHeader", "decode_request", "decode_response", "request_header"]
+
+VERSION_MARGIN: Final = 5
+"""A request header is plausible with a version up to this far above the last known one."""
+
+MAX_HEADER_TAGS: Final = 1000
+"""Tagged fields of a header; none is defined to this day (KIP-482)."""
+
+API_VERSIONS: Final = 18
+UNSUPPORTED_VERSION: Final = 35
+
+HEADER_OF_UNKNOWN: Final = 1
+"""The request header that an unknown API key is read with; what a newer one has more are tags behind it."""
+
+_DEFAULT: Final = DecodeOptions()
+_head = Struct(">hhi").unpack_from
+_int16 = Struct(">h").unpack_from
+_int32 = Struct(">i").unpack_from
+
+
+class RequestHeader(msgspec.Struct, frozen=True, gc=False):
+    """What stands in front of a request's body."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | bytes | None
+    """bytes where it is not UTF-8."""
+    length: int
+    """Bytes of the header: the body starts there."""
+
+
+class Decoded(msgspec.Struct, frozen=True):
+    """A decoded message, before it is known where it was on the wire; fields as in `kafkasniff.model.Message`."""
+
+    api_key: int | None = None
+    api: str | None = None
+    api_version: int | None = None
+    correlation_id: int | None = None
+    client_id: str | bytes | None = None
+    header: Body | None = None
+    header_tags: tuple[tuple[int, bytes], ...] = ()
+    body: Body | None = None
+    body_version: int | None = None
+    raw: bytes | None = None
+    raw_redacted: int | None = None
+    errors: tuple[ErrorCode, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+class _Plan(NamedTuple):
+    """What a (key, version, direction) needs, looked up once."""
+
+    api: str | None
+    version: int
+    known_version: bool
+    plausible_version: bool
+    header: int
+    schema: Schema | None
+    has_secrets: bool
+
+
+# Keys and versions come from the wire: the caches are bounded, and larger than what is defined (362 pairs).
+@functools.lru_cache(maxsize=4096)
+def _request_plan(key: int, version: int) -> _Plan:
+    found = api(key)
+    if found is None:
+        return _Plan(None, version, False, version >= 0, HEADER_OF_UNKNOWN, None, False)
+    known = version in found.versions
+    return _Plan(
+        found.name,
+        version,
+        known,
+        0 <= version <= found.max_version + VERSION_MARGIN,
+        found.request_header(version),
+        found.request(version) if known else None,
+        found.definition.request.has_secrets,
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _response_plan(key: int, version: int) -> _Plan:
+    found = api(key)
+    if found is None:
+        return _Plan(None, version, False, version >= 0, 0, None, False)
+    known = version in found.versions
+    return _Plan(
+        found.name,
+        version,
+        known,
+        True,
+        found.response_header(version),
+        found.response(version) if known else None,
+        found.definition.response.has_secrets,
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _text(raw: bytes) -> str | bytes:
+    """A string of the wire; bytes where it is not UTF-8. Client ids repeat in every request of a connection."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
+
+
+def _varint(data: bytes, position: int, end: int) -> tuple[int, int] | None:
+    """An unsigned varint and the position after it; None where it does not end before `end` or within 5 bytes."""
+    if position >= end:
+        return None
+    value = data[position]
+    position += 1
+    if value > 0x7F:
+        try:
+            value, position = varint_rest(data, position, value)
+        except (Odd, IndexError):
+            return None
+    return None if position > end else (value, position)
+
+
+def _read_tags(data: bytes, position: int, end: int) -> tuple[tuple[tuple[int, bytes], ...], int] | None:
+    """The tag section of a header and the position after it; None where it does not fit."""
+    if position < end and data[position] == 0:
+        return (), position + 1
+    read = _varint(data, position, end)
+    if read is None or read[0] > MAX_HEADER_TAGS:
+        return None
+    count, position = read
+    tags: list[tuple[int, bytes]] = []
+    for _ in range(count):
+        tag = _varint(data, position, end)
+        size = None if tag is None else _varint(data, tag[1], end)
+        if tag is None or size is None or size[0] > end - size[1]:
+            return None
+        position = size[1] + size[0]
+        tags.append((tag[0], data[size[1] : position]))
+    return tuple(tags), position
+
+
+def request_header(data: bytes, start: int, end: int, *, strict: bool = False) -> RequestHeader | None:
+    """The header of a request, or None where the bytes cannot be one.
+
+    Negative keys and versions, versions far above the known ones, and client ids or tags that do not fit are refused.
+    `strict`, for judging bytes of unknown kind, also refuses keys and versions that are not known and client ids that
+    are not printable text.
+    """
+    if end - start < 8:
+        return None
+    key, version, correlation_id = _head(data, start)
+    if key < 0 or version < 0:
+        return None
+    plan = _request_plan(key, version)
+    if not plan.plausible_version or (strict and not plan.known_version):
+        return None
+    position = start + 8
+    client_id: str | bytes | None = None
+    if plan.header > 0:
+        if end - position < 2:
+            return None
+        (length,) = _int16(data, position)
+        position += 2
+        if length >= 0:
+            if length > end - position:
+                return None
+            client_id = _text(data[position : position + length])
+            position += length
+            if strict and not (isinstance(client_id, str) and client_id.isprintable()):
+                return None
+        elif length != -1:
+            return None
+        if plan.header > 1:
+            tags = _read_tags(data, position, end)
+            if tags is None:
+                return None
+            position = tags[1]
+    return RequestHeader(key, version, correlation_id, client_id, position - start)
+
+
+def decode_request(data: bytes, start: int, end: int, options: DecodeOptions = _DEFAULT) -> Decoded:
+    """Decode the request `data[start:end]`."""
+    if end - start < 8:
+        return _without_header("a request has at least 8 bytes", end - start)
+    key, version, correlation_id = _head(data, start)
+    plan = _request_plan(key, version)
+    known = (key, plan.api, version, correlation_id)
+    header: Body = {"request_api_key": key, "request_api_version": version, "correlation_id": correlation_id}
+    context = DecodeContext(options, start)
+    position = start + 8
+    client_id: str | bytes | None = None
+    tags: tuple[tuple[int, bytes], ...] = ()
+    if plan.header > 0:
+        if end - position < 2:
+            return _without_header("it ends within the client id", end - start, *known)
+        (length,) = _int16(data, position)
+        position += 2
+        if length < -1 or length > end - position:
+            return _without_header(
+                f"a client id of {length} bytes, {end - position} left", position - 2 - start, *known
+            )
+        if length >= 0:
+            client_id = _text(data[position : position + length])
+            if isinstance(client_id, bytes):
+                context.problem("string-not-utf8", f"client_id: {length} bytes that are not UTF-8", position)
+            position += length
+        header["client_id"] = client_id
+        if plan.header > 1:
+            read = _read_tags(data, position, end)
+            if read is None:
+                return _without_header("its tagged fields do not fit", position - start, *known)
+            tags, position = read
+            if tags:
+                _judge_tags(tags, context, position)
+    body, complete = _read_body(plan, data, position, end, context)
+    raw, raw_redacted = (None, None) if complete else _raw(plan, data[position:end], context)
+    return Decoded(
+        *known, client_id, header, tags, body, None, raw, raw_redacted, tuple(context.errors), _problems(context)
+    )
+
+
+def decode_response(
+    data: bytes, start: int, end: int, api_key: int, api_version: int, options: DecodeOptions = _DEFAULT
+) -> Decoded:
+    """Decode the response `data[start:end]` to a request of that API key and version."""
+    plan = _response_plan(api_key, api_version)
+    if end - start < 4:
+        return _without_header("a response has at least 4 bytes", end - start, api_key, plan.api, api_version)
+    (correlation_id,) = _int32(data, start)
+    known = (api_key, plan.api, api_version, correlation_id)
+    context = DecodeContext(options, start)
+    position = start + 4
+    tags: tuple[tuple[int, bytes], ...] = ()
+    if plan.header > 0:
+        read = _read_tags(data, position, end)
+        if read is None:
+            return _without_header("its tagged fields do not fit", position - start, *known)
+        tags, position = read
+        if tags:
+            _judge_tags(tags, context, position)
+    body_version: int | None = None
+    if api_key == API_VERSIONS and end - position >= 2 and _int16(data, position)[0] == UNSUPPORTED_VERSION:
+        body_version = _version_of_refusal(plan, data, position, end, options)
+        if body_version == api_version:
+            body_version = None
+        else:
+            plan = _response_plan(api_key, body_version)
+    body, complete = _read_body(plan, data, position, end, context)
+    raw, raw_redacted = (None, None) if complete else _raw(plan, data[position:end], context)
+    return Decoded(
+        *known,
+        None,
+        {"correlation_id": correlation_id},
+        tags,
+        body,
+        body_version,
+        raw,
+        raw_redacted,
+        tuple(context.errors),
+        _problems(context),
+    )
+
+
+def _version_of_refusal(plan: _Plan, data: bytes, position: int, end: int, options: DecodeOptions) -> int:
+    """The version that the body of an ApiVersions response with error 35 is in.
+
+    A broker that does not know the version asked for answers in version 0 (KIP-511); where that does not consume the
+    body exactly and the version asked for does, it is the latter; in doubt it is 0.
+    """
+    for schema in (_response_plan(API_VERSIONS, 0).schema, plan.schema):
+        if schema is not None:
+            walk = schema.read(data, position, end, DecodeContext(options, position))
+            if walk.complete and walk.position == end:
+                return schema.version
+    return 0
+
+
+def _judge_tags(tags: tuple[tuple[int, bytes], ...], context: DecodeContext, position: int) -> None:
+    """Report tags of a header that do not ascend; `position` is the end of the section."""
+    for (one, _), (other, _) in pairwise(tags):
+        if other <= one:
+            context.problem("tags-not-ascending", f"header: tag {other} comes after tag {one}", position)
+            return
+
+
+def _read_body(plan: _Plan, data: bytes, position: int, end: int, context: DecodeContext) -> tuple[Body | None, bool]:
+    """The body, and whether it was read to its end."""
+    schema = plan.schema
+    if schema is None:
+        if plan.api is None:
+            context.problem("api-unknown", "the API key is not known")
+        else:
+            context.problem("version-unknown", f"{plan.api} version {plan.version} is not known")
+        return None, False
+    body, after, complete = schema.read(data, position, end, context)
+    if complete and after != end:
+        detail = f"{end - after} bytes follow the body of {plan.api} version {plan.version}"
+        context.problem("trailing-bytes", detail, after, size=end - after, always=True)
+    return body, complete
+
+
+def _raw(plan: _Plan, raw: bytes, context: DecodeContext) -> tuple[bytes | None, int | None]:
+    """What stands for a body that was not read to its end: its bytes, or their number where they may hold a secret."""
+    if plan.has_secrets and not context.options.show_secrets:
+        return None, len(raw)
+    return raw, None
+
+
+def _problems(context: DecodeContext) -> tuple[Problem, ...]:
+    if context.problems_dropped:
+        context.problem("more-problems", f"{context.problems_dropped} more problems in this message", always=True)
+    return tuple(context.problems)
+
+
+def _without_header(
+    detail: str,
+    offset: int,
+    api_key: int | None = None,
+    api: str | None = None,
+    api_version: int | None = None,
+    correlation_id: int | None = None,
+) -> Decoded:
+    """A message whose header cannot be read, with what is known of it."""
+    problem = Problem("header-truncated", f"not a header: {detail}", offset)
+    return Decoded(api_key, api, api_version, correlation_id, problems=(problem,))

@@ -1,0 +1,218 @@
+"""Message sets: the formats before record batches, magic 0 and (as of 0.10, KIP-31 and KIP-32) magic 1.
+
+A message is int64 offset, int32 size, uint32 CRC-32 of the rest, int8 magic, int8 attributes, in magic 1 int64
+timestamp (ms), int32 length + key, int32 length + value (-1: null). A compressed message (a wrapper) holds a message
+set as its value (`org.apache.kafka.common.record.LegacyRecord`, `AbstractLegacyRecordBatch`).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final, NamedTuple
+
+from isal import isal_zlib
+
+from kafkasniff.kafka.compression import codec_name, decompress
+from kafkasniff.kafka.context import DecodeContext
+from kafkasniff.kafka.record_batch import LOG_APPEND_TIME, MAX_RECORDS, wrap64
+
+__all__ = ["MAX_NESTING", "MIN_SIZES", "decode_message"]
+
+MIN_SIZES: Final = (14, 22)
+"""Bytes that a message has at least behind its size field, by magic."""
+
+MAX_NESTING: Final = 3
+"""Wrappers within wrappers: Kafka writes one level and refuses more; old clients were seen to compress twice."""
+
+_HEAD: Final = struct.Struct(">qiIbb")
+_HEAD_SIZE: Final = _HEAD.size
+_ENTRY: Final = 12
+"""Offset and size, which `size` does not count."""
+_CRC_END: Final = 16
+
+
+class _Message(NamedTuple):
+    """One message as on the wire."""
+
+    position: int
+    offset: int
+    size: int
+    crc: int
+    crc_ok: bool
+    magic: int
+    attributes: int
+    timestamp: int | None
+    key: bytes | None
+    value: bytes | None
+
+
+class _Set(NamedTuple):
+    """What the messages of one wrapper need to know of where they are."""
+
+    records: list[dict[str, Any]]
+    place: int
+    """Position of the outermost message, for problems within decompressed bytes."""
+    append_timestamp: int | None
+    """That of the wrapper where the broker set it: it holds for all messages inside."""
+    budget: int
+
+
+def decode_message(
+    data: bytes, position: int, end: int, context: DecodeContext, budget: int
+) -> tuple[dict[str, Any], int]:
+    """Decode the outermost message at `data[position:end]` (complete, of magic 0 or 1), with all that it wraps.
+
+    Returns it as a batch by the contract's names, fields that its magic lacks left out, and what is left of `budget`
+    (records). `base_offset` is the offset field as on the wire, which in a wrapper is that of the last message inside;
+    `max_timestamp` is the message's timestamp field. `record_count` is counted, so wrappers are decompressed for it
+    with `records == "batches"` too; it is None where that fails.
+    """
+    message = _read(data, position, end, context, None)
+    codec = message.attributes & 7
+    batch: dict[str, Any] = {
+        "base_offset": message.offset,
+        "batch_length": message.size,
+        "magic": message.magic,
+        "crc": message.crc,
+        "crc_ok": message.crc_ok,
+        "compression": codec_name(codec),
+    }
+    if message.magic == 1:
+        batch["timestamp_type"] = "LogAppendTime" if message.attributes & LOG_APPEND_TIME else "CreateTime"
+        batch["max_timestamp"] = message.timestamp
+    _check_attributes(message, position, context)
+    inside = _Set([], position, None, budget)
+    complete = _expand(message, message.offset, inside, context, 0)
+    batch["record_count"] = len(inside.records) if complete else None
+    if context.options.records == "full":
+        batch["records"] = inside.records
+    return batch, budget - len(inside.records)
+
+
+def _expand(message: _Message, offset: int, into: _Set, context: DecodeContext, depth: int) -> bool:
+    """Append the record that a message is, or those that it wraps; False where some could not be had."""
+    codec = message.attributes & 7
+    if codec == 0:
+        if len(into.records) >= into.budget:
+            context.problem("record-bound", f"more than {MAX_RECORDS} records and headers in one field", into.place)
+            return False
+        timestamp = message.timestamp
+        if into.append_timestamp is not None and timestamp is not None:
+            timestamp = into.append_timestamp
+        into.records.append({"offset": offset, "timestamp": timestamp, "key": message.key, "value": message.value})
+        return True
+    if depth == MAX_NESTING:
+        context.problem("message-nesting", f"more than {MAX_NESTING} compressed messages in each other", into.place)
+        return False
+    if codec_name(codec) == f"unknown-{codec}":
+        context.problem("compression-codec", f"codec {codec} is not known", into.place)
+        return False
+    if message.value is None:
+        context.problem("message-malformed", "a compressed message has no value", into.place)
+        return False
+    if message.key is not None:
+        context.problem(
+            "message-wrapper-key", f"a compressed message has a key of {len(message.key)} bytes", into.place
+        )
+    limit = context.options.max_decompressed - context.decompressed
+    result = decompress(codec, message.value, limit, magic=message.magic)
+    context.decompressed += result.produced
+    if result.failure is not None:
+        context.problem(result.failure, result.detail, into.place)
+        return False
+    if result.detail:
+        context.problem("decompression-trailing", result.detail, into.place)
+    messages, complete = _read_set(result.data, message.magic, into, context)
+    if not messages:
+        if complete:
+            context.problem("message-malformed", "a compressed message holds no messages", into.place)
+        return False
+    base = 0
+    if message.magic == 1:
+        # KIP-31: offsets inside count from 0 (compaction leaves holes), and the wrapper has the absolute offset of the
+        # last. Producers may leave the wrapper's at 0 (librdkafka did): then what is inside stands for itself.
+        base = max(offset - messages[-1].offset, 0)
+    if message.magic == 1 and message.attributes & LOG_APPEND_TIME and into.append_timestamp is None:
+        into = into._replace(append_timestamp=message.timestamp)
+    for inner in messages:
+        complete = _expand(inner, wrap64(base + inner.offset), into, context, depth + 1) and complete
+        if len(into.records) >= into.budget and not complete:
+            break
+    return complete
+
+
+def _read_set(data: bytes, magic: int, into: _Set, context: DecodeContext) -> tuple[list[_Message], bool]:
+    """The messages of a decompressed set, and whether it was read to its end."""
+    messages: list[_Message] = []
+    position = 0
+    end = len(data)
+    mixed = False
+    while position < end:
+        if len(messages) > into.budget:
+            return messages, True  # _expand tells the bound
+        if end - position < _HEAD_SIZE:
+            context.problem("message-malformed", f"a set ends with {end - position} bytes of a message", into.place)
+            return messages, False
+        size = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+        inner_magic = data[position + 16]
+        if inner_magic > 1 or size < MIN_SIZES[inner_magic] or size > end - position - _ENTRY:
+            context.problem(
+                "message-malformed",
+                f"the message at byte {position} of {end} decompressed has the size {size} and magic {inner_magic}",
+                into.place,
+            )
+            return messages, False
+        message = _read(data, position, position + _ENTRY + size, context, into.place)
+        messages.append(message)
+        mixed = mixed or inner_magic != magic
+        position += _ENTRY + size
+    if mixed:
+        context.problem("message-magic", f"a compressed message of magic {magic} holds messages of another", into.place)
+    return messages, True
+
+
+def _read(data: bytes, position: int, end: int, context: DecodeContext, place: int | None) -> _Message:
+    """The message at `data[position:end]`; `place` is where problems are where `data` has no places of its own."""
+    offset, size, crc, magic, attributes = _HEAD.unpack_from(data, position)
+    at = position if place is None else place
+    inside = "" if place is None else f" (at byte {position} of the decompressed set)"
+    found = isal_zlib.crc32(memoryview(data)[position + _CRC_END : end])
+    if found != crc:
+        context.problem(
+            "crc-mismatch", f"the message's CRC-32 is {crc:#010x}, its bytes have {found:#010x}{inside}", at
+        )
+    cursor = position + _HEAD_SIZE
+    timestamp = None
+    if magic == 1:
+        timestamp = int.from_bytes(data[cursor : cursor + 8], "big", signed=True)
+        cursor += 8
+    key, cursor = _field(data, cursor, end)
+    if cursor < 0:
+        context.problem("message-malformed", "the key runs past the end of its message" + inside, at)
+        return _Message(position, offset, size, crc, found == crc, magic, attributes, timestamp, None, None)
+    value, cursor = _field(data, cursor, end)
+    if cursor != end:
+        detail = "the value runs past the end of" if cursor < 0 else f"{end - cursor} bytes are left over in"
+        context.problem("message-malformed", f"{detail} its message{inside}", at)
+    return _Message(position, offset, size, crc, found == crc, magic, attributes, timestamp, key, value)
+
+
+def _field(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    """A key or value and the position behind it; -1 where it does not fit."""
+    start = position + 4
+    if start > end:
+        return None, -1
+    length = int.from_bytes(data[position:start], "big", signed=True)
+    if length < 0:
+        return None, start if length == -1 else -1
+    if length > end - start:
+        return None, -1
+    return data[start : start + length], start + length
+
+
+def _check_attributes(message: _Message, position: int, context: DecodeContext) -> None:
+    known = 0x07 if message.magic == 0 else 0x07 | LOG_APPEND_TIME
+    if message.attributes & ~known & 0xFF:
+        context.problem(
+            "batch-attributes", f"unknown bits in the attributes {message.attributes & 0xFF:#04x}", position + 17
+        )

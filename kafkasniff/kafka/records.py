@@ -1,0 +1,160 @@
+"""`records` fields: any number of record batches (magic 2) and messages (magic 0, 1), one behind the other.
+
+The first 17 bytes are laid out alike in all three formats: int64 offset, int32 length of what follows, four bytes
+(leader epoch or CRC), int8 magic. So batches are found first (`find_batches`) and decoded by their magic then.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Any, Final, NamedTuple
+
+from crc32c import crc32c
+
+from kafkasniff.kafka.context import DecodeContext
+from kafkasniff.kafka.message_set import MIN_SIZES, decode_message
+from kafkasniff.kafka.record_batch import HEADER, HEADER_SIZE, MAX_RECORDS, decode_batch
+
+__all__ = [
+    "MAX_BATCHES",
+    "MAX_BATCH_LENGTH",
+    "MAX_SEARCH",
+    "BatchSpan",
+    "decode_records",
+    "decode_unaligned",
+    "find_batches",
+]
+
+MAX_BATCHES: Final = 500_000
+"""Batches and outermost messages of one `records` field: one of 26 bytes on the wire takes some 700 as a dict."""
+
+MAX_BATCH_LENGTH: Final = 1 << 30
+"""Bytes that a batch may state before its length counts as damaged: above any limit on messages and requests in use."""
+
+MAX_SEARCH: Final = 16 << 20
+"""Bytes of an unaligned slice in which the first whole batch is searched, and the bytes whose CRC is computed for that,
+divided by four: twice the 8 MiB that KRaft's batches have at most (`KafkaRaftClient.MAX_BATCH_SIZE_BYTES`)."""
+
+_COMMON: Final = struct.Struct(">qi4xb")
+_COMMON_SIZE: Final = _COMMON.size
+_ENTRY: Final = 12
+"""Bytes in front of what a batch's length counts."""
+_CRC_START: Final = 21
+_MIN_LENGTHS: Final = (*MIN_SIZES, HEADER_SIZE - _ENTRY)
+
+_CANDIDATE: Final = re.compile(rb"(?=\x02.{4}\x00[\x00-\x7f][\x00-\x7f])", re.DOTALL)
+"""A magic 2, the CRC, attributes without unknown bits, and a last offset delta that is not negative."""
+
+
+class BatchSpan(NamedTuple):
+    """Where a batch lies."""
+
+    position: int
+    end: int
+    magic: int
+
+
+def decode_records(data: bytes, start: int, end: int, context: DecodeContext) -> dict[str, Any]:
+    """Decode the `records` field in `data[start:end]`: `{"batches": […], "truncated_bytes": n}`.
+
+    Keys, values and header values are `bytes` or None, header keys `str` (`bytes` where not UTF-8), timestamps ms since
+    the epoch. `truncated_bytes` are those at the end that are not a whole batch: a Fetch response may end in the middle
+    of one, which is no problem; where it is one, a problem says so. So the batches and these bytes together are always
+    `end - start`. With `context.options.records` other than "full" the batches have no `records`. Never raises for what
+    the bytes hold.
+    """
+    spans, truncated = find_batches(data, start, end, context)
+    batches: list[dict[str, Any]] = []
+    budget = MAX_RECORDS
+    for position, batch_end, magic in spans:
+        if magic == 2:
+            batch, budget = decode_batch(data, position, batch_end, context, budget)
+        else:
+            batch, budget = decode_message(data, position, batch_end, context, budget)
+        batches.append(batch)
+    return {"batches": batches, "truncated_bytes": truncated}
+
+
+def decode_unaligned(data: bytes, start: int, end: int, context: DecodeContext) -> dict[str, Any]:
+    """Decode a slice of a log in `data[start:end]` that may start within a batch (FetchSnapshot's UnalignedRecords).
+
+    As `decode_records`, with `"leading_bytes"` in front: those before the first batch of magic 2 that is whole and has
+    a right CRC. It is searched within `MAX_SEARCH`, and where there is none, what looks like a batch that the end cuts
+    off may stand at the start.
+    """
+    first = start
+    if end > start and not _is_whole_batch(data, start, end):
+        first = _search(data, start, end, context)
+        if first == end and _is_cut_batch(data, start, end):
+            first = start
+    return {"leading_bytes": first - start, **decode_records(data, first, end, context)}
+
+
+def find_batches(data: bytes, start: int, end: int, context: DecodeContext) -> tuple[list[BatchSpan], int]:
+    """The whole batches in `data[start:end]` and the number of bytes behind them. Looks only at lengths and magics."""
+    spans: list[BatchSpan] = []
+    position = start
+    while end - position >= _COMMON_SIZE:
+        _, length, magic = _COMMON.unpack_from(data, position)
+        if not 0 <= magic <= 2:
+            context.problem("record-magic", f"a batch of magic {magic}", position + 16)
+            return spans, end - position
+        if length < _MIN_LENGTHS[magic] or length > MAX_BATCH_LENGTH:
+            context.problem("batch-length", f"a batch of magic {magic} of {length} bytes", position + 8)
+            return spans, end - position
+        batch_end = position + _ENTRY + length
+        if batch_end > end:
+            break
+        if len(spans) == MAX_BATCHES:
+            context.problem("record-bound", f"more than {MAX_BATCHES} batches in one field", position)
+            return spans, end - position
+        spans.append(BatchSpan(position, batch_end, magic))
+        position = batch_end
+    if _ENTRY <= end - position < _COMMON_SIZE:
+        length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+        if not MIN_SIZES[0] <= length <= MAX_BATCH_LENGTH:
+            context.problem("batch-length", f"a batch of {length} bytes", position + 8)
+    return spans, end - position
+
+
+def _is_whole_batch(data: bytes, position: int, end: int) -> bool:
+    """Whether a batch of magic 2 with a right CRC lies at `position`."""
+    if end - position < HEADER_SIZE:
+        return False
+    _, length, _, magic, crc, *_ = HEADER.unpack_from(data, position)
+    batch_end = position + _ENTRY + length
+    if magic != 2 or length < _MIN_LENGTHS[2] or batch_end > end:
+        return False
+    return bool(crc32c(memoryview(data)[position + _CRC_START : batch_end]) == crc)
+
+
+def _is_cut_batch(data: bytes, position: int, end: int) -> bool:
+    """Whether the header at `position` can be that of a batch of magic 2 that ends behind `end`."""
+    if end - position < HEADER_SIZE:
+        return False
+    _, length, _, magic, _, attributes, last_offset_delta, *_, count = HEADER.unpack_from(data, position)
+    if magic != 2 or attributes & 0xFF80 or last_offset_delta < 0 or count < 0:
+        return False
+    return bool(end - position - _ENTRY < length <= MAX_BATCH_LENGTH)
+
+
+def _search(data: bytes, start: int, end: int, context: DecodeContext) -> int:
+    """Position of the first whole batch of magic 2 with a right CRC behind `start`; `end` where there is none."""
+    allowance = 4 * MAX_SEARCH
+    limit = min(end, start + MAX_SEARCH)
+    for match in _CANDIDATE.finditer(data, start + 1 + 16, limit):
+        position = match.start() - 16
+        length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+        if not _MIN_LENGTHS[2] <= length <= end - position - _ENTRY:
+            continue
+        allowance -= length
+        if allowance < 0:
+            break
+        if _is_whole_batch(data, position, end):
+            return position
+    if allowance < 0 or limit < end:
+        context.problem(
+            "record-search", f"no batch found in the first {limit - start} bytes of an unaligned slice", start
+        )
+    return end

@@ -1,0 +1,156 @@
+"""Which release of Apache Kafka speaks which versions of which API, from `dissectors/releases.txt`."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import msgspec
+
+from kafkasniff.errors import DefinitionError
+from kafkasniff.kafka.data_files import read_data
+
+__all__ = [
+    "Spoken",
+    "find_release",
+    "first_release",
+    "is_stable",
+    "known_in_part",
+    "releases",
+    "removed_in",
+    "spoken",
+    "spoken_by",
+]
+
+
+class Spoken(msgspec.Struct, frozen=True):
+    """The versions of an API that a release accepts, both ends included."""
+
+    low: int
+    high: int
+    unstable: int | None = None
+    """The one that needs an opt-in there."""
+
+    def __contains__(self, version: int) -> bool:
+        return self.low <= version <= self.high
+
+    def __str__(self) -> str:
+        return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
+
+
+class _Table(NamedTuple):
+    order: tuple[str, ...]
+    spoken: dict[int, dict[str, Spoken]]
+    """Key → release → versions; a release that lacks the API is absent."""
+    added: dict[int, dict[int, str]]
+    """Key → version → release, for releases of which no more is held."""
+    removed: dict[int, str]
+    """Key → first release without the API."""
+
+
+def _spoken(words: tuple[str, ...]) -> Spoken | None:
+    """`3-7` or `3`, perhaps followed by `unstable N`."""
+    low, _, high = words[0].partition("-")
+    if not low.isdecimal() or not (high or low).isdecimal():
+        return None
+    match words[1:]:
+        case ():
+            return Spoken(int(low), int(high or low))
+        case ("unstable", version) if version.isdecimal():
+            return Spoken(int(low), int(high or low), int(version))
+    return None
+
+
+@functools.cache
+def _table() -> _Table:
+    path, lines = read_data("releases.txt")
+    order: list[str] = []
+    changes: dict[int, dict[str, Spoken | None]] = {}
+    added: dict[int, dict[int, str]] = {}
+    key: int | None = None
+    for number, line in lines:
+        fault = DefinitionError(f"{path}:{number}: neither `releases`, `api KEY NAME` nor `RELEASE VERSIONS`")
+        match line.split():
+            case ("releases", *names):
+                order += names
+            case ("api", text, _) if text.isdecimal():
+                key = int(text)
+                changes[key] = {}
+            case (release, "removed") if key is not None and release in order:
+                changes[key][release] = None
+            case (release, "added", version) if key is not None and release in order and version.isdecimal():
+                added.setdefault(key, {})[int(version)] = release
+            case (release, *words) if key is not None and release in order and words:
+                changes[key][release] = _spoken(tuple(words))
+                if changes[key][release] is None:
+                    raise fault
+            case _:
+                raise fault
+    partial = {release for versions in added.values() for release in versions.values()}
+    spoken_all: dict[int, dict[str, Spoken]] = {}
+    removed: dict[int, str] = {}
+    for api_key, by_release in changes.items():
+        current: Spoken | None = None
+        spoken_all[api_key] = {}
+        for release in order:
+            if release in by_release:
+                current = by_release[release]
+                if current is None:
+                    removed[api_key] = release
+            if current is not None and release not in partial:
+                spoken_all[api_key][release] = current
+    return _Table(tuple(order), spoken_all, added, removed)
+
+
+def releases() -> tuple[str, ...]:
+    """All releases that are known, oldest first."""
+    return _table().order
+
+
+def find_release(text: str) -> str | None:
+    """The release that a text names: `3.9`, `3.9.1`, `v3.9.1`; None where it is not known."""
+    words = text.removeprefix("v").split(".")
+    for count in range(len(words), 0, -1):
+        if (name := ".".join(words[:count])) in _table().order:
+            return name
+    return None
+
+
+def known_in_part(release: str) -> bool:
+    """Whether only the versions that a release added are known, not all that it accepts."""
+    return any(release in versions.values() for versions in _table().added.values())
+
+
+def spoken(key: int) -> dict[str, Spoken]:
+    """Release → versions that it accepts of an API, oldest first; empty for an unknown key."""
+    return dict(_table().spoken.get(key, {}))
+
+
+def spoken_by(release: str) -> dict[int, Spoken]:
+    """Key → versions that a release accepts; empty where it is not known, or known in part only."""
+    return {key: table[release] for key, table in sorted(_table().spoken.items()) if release in table}
+
+
+def removed_in(key: int) -> str | None:
+    """The first release without an API; None where it was never removed."""
+    return _table().removed.get(key)
+
+
+def first_release(key: int, version: int) -> str | None:
+    """The first release with a version: as a stable one, else at all; None where that is not known."""
+    table = _table()
+    unstable: str | None = None
+    for release, versions in table.spoken.get(key, {}).items():
+        if version in versions:
+            if versions.unstable != version:
+                return release
+            unstable = unstable or release
+    return table.added.get(key, {}).get(version) or unstable
+
+
+def is_stable(key: int, version: int) -> bool:
+    """Whether some release has a version without an opt-in."""
+    if version in _table().added.get(key, {}):
+        return True
+    versions = _table().spoken.get(key, {}).values()
+    return any(version in entry and entry.unstable != version for entry in versions)

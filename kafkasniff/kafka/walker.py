@@ -1,0 +1,338 @@
+"""Reads a message field by field from its layout: the executable specification of what compiled decoders do.
+
+It is several times slower and knows everything: it keeps what came before a failure, reports what is odd, and can tell
+where each field lies.
+"""
+
+from __future__ import annotations
+
+from struct import unpack_from
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kafkasniff.kafka.context import DecodeContext
+from kafkasniff.kafka.layout import FORMATS, Field, Struct, element_size
+from kafkasniff.kafka.secrets import redact_config, redacted
+from kafkasniff.kafka.uuids import uuid_text
+from kafkasniff.kafka.wire import MAX_ELEMENTS, ZERO_SIZE_SLACK, Odd, add_error, keep_tag
+
+__all__ = ["Span", "Walk", "walk"]
+
+
+class Walk(NamedTuple):
+    """What was read."""
+
+    body: dict[str, Any]
+    """All of it, or the complete fields before the failure, at every depth."""
+    position: int
+    """Where reading ended."""
+    complete: bool
+    """False after a failure, which is the last problem of the context."""
+
+
+class Span(msgspec.Struct):
+    """Bytes and what they are; the spans of a message follow one another without gaps."""
+
+    start: int
+    """Absolute offset in the data."""
+    end: int
+    path: str
+    """Where in the body: `topics[0].name`."""
+    type: str
+    """The type on the wire: `int32`, `compact string`, `count of []` …"""
+    value: Any
+    """The value as it stands in the body; a number for counts."""
+
+
+class _Failure(Exception):  # noqa: N818 - ends the walk from any depth; never leaves this module
+    def __init__(self, kind: str, detail: str, position: int) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+        self.position = position
+
+
+def walk(
+    root: Struct, data: bytes, position: int, end: int, context: DecodeContext, spans: list[Span] | None = None
+) -> Walk:
+    """Read `data[position:end]` by a layout; problems and error codes go to the context, spans to `spans`.
+
+    `data` may go on behind `end`; nothing behind it is read.
+    """
+    walker = _Walker(data, position, end, context, root.secrets and not context.options.show_secrets, spans)
+    body: dict[str, Any] = {}
+    try:
+        walker.struct(root, body, "")
+    except _Failure as failure:
+        context.problem(failure.kind, failure.detail, failure.position, always=True)
+        return Walk(body, walker.position, False)
+    return Walk(body, walker.position, True)
+
+
+class _Walker:
+    def __init__(
+        self, data: bytes, position: int, end: int, context: DecodeContext, hide: bool, spans: list[Span] | None
+    ) -> None:
+        self.data = data
+        self.position = position
+        self.end = end
+        self.context = context
+        self.hide = hide
+        self.spans = spans
+        self.left = MAX_ELEMENTS
+        self.inside: list[str] = []
+
+    def span(self, start: int, path: str, kind: str, value: Any) -> None:
+        if self.spans is not None:
+            self.spans.append(Span(start, self.position, path, kind, value))
+
+    # Numbers
+
+    def number(self, form: str, size: int, path: str) -> Any:
+        """A value of fixed size, in the formats of the `struct` module."""
+        if size > self.end - self.position:
+            left = self.end - self.position
+            raise _Failure("body-truncated", f"{path}: {size} bytes needed, {left} left", self.position)
+        value = unpack_from(f">{form}", self.data, self.position)[0]
+        self.position += size
+        return value
+
+    def varint(self, path: str) -> int:
+        """An unsigned varint of at most 5 bytes."""
+        start = self.position
+        value = 0
+        for shift in (0, 7, 14, 21, 28):
+            byte: int = self.number("B", 1, path)
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        self.position = start
+        raise _Failure("varint-too-long", f"{path}: a varint has at most 5 bytes", start)
+
+    # Structs
+
+    def struct(self, struct: Struct, into: dict[str, Any], path: str) -> None:
+        """Read a struct into a dict, which on a failure keeps the fields before it."""
+        first_span = len(self.spans) if self.spans is not None else 0
+        complete = False
+        try:
+            for field in struct.fields:
+                self.field(field, into, f"{path}.{field.name}" if path else field.name)
+            if struct.flexible:
+                self.tag_section(struct, into, path)
+            complete = True
+        finally:
+            if self.hide and any(field.secret == "config" for field in struct.fields):
+                redact_config(into, complete)
+                self.hide_spans(first_span, path)
+
+    def hide_spans(self, first: int, path: str) -> None:
+        """Withhold what the spans of a configuration entry show: its value is only known to be secret at its end."""
+        if self.spans is not None:
+            for span in self.spans[first:]:
+                if span.path.rpartition(".")[2] == "value" and isinstance(span.value, str | bytes):
+                    span.value = redacted(span.value)
+
+    def tag_section(self, struct: Struct, into: dict[str, Any], path: str) -> None:
+        start = self.position
+        label = f"{path}._tags" if path else "_tags"
+        count = self.varint(label)
+        if count * 2 > self.end - self.position:
+            detail = f"{label}: {count} tagged fields in {self.end - self.position} bytes"
+            self.position = start
+            raise _Failure("array-too-long", detail, start)
+        self.span(start, label, "count of tagged fields", count)
+        known = {field.tag: field for field in struct.tagged}
+        previous = -1
+        for _ in range(count):
+            start = self.position
+            tag = self.varint(label)
+            size = self.varint(label)
+            stop = self.position + size
+            if stop > self.end:
+                detail = f"{label}: tag {tag} has {size} bytes, {self.end - self.position} left"
+                self.position = start
+                raise _Failure("body-truncated", detail, start)
+            self.span(start, label, "tag and size", tag)
+            if tag <= previous:
+                self.context.problem("tags-not-ascending", f"{label}: tag {tag} comes after tag {previous}", start)
+            previous = max(tag, previous)
+            field = known.get(tag)
+            if field is None:
+                self.unknown_tag(into, tag, stop, label)
+            else:
+                self.tagged_field(field, into, stop, f"{path}.{field.name}" if path else field.name)
+
+    def tagged_field(self, field: Field, into: dict[str, Any], stop: int, path: str) -> None:
+        """Read a tagged field that has a definition; its declared size decides where it ends."""
+        start, outer = self.position, self.end
+        mark, spans = self.context.mark(), None if self.spans is None else len(self.spans)
+        value: dict[str, Any] = {}
+        self.end = stop
+        try:
+            self.field(field, value, path)
+        except _Failure as failure:
+            # The field does not fit into its size: the bytes are kept as those of an unknown tag.
+            self.context.rewind(mark)
+            if self.spans is not None:
+                del self.spans[spans:]
+            self.position = start
+            detail = f"{path}: its {stop - start} bytes do not hold it: {failure.detail}"
+            self.context.problem("tag-size-mismatch", detail, start)
+            self.unknown_tag(into, field.tag or 0, stop, path)
+            return
+        finally:
+            self.end = outer
+        into.update(value)
+        if self.position != stop:
+            detail = f"{path}: {self.position - start} bytes long, its tag says {stop - start}"
+            self.context.problem("tag-size-mismatch", detail, start)
+            rest = self.position
+            self.position = stop
+            self.span(rest, path, "rest of a tagged field", None)
+
+    def unknown_tag(self, into: dict[str, Any], tag: int, stop: int, path: str) -> None:
+        start = self.position
+        try:
+            keep_tag(self.context, into, tag, self.data[start:stop], not self.hide)
+        except Odd:
+            raise _Failure("too-many-elements", f"{path}: too many tagged fields without a definition", start) from None
+        self.position = stop
+        self.span(start, path, "unknown tagged field", into["_unknown_tags"][-1])
+
+    # Fields
+
+    def field(self, field: Field, into: dict[str, Any], path: str) -> None:
+        """Read a field into the dict of its struct."""
+        if field.array:
+            self.array(field, into, path)
+        elif field.struct is not None:
+            if field.nullable and self.is_null_struct(path):
+                into[field.name] = None
+                return
+            # Stands in its place before it is read: a failure inside keeps what came before.
+            value: dict[str, Any] = {}
+            into[field.name] = value
+            try:
+                self.struct(field.struct, value, path)
+            except _Failure:
+                if not value:
+                    del into[field.name]
+                raise
+        else:
+            into[field.name] = self.value(field, path, field.nullable)
+
+    def is_null_struct(self, path: str) -> bool:
+        start = self.position
+        mark = self.number("b", 1, path)
+        if mark not in (-1, 1):
+            self.context.problem("struct-mark-odd", f"{path}: {mark} instead of 1 (present) or -1 (null)", start)
+        self.span(start, path, "int8, -1 for null", mark)
+        return bool(mark < 0)
+
+    def value(self, field: Field, path: str, nullable: bool) -> Any:
+        """Read a scalar."""
+        start = self.position
+        if field.type not in FORMATS:
+            return self.variable(field, path, nullable)
+        form, size = FORMATS[field.type]
+        value = self.number(form, size, path)
+        if field.type == "bool":
+            if value > 1:
+                self.context.problem("bool-not-0-or-1", f"{path}: {value}", start)
+            value = value != 0
+        elif field.type == "uuid":
+            value = uuid_text(value)
+        elif field.type == "error" and value:
+            add_error(self.context, value, path)
+        self.span(start, path, "int16" if field.type == "error" else field.type, value)
+        return value
+
+    def variable(self, field: Field, path: str, nullable: bool) -> Any:
+        """Read a string, bytes or records."""
+        start = self.position
+        length = self.length(field, path, "h" if field.type == "string" else "i")
+        kind = f"compact {field.type}" if field.compact else field.type
+        if length == -1:
+            return self.null(path, kind, start, nullable)
+        if length < 0:
+            self.position = start
+            raise _Failure("length-negative", f"{path}: {length} bytes", start)
+        stop = self.position + length
+        if stop > self.end:
+            detail = f"{path}: {length} bytes, {self.end - self.position} left"
+            self.position = start
+            raise _Failure("body-truncated", detail, start)
+        begin, self.position = self.position, stop
+        value: Any
+        if field.type == "records":
+            value = self.records(begin, stop)
+        else:
+            value = self.data[begin:stop]
+            if field.type == "string":
+                try:
+                    value = value.decode()
+                except UnicodeDecodeError:
+                    self.context.problem("string-not-utf8", f"{path}: {length} bytes that are not UTF-8", begin)
+            if field.secret == "value" and self.hide:
+                value = redacted(value)
+        self.span(start, path, kind, value)
+        return value
+
+    def records(self, begin: int, stop: int) -> Any:
+        if self.context.options.records == "skip":
+            return None
+        # Imported here because most layouts hold no records, and to keep what the records hold out of this module.
+        from kafkasniff.kafka.records import decode_records  # noqa: PLC0415
+
+        return decode_records(self.data, begin, stop, self.context)
+
+    def null(self, path: str, kind: str, start: int, nullable: bool) -> None:
+        if not nullable:
+            self.context.problem("null-not-allowed", f"{path}: null, which this version does not allow", start)
+        self.span(start, path, kind, None)
+
+    def length(self, field: Field, path: str, form: str) -> int:
+        if field.compact:
+            return self.varint(path) - 1
+        value: int = self.number(form, 2 if form == "h" else 4, path)
+        return value
+
+    def array(self, field: Field, into: dict[str, Any], path: str) -> None:
+        start = self.position
+        count = self.length(field, path, "i")
+        kind = f"count of {'compact ' if field.compact else ''}[]{'' if field.struct else field.type}"
+        if count == -1:
+            into[field.name] = None
+            self.null(path, kind, start, field.nullable)
+            return
+        if count < 0:
+            self.position = start
+            raise _Failure("length-negative", f"{path}: {count} elements", start)
+        size = element_size(field)
+        room = self.end - self.position
+        if count * size > room or (size == 0 and count > room + ZERO_SIZE_SLACK):
+            self.position = start
+            detail = f"{path}: {count} elements of at least {size} bytes, {room} bytes left"
+            raise _Failure("array-too-long", detail, start)
+        self.left -= count
+        if self.left < 0:
+            self.position = start
+            raise _Failure("too-many-elements", f"{path}: more than {MAX_ELEMENTS} elements in one message", start)
+        self.span(start, path, kind, count)
+        values: list[Any] = []
+        into[field.name] = values
+        for index in range(count):
+            inner = f"{path}[{index}]"
+            if field.struct is None:
+                values.append(self.value(field, inner, False))
+                continue
+            value: dict[str, Any] = {}
+            values.append(value)
+            try:
+                self.struct(field.struct, value, inner)
+            except _Failure:
+                if not value:
+                    values.pop()
+                raise

@@ -1,0 +1,110 @@
+"""What compiled decoders call off their fast path, and the bounds that decoders keep.
+
+Compiled decoders know only clean messages: at anything else they raise `Odd`, and the walker, which knows everything,
+reads the message again (`kafkasniff.kafka.schema.Schema.read`).
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from struct import Struct
+from typing import Any, Final
+
+from kafkasniff.kafka.context import DecodeContext
+from kafkasniff.kafka.errors import error_name
+from kafkasniff.model import ErrorCode
+
+__all__ = [
+    "ARRAYS",
+    "MAX_ELEMENTS",
+    "MAX_UNKNOWN_TAGS",
+    "ZERO_SIZE_SLACK",
+    "Odd",
+    "add_error",
+    "keep_tag",
+    "unknown_tags",
+    "varint_rest",
+]
+
+MAX_ELEMENTS: Final = 4_000_000
+"""Elements of all arrays of one message: a body of tiny elements must not take hundreds of times its size in memory.
+The largest real messages (metadata of 200,000 partitions) hold half of it."""
+
+MAX_UNKNOWN_TAGS: Final = 100_000
+"""Tagged fields without a definition that one message may hold; each takes two bytes on the wire and 300 in memory."""
+
+ZERO_SIZE_SLACK: Final = 64
+"""Where elements may take no byte at all, a count may exceed the bytes left by this much and no more."""
+
+ARRAYS: Final = {
+    letter: tuple(Struct(f">{count}{letter}").unpack_from for count in range(17)) for letter in ("b", "h", "i", "q")
+}
+"""Unpackers of arrays of up to 16 integers (replicas, partitions) by format letter."""
+
+
+class Odd(Exception):  # noqa: N818 - not an error: it says that the walker has to read this message
+    """Something that a compiled decoder leaves to the walker."""
+
+
+def varint_rest(data: bytes, position: int, first: int) -> tuple[int, int]:
+    """The value of an unsigned varint whose first byte is read, and the position after it.
+
+    A varint has at most 5 bytes (org.apache.kafka.common.utils.ByteUtils): raises Odd where it is longer, IndexError at
+    the end of the data.
+    """
+    value = first & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise Odd
+
+
+def add_error(context: DecodeContext, code: int, path: str) -> None:
+    """Note a non-zero error code."""
+    context.errors.append(ErrorCode(code, error_name(code), path))
+
+
+def keep_tag(context: DecodeContext, struct: dict[str, Any], tag: int, value: bytes, show: bool) -> None:
+    """Keep a tagged field that has no definition; its bytes are withheld where the schema holds secrets."""
+    context.unknown_tags += 1
+    if context.unknown_tags > MAX_UNKNOWN_TAGS:
+        raise Odd
+    kept: dict[str, Any] = {"tag": tag}
+    if show:
+        kept["base64"] = b64encode(value).decode("ascii")
+    else:
+        kept["redacted"] = len(value)
+    struct.setdefault("_unknown_tags", []).append(kept)
+
+
+def unknown_tags(
+    context: DecodeContext, data: bytes, position: int, end: int, count: int, struct: dict[str, Any], show: bool
+) -> int:
+    """Read the tag section of a struct that has no tagged fields of its own; returns the position after it.
+
+    `count` is the first byte of the section's count, which is not 0. Raises Odd and IndexError as varint_rest does.
+    """
+    if count > 0x7F:
+        count, position = varint_rest(data, position, count)
+    if count * 2 > end - position:
+        raise Odd
+    previous = -1
+    for _ in range(count):
+        tag = data[position]
+        position += 1
+        if tag > 0x7F:
+            tag, position = varint_rest(data, position, tag)
+        size = data[position]
+        position += 1
+        if size > 0x7F:
+            size, position = varint_rest(data, position, size)
+        stop = position + size
+        if stop > end or tag <= previous:
+            raise Odd
+        previous = tag
+        keep_tag(context, struct, tag, data[position:stop], show)
+        position = stop
+    return position

@@ -1,0 +1,457 @@
+"""The inspector on crafted connections: verdicts, boundaries, pairing, SASL, and what is told of what is not whole."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from kafkasniff.inspector import Inspector
+from kafkasniff.model import Exchange, Message, Problem, SaslToken
+from kafkasniff.packets import ACK, FIN, RST, SYN
+from tests.craft import kafka_bytes as kb
+
+from .tcp.batches import Raw, batch
+
+BATCH = kb.record_batch([kb.record(0, b"k", b"value")])
+
+
+class Talk:
+    """Packets of one connection, written down as they are sent."""
+
+    def __init__(self, *, conversation: int = 0, handshake: bool = True, segment: int = 1460) -> None:
+        self.seq = [1000, 2000]
+        self.packets: list[Raw] = []
+        self.segment = segment
+        self.conversation = conversation
+        if handshake:
+            self.packets += [
+                self._raw(0, self.seq[0] - 1, flags=SYN),
+                self._raw(1, self.seq[1] - 1, flags=SYN | ACK, ack=self.seq[0]),
+            ]
+
+    def _raw(self, sender: int, seq: int, payload: bytes = b"", **fields: Any) -> Raw:
+        return Raw(sender, seq, payload, conversation=self.conversation, **fields)
+
+    def send(self, sender: int, data: bytes, *, snap: int | None = None) -> Talk:
+        for at in range(0, len(data), self.segment):
+            part = data[at : at + self.segment]
+            kept = part if snap is None else part[:snap]
+            self.packets.append(self._raw(sender, self.seq[sender], kept, wire=len(part), ack=self.seq[1 - sender]))
+            self.seq[sender] += len(part)
+        return self
+
+    def lose(self, sender: int, count: int) -> Talk:
+        """Bytes that were sent and are not in the capture; acknowledged, often enough to be known as lost."""
+        self.seq[sender] += count
+        return self
+
+    def acknowledge(self, sender: int, times: int = 40) -> Talk:
+        self.packets += [self._raw(sender, self.seq[sender], ack=self.seq[1 - sender]) for _ in range(times)]
+        return self
+
+    def end(self, flags: int = FIN | ACK) -> Talk:
+        for sender in (0, 1):
+            self.packets.append(self._raw(sender, self.seq[sender], flags=flags, ack=self.seq[1 - sender]))
+            self.seq[sender] += 1
+        return self
+
+
+def inspect(packets: list[Raw] | Talk, **options: Any) -> list[Any]:
+    """What the inspector yields; the same in one batch and packet by packet, or the test fails."""
+    if isinstance(packets, Talk):
+        packets = packets.packets
+    inspector = Inspector(**options)
+    whole = inspector.feed(batch(packets)) + inspector.close()
+    inspector = Inspector(**options)
+    single: list[Any] = []
+    for index, packet in enumerate(packets):
+        single += inspector.feed(batch([packet._replace(time_ns=(index + 1) * 1000)], start=index))
+    single += inspector.close()
+    assert single == whole
+    return whole
+
+
+def messages(out: list[Any]) -> list[tuple[Any, ...]]:
+    return [(m.type, m.api, m.api_version, m.correlation_id, m.exchange) for m in out if isinstance(m, Message)]
+
+
+def statuses(out: list[Any]) -> list[tuple[int, str]]:
+    return [(e.exchange, e.status) for e in out if isinstance(e, Exchange)]
+
+
+def problems(out: list[Any]) -> list[str]:
+    return [p.kind for p in out if isinstance(p, Problem)]
+
+
+def greeted(**options: Any) -> Talk:
+    return Talk(**options).send(0, kb.api_versions_request(1)).send(1, kb.api_versions_response(1))
+
+
+GREETING = [("request", "ApiVersions", 0, 1, 1), ("response", "ApiVersions", 0, 1, 1)]
+
+
+def test_an_exchange() -> None:
+    out = inspect(greeted().send(0, kb.metadata_request(2, None)).send(1, kb.metadata_response(2, "h", 1, ["t"])).end())
+    assert messages(out) == [*GREETING, ("request", "Metadata", 1, 2, 2), ("response", "Metadata", 1, 2, 2)]
+    assert statuses(out) == [(1, "answered"), (2, "answered")]
+    request, response = (m for m in out if isinstance(m, Message) and m.exchange == 2)
+    assert str(request.client) == "10.0.0.1:1000"
+    assert str(request.broker) == "10.0.0.2:9092"
+    assert (request.first_packet, request.last_packet, request.time_ns) == (5, 5, 5000)
+    assert (response.latency_ns, response.duration_ns) == (1000, 1000)
+    assert request.latency_ns is None
+    assert request.size == len(kb.metadata_request(2, None)) - 4
+    assert not problems(out)
+
+
+@pytest.mark.parametrize("segment", [1, 2, 3, 5, 7, 100])
+def test_segments_do_not_matter(segment: int) -> None:
+    talk = greeted(segment=segment).send(0, kb.produce_request(2, "t", BATCH)).send(1, kb.produce_response(2, "t", 9))
+    out = inspect(talk.end())
+    assert messages(out) == [*GREETING, ("request", "Produce", 3, 2, 2), ("response", "Produce", 3, 2, 2)]
+    assert not problems(out)
+
+
+def test_latency_is_first_byte_duration_is_all() -> None:
+    talk = greeted(segment=10)
+    at = len(talk.packets)
+    request, response = kb.metadata_request(2, ["topic"]), kb.metadata_response(2, "h", 1, ["topic"])
+    talk.send(0, request).send(1, response)
+    n, m = -(-len(request) // 10), -(-len(response) // 10)
+    answer = next(x for x in inspect(talk) if isinstance(x, Message) and x.type == "response" and x.exchange == 2)
+    assert answer.latency_ns == 1000  # last segment of the request to the next packet
+    assert answer.duration_ns == (n + m - 1) * 1000
+    assert (answer.first_packet, answer.last_packet) == (at + n + 1, at + n + m)
+
+
+def test_several_messages_in_a_segment() -> None:
+    talk = greeted().send(0, b"".join(kb.metadata_request(i, None) for i in range(2, 30)))
+    talk.send(1, b"".join(kb.metadata_response(i, "h", 1, []) for i in range(2, 30)))
+    out = inspect(talk)
+    assert messages(out)[2:] == [("request", "Metadata", 1, i, i) for i in range(2, 30)] + [
+        ("response", "Metadata", 1, i, i) for i in range(2, 30)
+    ]
+
+
+def test_acks_0_has_no_response() -> None:
+    talk = greeted()
+    for i in (2, 3, 4):
+        talk.send(0, kb.produce_request(i, "t", BATCH, acks=0))
+    talk.send(0, kb.metadata_request(5, None)).send(1, kb.metadata_response(5, "h", 1, []))
+    out = inspect(talk.end())
+    assert statuses(out) == [
+        (1, "answered"),
+        (2, "no_response"),
+        (3, "no_response"),
+        (4, "no_response"),
+        (5, "answered"),
+    ]
+    assert not problems(out)
+
+
+def test_acks_0_answered_all_the_same() -> None:
+    talk = greeted().send(0, kb.produce_request(2, "t", BATCH, acks=0)).send(1, kb.produce_response(2, "t", 0))
+    out = inspect(talk.end())
+    assert statuses(out) == [(1, "answered"), (2, "answered")]
+    assert [p.kind for m in out if isinstance(m, Message) for p in m.problems] == ["response-to-acks-0"]
+
+
+def test_correlation_ids_that_repeat_pair_in_order() -> None:
+    talk = greeted()
+    talk.send(0, kb.metadata_request(7, None) + kb.produce_request(7, "t", BATCH))
+    talk.send(1, kb.metadata_response(7, "h", 1, []) + kb.produce_response(7, "t", 0))
+    out = inspect(talk.end())
+    assert messages(out)[2:] == [
+        ("request", "Metadata", 1, 7, 2), ("request", "Produce", 3, 7, 3),
+        ("response", "Metadata", 1, 7, 2), ("response", "Produce", 3, 7, 3),
+    ]  # fmt: skip
+
+
+def test_correlation_ids_that_wrap() -> None:
+    talk = greeted()
+    for i in (2**31 - 1, -(2**31), -1, 0):
+        talk.send(0, kb.metadata_request(i, None)).send(1, kb.metadata_response(i, "h", 1, []))
+    assert [status for _, status in statuses(inspect(talk.end()))] == ["answered"] * 5
+
+
+def test_unanswered_open_and_orphan() -> None:
+    out = inspect(greeted().send(0, kb.metadata_request(2, None)).end())
+    assert statuses(out) == [(1, "answered"), (2, "unanswered")]
+    assert problems(out) == ["request-unanswered"]
+    out = inspect(greeted().send(0, kb.metadata_request(2, None)))
+    assert statuses(out) == [(1, "answered"), (2, "open")]
+    assert not problems(out)
+    out = inspect(greeted().send(1, kb.metadata_response(99, "h", 1, [])).end())
+    assert statuses(out) == [(1, "answered"), (2, "orphan")]
+    orphan = next(m for m in out if isinstance(m, Message) and m.exchange == 2)
+    assert (orphan.api, orphan.api_key, orphan.body, orphan.correlation_id) == (None, None, None, 99)
+    assert [p.kind for p in orphan.problems] == ["orphan-response"]
+
+
+def test_a_response_out_of_order_is_paired_and_told() -> None:
+    talk = greeted().send(0, kb.metadata_request(2, None) + kb.metadata_request(3, None))
+    talk.send(1, kb.metadata_response(3, "h", 1, []) + kb.metadata_response(2, "h", 1, []))
+    out = inspect(talk.end())
+    assert sorted(statuses(out)) == [(1, "answered"), (2, "answered"), (3, "answered")]
+    assert [p.kind for m in out if isinstance(m, Message) for p in m.problems] == ["response-out-of-order"]
+
+
+def test_a_response_captured_before_its_request() -> None:
+    talk = greeted().send(1, kb.metadata_response(2, "h", 1, [])).send(0, kb.metadata_request(2, None))
+    out = inspect(talk.end())
+    assert statuses(out) == [(1, "answered"), (2, "answered")]
+    response = next(m for m in out if isinstance(m, Message) and m.type == "response" and m.exchange == 2)
+    assert response.latency_ns == -1000
+    assert [p.kind for p in response.problems] == ["latency-negative"]
+
+
+# -- boundaries -----------------------------------------------------------------------------------------------------
+
+
+def test_a_gap_within_a_frame_costs_that_frame_only() -> None:
+    talk = greeted(segment=50)
+    big = kb.produce_request(2, "topic", kb.record_batch([kb.record(0, None, b"x" * 500)]))
+    talk.send(0, big[:100]).lose(0, 50).send(0, big[150:]).acknowledge(1)
+    talk.send(0, kb.metadata_request(3, None)).send(1, kb.metadata_response(3, "h", 1, []))
+    out = inspect(talk.end())
+    assert messages(out)[2:] == [
+        ("request", "Produce", 3, 2, 2), ("request", "Metadata", 1, 3, 3), ("response", "Metadata", 1, 3, 3),
+    ]  # fmt: skip
+    produce = next(m for m in out if isinstance(m, Message) and m.api == "Produce")
+    assert "frame-incomplete" in [p.kind for p in produce.problems]
+    assert produce.body is not None
+    assert produce.body["acks"] == -1
+    first = next(p for p in out if isinstance(p, Problem))
+    assert (first.kind, first.bytes, first.direction) == ("tcp-gap", 50, "request")
+    assert "stream-resync" not in problems(out)
+
+
+def test_resync_behind_a_gap() -> None:
+    talk = greeted(segment=40)
+    lost = kb.metadata_request(2, ["a"]) + kb.metadata_request(3, ["b"])[:11]
+    rest = kb.metadata_request(3, ["b"])[11:]
+    talk.lose(0, len(lost)).send(0, rest).acknowledge(1)
+    talk.send(1, kb.metadata_response(2, "h", 1, []) + kb.metadata_response(3, "h", 1, []))
+    for i in (4, 5):
+        talk.send(0, kb.metadata_request(i, None)).send(1, kb.metadata_response(i, "h", 1, []))
+    out = inspect(talk.end())
+    assert [m for m in messages(out) if m[0] == "request"][1:] == [
+        ("request", "Metadata", 1, 4, 4), ("request", "Metadata", 1, 5, 5),
+    ]  # fmt: skip
+    assert ("tcp-gap", len(lost)) in [(p.kind, p.bytes) for p in out if isinstance(p, Problem)]
+    assert ("stream-resync", len(rest)) in [(p.kind, p.bytes) for p in out if isinstance(p, Problem)]
+    assert sorted(status for _, status in statuses(out)) == ["answered"] * 3 + ["orphan"] * 2
+
+
+def test_a_response_that_a_gap_swallowed() -> None:
+    talk = greeted().send(0, b"".join(kb.metadata_request(i, None) for i in (2, 3, 4)))
+    talk.lose(1, len(kb.metadata_response(2, "h", 1, []))).send(1, kb.metadata_response(3, "h", 1, [])).acknowledge(0)
+    talk.send(1, kb.metadata_response(4, "h", 1, []))
+    out = inspect(talk.end())
+    assert sorted(statuses(out)) == [(1, "answered"), (2, "lost"), (3, "answered"), (4, "answered")]
+    assert "response-lost" in problems(out)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 3, 9, 17])
+def test_mid_stream_start(cut: int) -> None:
+    talk = Talk(handshake=False, segment=30)
+    stream = kb.metadata_request(2, ["some"]) + kb.produce_request(3, "t", BATCH) + kb.metadata_request(4, None)
+    talk.send(0, stream[cut:])
+    talk.send(1, kb.metadata_response(2, "h", 1, [])[5:] + kb.produce_response(3, "t", 5))
+    talk.send(1, kb.metadata_response(4, "h", 1, []))
+    out = inspect(talk)
+    requests = [m[1:4] for m in messages(out) if m[0] == "request"]
+    expected = [("Metadata", 1, 2), ("Produce", 3, 3), ("Metadata", 1, 4)]
+    assert requests == (expected if cut == 0 else expected[1:])
+    assert [m[1:4] for m in messages(out) if m[0] == "response"] == [("Produce", 3, 3), ("Metadata", 1, 4)]
+
+
+def test_the_brokers_side_alone() -> None:
+    talk = Talk(handshake=False)
+    for i in range(10, 15):
+        talk.send(1, kb.metadata_response(i, "h", 1, []))
+    out = inspect([p for p in talk.packets if p.sender == 1])
+    assert [m[3] for m in messages(out)] == [10, 11, 12, 13, 14]
+    assert statuses(out) == [(n, "orphan") for n in range(1, 6)]
+    two = (
+        Talk(handshake=False).send(1, kb.metadata_response(1, "h", 1, [])).send(1, kb.metadata_response(2, "h", 1, []))
+    )
+    assert not messages(inspect(two))
+    assert messages(inspect(two, ports=[9092]))
+
+
+def test_the_clients_side_alone() -> None:
+    talk = greeted().send(0, kb.metadata_request(2, None))
+    out = inspect([p for p in talk.packets if p.sender == 0])
+    assert [m[1:4] for m in messages(out)] == [("ApiVersions", 0, 1), ("Metadata", 1, 2)]
+
+
+def test_short_snap_length_still_shows_headers() -> None:
+    talk = Talk(segment=2000)
+    big = kb.record_batch([kb.record(0, None, b"x" * 1500)])
+    for i in range(1, 5):
+        talk.send(0, kb.produce_request(i, "topic", big), snap=60).send(1, kb.produce_response(i, "topic", i), snap=60)
+    out = inspect(talk.end())
+    # The verdict falls with the second request: what was before it comes then, and so behind it.
+    assert sorted(m[:4] for m in messages(out)) == sorted(
+        (kind, "Produce", 3, i) for i in range(1, 5) for kind in ("request", "response")
+    )
+    assert [status for _, status in statuses(out)] == ["answered"] * 4
+    assert "tcp-gap" not in problems(out)
+
+
+def test_a_frame_of_impossible_size() -> None:
+    talk = greeted().send(0, struct.pack(">i", -5) + b"garbage").send(0, kb.metadata_request(3, None))
+    talk.send(1, kb.metadata_response(3, "h", 1, []))
+    out = inspect(talk.end())
+    assert messages(out)[2:] == [("request", "Metadata", 1, 3, 2), ("response", "Metadata", 1, 3, 2)]
+    assert problems(out)[:2] == ["frame-size", "stream-resync"]
+
+
+def test_frames_are_bounded() -> None:
+    talk = greeted().send(0, kb.produce_request(2, "t", kb.record_batch([kb.record(0, None, bytes(5000))])))
+    out = inspect(talk.end(), max_frame=4000)
+    assert messages(out) == GREETING
+    assert problems(out)[0] == "frame-size"
+
+
+# -- verdicts -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("head", "word"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP"),
+        (bytes.fromhex("160301020001 0001fc0303".replace(" ", "")) + bytes(500), "TLS"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "SSH"),
+        (b"\x00\x00\x00\x05hello", "no Kafka"),
+    ],
+)
+def test_what_is_not_kafka(head: bytes, word: str) -> None:
+    stranger = Talk(conversation=1).send(0, head).send(1, b"whatever comes back")
+    assert inspect(stranger) == []  # some port that has nothing to do with Kafka: counted only
+    (problem,) = inspect(stranger, ports=[9092])
+    assert problem.kind == "not-kafka"
+    assert word in problem.detail
+    (problem,) = (x for x in inspect([*greeted().packets, *stranger.packets]) if isinstance(x, Problem))
+    assert problem.kind == "not-kafka"
+
+
+def test_forced_ports_exclude_others() -> None:
+    assert messages(inspect(greeted(), ports=[9092])) == GREETING
+
+
+def test_random_bytes_are_not_kafka() -> None:
+    import random
+
+    chance = random.Random(1)
+    for handshake in (True, False):
+        talk = Talk(handshake=handshake, segment=60_000)
+        for _ in range(200):
+            talk.send(chance.randint(0, 1), chance.randbytes(60_000))
+        inspector = Inspector()
+        out = inspector.feed(batch(talk.packets)) + inspector.close()
+        assert out == []
+        assert inspector.summary.not_kafka == 1
+
+
+def test_a_client_cut_off_after_one_odd_request_is_seen() -> None:
+    odd = kb.request(kb.API_VERSIONS, 0, 1, b"extra")  # a body with bytes too many, as old clients sent
+    out = inspect(Talk().send(0, odd).end())
+    assert messages(out) == [("request", "ApiVersions", 0, 1, 1)]
+    assert [p.kind for m in out if isinstance(m, Message) for p in m.problems] == ["trailing-bytes"]
+
+
+@pytest.mark.parametrize(
+    "prologue",
+    [
+        b"PROXY TCP4 192.0.2.7 198.51.100.1 4711 9092\r\n",
+        b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c"
+        + bytes([192, 0, 2, 7, 198, 51, 100, 1])
+        + struct.pack(">HH", 4711, 9092),
+    ],
+)
+@pytest.mark.parametrize("segment", [1, 6, 1000])
+def test_proxy_protocol(prologue: bytes, segment: int) -> None:
+    talk = Talk(segment=segment).send(0, prologue).send(0, kb.api_versions_request(1))
+    out = inspect(talk.send(1, kb.api_versions_response(1)))
+    assert messages(out) == GREETING
+    (problem,) = (x for x in out if isinstance(x, Problem))
+    assert problem.kind == "proxy-protocol"
+    assert "192.0.2.7 port 4711" in problem.detail
+
+
+# -- raw SASL -------------------------------------------------------------------------------------------------------
+
+
+def handshake_v0(mechanism: str) -> Talk:
+    talk = Talk().send(0, kb.request(17, 0, 1, kb.string(mechanism)))
+    return talk.send(1, kb.response(1, kb.int16(0) + kb.array([kb.string(mechanism)])))
+
+
+def tokens(out: list[Any]) -> list[tuple[str, int, str | None]]:
+    return [(t.direction, t.size, t.mechanism) for t in out if isinstance(t, SaslToken)]
+
+
+def test_raw_plain() -> None:
+    talk = handshake_v0("PLAIN").send(0, kb.frame(b"\0user\0secret")).send(1, kb.frame(b""))
+    talk.send(0, kb.metadata_request(2, None)).send(1, kb.metadata_response(2, "h", 1, []))
+    out = inspect(talk.end())
+    assert tokens(out) == [("request", 12, "PLAIN"), ("response", 0, "PLAIN")]
+    assert [m[:4] for m in messages(out)][2:] == [("request", "Metadata", 1, 2), ("response", "Metadata", 1, 2)]
+    assert all(t.token is None for t in out if isinstance(t, SaslToken))
+    shown = inspect(talk, show_secrets=True)
+    assert next(t.token for t in shown if isinstance(t, SaslToken)) == b"\0user\0secret"
+
+
+def test_raw_scram() -> None:
+    talk = handshake_v0("SCRAM-SHA-256")
+    for client, broker in ((b"n,,n=user,r=abc", b"r=abcdef,s=c2FsdA==,i=4096"), (b"c=biws,r=abcdef,p=cHI=", b"v=c2ln")):
+        talk.send(0, kb.frame(client)).send(1, kb.frame(broker))
+    talk.send(0, kb.metadata_request(2, None)).send(1, kb.metadata_response(2, "h", 1, []))
+    out = inspect(talk.end())
+    assert len(tokens(out)) == 4
+    assert messages(out)[-1][:4] == ("response", "Metadata", 1, 2)
+
+
+def test_gssapi_from_the_start() -> None:
+    first = b"\x60\x82\x01\x00\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02" + bytes(100)
+    talk = Talk().send(0, kb.frame(first)).send(1, kb.frame(b"\x60\x10" + bytes(40)))
+    talk.send(0, kb.frame(b"")).send(1, kb.frame(bytes(32))).send(0, kb.frame(bytes(32))).send(1, kb.frame(b""))
+    talk.send(0, kb.metadata_request(2, None)).send(1, kb.metadata_response(2, "h", 1, []))
+    out = inspect(talk.end())
+    assert [direction for direction, _, _ in tokens(out)] == ["request", "response"] * 3
+    assert {mechanism for _, _, mechanism in tokens(out)} == {"GSSAPI"}
+    assert [m[:4] for m in messages(out)] == [("request", "Metadata", 1, 2), ("response", "Metadata", 1, 2)]
+
+
+# -- the end --------------------------------------------------------------------------------------------------------
+
+
+def test_reset_and_cut_frames_are_told() -> None:
+    talk = greeted().send(0, kb.metadata_request(2, ["topic"])[:15])
+    talk.end(RST)
+    out = inspect(talk)
+    assert [(p.kind, p.bytes) for p in out if isinstance(p, Problem)] == [("stream-cut", 15)]
+
+
+def test_bytes_add_up() -> None:
+    talk = greeted(segment=50).send(0, kb.metadata_request(2, ["t"])).lose(0, 77).acknowledge(1)
+    talk.send(0, b"junk" * 40).send(0, kb.metadata_request(3, None)).acknowledge(1)
+    inspector = Inspector()
+    inspector.feed(batch(talk.packets))
+    inspector.close()
+    summary = inspector.summary
+    assert summary.bytes_stream == talk.seq[0] + talk.seq[1] - 3000
+    assert summary.bytes_lost == 77
+    assert summary.bytes_decoded + summary.bytes_skipped + summary.bytes_lost == summary.bytes_stream
+
+
+def test_connections_are_numbered_by_first_packet() -> None:
+    late = greeted(conversation=1)
+    early = greeted(conversation=2)
+    packets = [late.packets[0], early.packets[0], *early.packets[1:], *late.packets[1:]]
+    seen = {(m.connection, m.client.port) for m in inspect(packets) if isinstance(m, Message) and m.client}
+    assert seen == {(1, 1001), (2, 1002)}
