@@ -1,1 +1,1 @@
-"""To be written."""
+"""The commands: parse options, build the stages, run them, give an exit code."""

@@ -312,10 +312,10 @@ class _Walker:
             raise _Failure("length-negative", f"{path}: {count} elements", start)
         size = element_size(field)
         room = self.end - self.position
-        if count * size > room or (size == 0 and count > room + ZERO_SIZE_SLACK):
+        too_long = f"{path}: {count} elements of at least {size} bytes, {room} bytes left"
+        if count > room + ZERO_SIZE_SLACK:
             self.position = start
-            detail = f"{path}: {count} elements of at least {size} bytes, {room} bytes left"
-            raise _Failure("array-too-long", detail, start)
+            raise _Failure("array-too-long", too_long, start)
         self.left -= count
         if self.left < 0:
             self.position = start
@@ -323,16 +323,26 @@ class _Walker:
         self.span(start, path, kind, count)
         values: list[Any] = []
         into[field.name] = values
-        for index in range(count):
-            inner = f"{path}[{index}]"
-            if field.struct is None:
-                values.append(self.value(field, inner, False))
-                continue
-            value: dict[str, Any] = {}
-            values.append(value)
-            try:
-                self.struct(field.struct, value, inner)
-            except _Failure:
-                if not value:
-                    values.pop()
-                raise
+        try:
+            for index in range(count):
+                self.element(field, values, f"{path}[{index}]")
+        except _Failure as failure:
+            # A message that was cut keeps the elements that are there; where there is none the count is to blame.
+            if len(values) <= 1 and count * size > room and failure.kind == "body-truncated":
+                raise _Failure("array-too-long", too_long, start) from None
+            raise
+
+    def element(self, field: Field, values: list[Any], path: str) -> None:
+        """Read an element of an array."""
+        if field.struct is None:
+            values.append(self.value(field, path, False))
+            return
+        # As with any struct: in its place before it is read.
+        value: dict[str, Any] = {}
+        values.append(value)
+        try:
+            self.struct(field.struct, value, path)
+        except _Failure:
+            if not value:
+                values.pop()
+            raise

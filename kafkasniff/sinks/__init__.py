@@ -1,1 +1,1 @@
-"""To be written."""
+"""Sinks: where events go. Bytes become text or JSON here, and only here."""

@@ -34,8 +34,11 @@ def message_classes() -> dict[str, Any]:
 
 CLASSES = message_classes()
 
-# Where kafka-python's schema files are of another release than ours, or say something else than Kafka's.
-DIFFERENT: dict[str, str] = {}
+# Fields that kafka-python calls by another name than Kafka.
+RENAMED = {
+    "cluster_authorized_operations": "authorized_operations",
+    "topic_authorized_operations": "authorized_operations",
+}
 
 
 def same(ours: Any, theirs: Any, path: str) -> None:
@@ -43,7 +46,8 @@ def same(ours: Any, theirs: Any, path: str) -> None:
         assert not theirs, path
     elif isinstance(ours, dict):
         for name, value in ours.items():
-            same(value, getattr(theirs, name), f"{path}.{name}")
+            attribute = name if name in theirs.fields else RENAMED[name]
+            same(value, getattr(theirs, attribute), f"{path}.{name}")
     elif isinstance(ours, list):
         assert len(ours) == len(theirs), path
         for index, (one, other) in enumerate(zip(ours, theirs, strict=True)):
@@ -72,6 +76,9 @@ def test_same_as_kafka_python(name: str) -> None:
         schema = found.request(version) if cls.is_request() else found.response(version)
         for nulls in (True, False):
             raw, _ = Encoder(Plan(rng, nulls=nulls, tagged=not nulls, unknown_tags=False)).body(schema.root)
+            if name == "ApiVersionsResponse":
+                # It takes any error for the one that means a body of version 0.
+                raw = bytes(2) + raw[2:]
             body, position = schema.decode(raw, 0, len(raw), DecodeContext(DecodeOptions(show_secrets=True)))
             assert position == len(raw)
             theirs = cls.decode(raw, version=version)

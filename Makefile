@@ -1,0 +1,73 @@
+# kafkasniff: `make demo` shows what it does, `make test` proves it. Both need Python 3.11 or newer and make, nothing else.
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Extra arguments: make test ARGS="-k records"
+ARGS ?=
+WORKERS ?= auto
+# The interpreter that makes the virtual environment; looked for when not given: make test PYTHON=/opt/python3.13
+PYTHON ?=
+
+DEMO_CAPTURE ?= captures/librdkafka-codecs.pcap
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types check clean
+
+help:
+	@echo "make demo    decode a capture of a real Apache Kafka broker"
+	@echo "make test    run the tests (ARGS='-k name' for some of them)"
+	@echo "make lint    ruff and the import rules"
+	@echo "make types   mypy --strict"
+	@echo "make check   lint, types and test"
+	@echo "make clean   remove the virtual environment and all caches"
+
+# A stamp per set of dependencies: pip runs again when pyproject.toml changes, else not at all.
+$(VENV)/bin/python:
+	@python="$(PYTHON)"; \
+	for candidate in python3 python3.13 python3.12 python3.11 python3.14; do \
+	    if [ -n "$$python" ]; then break; fi; \
+	    if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then python=$$candidate; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	    echo "kafkasniff needs Python 3.11 or newer; none was found. Name one with: make PYTHON=/path/to/python3.11" >&2; exit 1; \
+	fi; \
+	if ! "$$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then \
+	    echo "$$python cannot make virtual environments: install its venv module (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1; \
+	fi; \
+	"$$python" -m venv "$(VENV)"
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(VENV)/.installed-test $(VENV)/.installed
+
+demo: $(VENV)/.installed
+	@echo "\$$ kafkasniff decode $(DEMO_CAPTURE)"
+	@$(BIN)/kafkasniff decode --color auto $(DEMO_CAPTURE)
+	@echo
+	@echo "\$$ kafkasniff decode --format json --api Produce --count 2 $(DEMO_CAPTURE)"
+	@$(BIN)/kafkasniff decode --quiet --format json --api Produce --count 2 $(DEMO_CAPTURE)
+
+test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
+
+check: lint types test
+
+clean:
+	rm -rf "$(VENV)" build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

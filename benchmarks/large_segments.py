@@ -1,0 +1,151 @@
+"""Form A: real client traffic in large segments, all codecs, recorded from loopback; form B: the same in small ones."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer, Producer
+
+from benchmarks.mock_cluster import MockCluster
+from tests.craft.packet import Packet, ip_bytes
+from tests.craft.read import raw_packets, tcp_packet
+
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+PARTITIONS: Final = 3
+SECONDS: Final = 300
+"""Recording ends after this time, whatever the size by then."""
+
+SEGMENT: Final = 1448
+"""Payload of a segment on an Ethernet with an MTU of 1,500 bytes, with TCP timestamps."""
+
+
+def values(seed: int, size: int = 1000) -> Iterator[bytes]:
+    """Records that look like JSON and compress about as well."""
+    rng = random.Random(seed)
+    words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(3, 10))) for _ in range(2000)]
+    number = 0
+    while True:
+        number += 1
+        text = " ".join(rng.choices(words, k=size // 7))
+        yield f'{{"id":{number},"amount":{rng.random():.6f},"text":"{text}"}}'.encode()
+
+
+def record(path: Path, megabytes: int, seed: int = 1) -> list[int]:
+    """Record `megabytes` of traffic to `path`; returns the brokers' ports. Needs the right to capture on loopback."""
+    tcpdump = shutil.which("tcpdump", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if tcpdump is None:
+        raise SystemExit("recording needs tcpdump")
+    with MockCluster() as cluster:
+        for codec in CODECS:
+            cluster.create_topic(f"bench-{codec}", PARTITIONS)
+        ports = " or ".join(f"port {port}" for port in cluster.ports)
+        command = [
+            tcpdump,
+            "-i",
+            "lo",
+            "-n",
+            "-U",
+            "-B",
+            "65536",
+            "-s",
+            "262144",
+            "-w",
+            str(path),
+            f"tcp and ({ports})",
+        ]
+        recorder = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert recorder.stderr is not None
+        told = recorder.stderr.readline()
+        while told and "listening on" not in told:
+            told = recorder.stderr.readline()
+        try:
+            if not told:
+                raise SystemExit("tcpdump did not start: capturing on loopback needs root")
+            _talk(cluster.bootstraps, path, megabytes << 20, seed)
+        finally:
+            recorder.terminate()
+            rest = recorder.communicate(timeout=60)[1]
+    for line in rest.splitlines():
+        if "dropped by kernel" in line and not line.startswith("0 "):
+            print(f"note: {line}")
+    return cluster.ports
+
+
+def _talk(bootstraps: str, path: Path, size: int, seed: int) -> None:
+    common = {"bootstrap.servers": bootstraps, "log_level": 3}
+    producers = {
+        codec: Producer(
+            {
+                **common,
+                "client.id": f"producer-{codec}",
+                "compression.type": codec,
+                "linger.ms": 20,
+                "batch.size": 900_000,
+                "queue.buffering.max.kbytes": 20_000,
+            }
+        )
+        for codec in CODECS
+    }
+    consumer = Consumer(
+        {
+            **common,
+            "client.id": "consumer",
+            "group.id": "bench",
+            "auto.offset.reset": "earliest",
+            "fetch.message.max.bytes": 1_000_000,
+        }
+    )
+    consumer.subscribe([f"bench-{codec}" for codec in CODECS])
+    source = values(seed)
+    deadline = time.monotonic() + SECONDS
+    try:
+        while path.stat().st_size < size and time.monotonic() < deadline:
+            for codec, producer in producers.items():
+                for _ in range(500):
+                    producer.produce(f"bench-{codec}", value=next(source), key=codec, partition=-1)
+                producer.poll(0)
+            # The mock cluster keeps a few megabytes of each partition: producing waits for consuming.
+            for producer in producers.values():
+                producer.flush(10)
+            consumer.consume(2500, timeout=1.0)
+    finally:
+        consumer.close()
+
+
+def resegment(source: Path, target: Path) -> None:
+    """Form B: `source` with payloads in segments of SEGMENT bytes, as a nanosecond pcap with Ethernet headers."""
+    with target.open("wb") as out:
+        out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262_144, 1))
+        for raw in raw_packets(source.read_bytes()):
+            packet = tcp_packet(*raw)
+            if packet is None:
+                continue
+            for piece in _pieces(packet):
+                data = bytes(12) + (b"\x86\xdd" if piece.is_ipv6 else b"\x08\x00") + ip_bytes(piece)
+                out.write(struct.pack("<IIII", *divmod(piece.time_ns, 1_000_000_000), len(data), len(data) + piece.cut))
+                out.write(data)
+
+
+def _pieces(packet: Packet) -> Iterator[Packet]:
+    payload = packet.payload
+    if len(payload) <= SEGMENT or packet.cut:
+        yield packet
+        return
+    for number, start in enumerate(range(0, len(payload), SEGMENT)):
+        last = start + SEGMENT >= len(payload)
+        yield packet.but(
+            # A thousand bits a microsecond: what a 1 Gbit/s link takes for the segment.
+            time_ns=packet.time_ns + number * 12_000,
+            seq=(packet.seq + start) % 2**32,
+            flags=packet.flags if last else packet.flags & ~0x09,
+            ident=(packet.ident + number) & 0xFFFF,
+            payload=payload[start : start + SEGMENT],
+        )

@@ -1,0 +1,203 @@
+"""A real Apache Kafka broker on loopback, for captures and for integration tests.
+
+    with RealBroker(directory) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap()})
+
+One process is broker and controller (KRaft). Clients get listeners of their own, so that a capture of a listener's
+port holds nothing of what the broker says to itself.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from .distribution import DEFAULT_VERSION, SetupError, class_path, java
+
+CLUSTER_ID = "a2Fma2FzbmlmZi1jYXB0dQ"
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 20.0
+NODE_ID = 1
+
+# Small and quick rather than fast: one record at a time is all that it will ever see.
+_JVM = ("-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+
+_PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": str(NODE_ID),
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "INTERNAL",
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "num.network.threads": "1",
+    "num.io.threads": "2",
+    "log.cleaner.dedupe.buffer.size": "8388608",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where clients connect: a name (upper case), Kafka's security protocol and a loopback address."""
+
+    name: str = "CLIENT"
+    protocol: str = "PLAINTEXT"
+    host: str = "127.0.0.1"
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Settings of this listener alone, without their ``listener.name.…`` prefix."""
+
+
+class RealBroker:
+    """One broker process with its own data folder; a context manager, or ``start()`` and ``stop()``.
+
+    ``properties`` are added to the server's settings, ``storage_options`` to the command that formats its storage
+    (``--add-scram …``). ``start`` raises ``SetupError`` with the end of the log if the broker does not come up.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        version: str = DEFAULT_VERSION,
+        listeners: Sequence[Listener] = (Listener(),),
+        properties: Mapping[str, str] | None = None,
+        storage_options: Sequence[str] = (),
+    ) -> None:
+        self.version = version
+        self.directory = directory
+        self.listeners = {listener.name: listener for listener in listeners}
+        self.ports: dict[str, int] = {}
+        self._extra = dict(properties or {})
+        self._storage_options = tuple(storage_options)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
+
+    @property
+    def log_file(self) -> Path:
+        """The server's log."""
+        return self.directory / "server.log"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the running broker; None before ``start`` and after ``stop``."""
+        return None if self._process is None else self._process.pid
+
+    def port(self, listener: str = "CLIENT") -> int:
+        """TCP port of a listener."""
+        return self.ports[listener]
+
+    def bootstrap(self, listener: str = "CLIENT") -> str:
+        """``host:port`` as clients want it in ``bootstrap.servers``."""
+        return _address(self.listeners[listener].host, self.ports[listener])
+
+    def start(self) -> Self:
+        """Format the storage if it is new, start the server, return when it serves requests."""
+        if self._process is not None:
+            raise RuntimeError("the broker is running already")
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if not self.ports:
+            hosts = {"CONTROLLER": "127.0.0.1", "INTERNAL": "127.0.0.1"}
+            self.ports = free_ports(hosts | {name: listener.host for name, listener in self.listeners.items()})
+        settings = self.directory / "server.properties"
+        settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
+        if not (self.directory / "data" / "meta.properties").exists():
+            self._format(settings)
+        self._log = self.log_file.open("ab")
+        self._process = subprocess.Popen(
+            [*self._java(), "kafka.Kafka", str(settings)],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Shut the broker down (its process only, by id); killed if it does not end in time."""
+        process, self._process = self._process, None
+        if process is not None and process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _java(self) -> list[str]:
+        return [java(), *_JVM, "-Dorg.slf4j.simpleLogger.showDateTime=true", "-cp", class_path(self.version)]
+
+    def _settings(self) -> dict[str, str]:
+        controller = f"127.0.0.1:{self.ports['CONTROLLER']}"
+        addresses = {"INTERNAL": f"INTERNAL://127.0.0.1:{self.ports['INTERNAL']}"}
+        protocols = {"CONTROLLER": "PLAINTEXT", "INTERNAL": "PLAINTEXT"}
+        own: dict[str, str] = {}
+        for name, listener in self.listeners.items():
+            addresses[name] = f"{name}://{_address(listener.host, self.ports[name])}"
+            protocols[name] = listener.protocol
+            own |= {f"listener.name.{name.lower()}.{key}": value for key, value in listener.properties.items()}
+        return {
+            **_PROPERTIES,
+            "listeners": ",".join([f"CONTROLLER://{controller}", *addresses.values()]),
+            "advertised.listeners": ",".join(addresses.values()),
+            "listener.security.protocol.map": ",".join(f"{name}:{value}" for name, value in protocols.items()),
+            "controller.quorum.bootstrap.servers": controller,
+            "log.dirs": str(self.directory / "data"),
+            **own,
+            **self._extra,
+        }
+
+    def _format(self, settings: Path) -> None:
+        command = [*self._java(), "kafka.tools.StorageTool", "format", "--standalone", "-t", CLUSTER_ID]
+        command += ["-c", str(settings), *self._storage_options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
+        if done.returncode != 0:
+            raise SetupError(f"formatting the storage failed: {done.stdout[-800:]}{done.stderr[-800:]}")
+
+    def _wait_until_ready(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while b"Kafka Server started" not in self.log_file.read_bytes():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise SetupError(f"the broker did not start:\n{self.log_file.read_text(errors='replace')[-2000:]}")
+            time.sleep(0.1)
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def free_ports(hosts: Mapping[str, str]) -> dict[str, int]:
+    """A free TCP port for each name on its host, all of them different (held open until all are found)."""
+    opened: list[socket.socket] = []
+    ports: dict[str, int] = {}
+    try:
+        for name, host in hosts.items():
+            opened.append(socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET))
+            ports[name] = opened[-1].getsockname()[1]
+    finally:
+        for one in opened:
+            one.close()
+    return ports

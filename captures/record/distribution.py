@@ -1,0 +1,79 @@
+"""Kafka's own jars from Maven Central, kept in a cache folder per release."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+DEFAULT_VERSION = "4.4.0"
+"""Release of the broker that most captures are recorded with."""
+
+COVERED_VERSION = "4.3.1"
+"""Release of the Java client in most captures: the newest whose every request the dissectors know."""
+
+OLD_VERSION = "3.9.2"
+"""Last release line that serves what KIP-896 removed: produce v0-v2, fetch v0-v3, message sets, SaslHandshake v0."""
+
+POM = Path(__file__).with_name("kafka-pom.xml")
+DOWNLOAD_TIMEOUT_S = 600
+
+
+class SetupError(RuntimeError):
+    """Something that recording needs is missing or did not start; the message says what."""
+
+
+def cache_directory() -> Path:
+    """Folder for downloads that survive between runs (``XDG_CACHE_HOME`` or ``~/.cache``, then ``kafkasniff``)."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "kafkasniff"
+
+
+def kafka_jars(version: str = DEFAULT_VERSION) -> Path:
+    """Folder with the jars of one Kafka release, fetched with Maven on first use.
+
+    The folder appears whole (fetched aside, then renamed), so a killed download leaves nothing half-made.
+    Raises ``SetupError`` without Maven or when the release cannot be fetched.
+    """
+    target = cache_directory() / f"kafka-{version}"
+    if target.is_dir():
+        return target
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise SetupError("mvn is needed to fetch Apache Kafka's jars")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".kafka-{version}-", dir=target.parent))
+    try:
+        command = [
+            *(maven, "-q", "-B", "-f", str(POM), f"-Dkafka.version={version}", "dependency:copy-dependencies"),
+            *("-DincludeScope=runtime", f"-DoutputDirectory={aside}"),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False)
+        if done.returncode != 0:
+            raise SetupError(f"mvn could not fetch Kafka {version}: {done.stdout[-800:]}{done.stderr[-800:]}")
+        if target.is_dir():  # another process was quicker
+            return target
+        aside.chmod(0o755)
+        aside.rename(target)
+    finally:
+        if aside.is_dir():
+            shutil.rmtree(aside)
+    return target
+
+
+def java() -> str:
+    """Path of a Java 17+ launcher: ``JAVA_HOME``, else ``java`` on the PATH. Raises ``SetupError`` if there is none."""
+    home = os.environ.get("JAVA_HOME")
+    if home and (Path(home) / "bin" / "java").is_file():
+        return str(Path(home) / "bin" / "java")
+    found = shutil.which("java")
+    if found is None:
+        raise SetupError("Java 17 or newer is needed to run a broker")
+    return found
+
+
+def class_path(version: str = DEFAULT_VERSION) -> str:
+    """Class path of everything that belongs to one Kafka release."""
+    return str(kafka_jars(version) / "*")

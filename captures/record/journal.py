@@ -1,0 +1,114 @@
+"""Sidecars: what a client says it did, and the requests and responses that its debug log names.
+
+A line of a sidecar is one JSON object. ``request`` and ``response`` lines come from the client's own protocol log and hold
+``api_key``, ``api`` and what that log tells of ``api_version``, ``correlation_id``, ``client_id``, ``node``, ``size`` (the
+length prefix of the message) and ``text`` (the body as the client prints it). All other lines are the client program's reports.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from .api_names import api_key, api_name
+
+Entry = dict[str, Any]
+LogParser = Callable[[Iterable[str]], Iterator[Entry]]
+
+TEXT_LIMIT = 6000
+"""Characters of a body's text that are kept; a longer one is left out whole, for half a text proves nothing."""
+
+REPEATED_TEXT_LIMIT = 1000
+"""Characters of a text that may be written more than once."""
+
+_JAVA_HEADER = (
+    r"header RequestHeader\(apiKey=(?P<api>\w+), apiVersion=(?P<version>\d+), clientId=(?P<client>.*?), "
+    r"correlationId=(?P<id>-?\d+), headerVersion=\d+\)"
+)
+_JAVA_SENDING = re.compile(rf"Sending \w+ request with {_JAVA_HEADER} and timeout \d+ to node (?P<node>-?\d+): (?P<text>.*)$")
+_JAVA_RECEIVED = re.compile(rf"Received \w+ response from node (?P<node>-?\d+) for request with {_JAVA_HEADER}: (?P<text>.*)$")
+# SaslClientAuthenticator talks before NetworkClient does, and names no body.
+_RDKAFKA = re.compile(
+    r"\|(?P<client>[^|]*?)#(?:producer|consumer)-\d+\| \[thrd:[^\]]*\]: (?P<node>\S+): "
+    r"(?P<verb>Sent|Received) (?P<api>\w+?)(?:Request|Response) \(v(?P<version>\d+), (?P<size>\d+) bytes"
+    r"(?: @ \d+)?, CorrId (?P<id>\d+)"
+)
+_PYTHON = re.compile(
+    r"<BrokerConnection client_id=(?P<client>.*?), node_id=(?P<node>[\w-]+).*?> (?P<verb>Request|Response) (?P<id>\d+)"
+    r"(?: \([\d.]+ ms\))?: (?P<text>(?P<api>\w+?)(?:Request|Response)\(version=(?P<version>\d+).*)$"
+)
+
+
+def java_log(lines: Iterable[str]) -> Iterator[Entry]:
+    """``org.apache.kafka.clients.NetworkClient`` at debug: headers and bodies, both directions."""
+    for line in lines:
+        for kind, pattern in (("request", _JAVA_SENDING), ("response", _JAVA_RECEIVED)):
+            if found := pattern.search(line):
+                yield _entry(kind, found)
+
+
+def rdkafka_log(lines: Iterable[str]) -> Iterator[Entry]:
+    """librdkafka with ``debug=protocol``: headers and sizes.
+
+    Its sizes: of a request the bytes sent with the length prefix's four; of a response those after its correlation id.
+    """
+    for line in lines:
+        if found := _RDKAFKA.search(line):
+            kind = "request" if found["verb"] == "Sent" else "response"
+            entry = _entry(kind, found)
+            entry["size"] = int(found["size"]) + (-4 if kind == "request" else 4)
+            yield entry
+
+
+def kafka_python_log(lines: Iterable[str]) -> Iterator[Entry]:
+    """kafka-python at debug: headers and bodies as ``repr``."""
+    for line in lines:
+        if found := _PYTHON.search(line):
+            yield _entry("request" if found["verb"] == "Request" else "response", found)
+
+
+def _entry(kind: str, found: re.Match[str]) -> Entry:
+    key = api_key(found["api"])
+    entry: Entry = {"kind": kind, "api_key": key, "api": api_name(key), "api_version": int(found["version"])}
+    entry |= {"correlation_id": int(found["id"]), "client_id": found["client"], "node": found["node"]}
+    text = found.groupdict().get("text")
+    if text is not None and len(text) <= TEXT_LIMIT:
+        entry["text"] = text
+    return entry
+
+
+def read_reports(file: Path) -> list[Entry]:
+    """Lines that a client program wrote to its stdout."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.startswith("{")]
+
+
+def write_sidecar(file: Path, entries: Iterable[Entry]) -> None:
+    """One entry per line, UTF-8.
+
+    A long text that an earlier line holds is not repeated: ``text_of_line`` gives that line's number, from 1.
+    """
+    seen: dict[str, int] = {}
+    with file.open("w", encoding="utf-8") as out:
+        for number, entry in enumerate(entries, 1):
+            shown = dict(entry)
+            text = entry.get("text", "")
+            if len(text) > REPEATED_TEXT_LIMIT and seen.setdefault(text, number) != number:
+                del shown["text"]
+                shown["text_of_line"] = seen[text]
+            out.write(json.dumps(shown, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
+def count_requests(entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
+    """Requests per API and version that the client's log names: ``{"Fetch": {"13": 4}}``, in order of keys."""
+    counts: Counter[tuple[int, int]] = Counter()
+    for entry in entries:
+        if entry["kind"] == "request":
+            counts[entry["api_key"], entry["api_version"]] += 1
+    table: dict[str, dict[str, int]] = {}
+    for (key, version), number in sorted(counts.items()):
+        table.setdefault(api_name(key), {})[str(version)] = number
+    return table

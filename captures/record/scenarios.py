@@ -1,0 +1,152 @@
+"""All scenarios, by client."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from .broker import Listener
+from .distribution import COVERED_VERSION, SetupError, class_path, java
+from .journal import java_log, rdkafka_log
+from .scenario import BrokerOptions, Scenario
+
+CLIENTS = Path(__file__).with_name("clients")
+
+
+def _python(program: str, *arguments: str) -> Callable[[], Sequence[str]]:
+    return lambda: [sys.executable, str(CLIENTS / program), *arguments]
+
+
+@functools.cache
+def _java_classes(version: str) -> str:
+    """Folder with the Java programs compiled against one release of the client; removed when the recorder ends."""
+    folder = tempfile.mkdtemp(prefix="kafkasniff-classes-")
+    atexit.register(shutil.rmtree, folder)
+    command = [str(Path(java()).with_name("javac")), "-d", folder, "-cp", class_path(version)]
+    done = subprocess.run([*command, *map(str, sorted((CLIENTS / "java").glob("*.java")))], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SetupError(f"javac: {done.stderr[-2000:]}")
+    return folder
+
+
+def _java(program: str, *arguments: str, version: str = COVERED_VERSION) -> Callable[[], Sequence[str]]:
+    logger = "-Dorg.slf4j.simpleLogger"
+    levels = (f"{logger}.defaultLogLevel=warn", f"{logger}.log.org.apache.kafka.clients.NetworkClient=debug")
+    return lambda: [java(), "-XX:TieredStopAtLevel=1", *levels, "-cp", f"{_java_classes(version)}:{class_path(version)}", program, *arguments]
+
+
+# Heartbeats every half second, so that a rebalance takes few seconds.
+_QUICK_GROUPS = {
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.session.timeout.ms": "5000",
+    "group.consumer.session.timeout.ms": "10000",
+}
+
+_SHARE_GROUPS = {
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.share.min.heartbeat.interval.ms": "500",
+    "group.share.heartbeat.interval.ms": "500",
+}
+
+_AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+
+# Passwords of test users; they stand in the sidecars too, so that tests can look for them where they must not be.
+_SASL = Listener(
+    "SASL",
+    "SASL_PLAINTEXT",
+    properties={
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        ' user_alice="alice-secret" user_bob="bob-secret";',
+        "scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+        "scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+        "scram-sha-512.connections.max.reauth.ms": "3000",
+    },
+)
+_SCRAM_USERS = (
+    *("--add-scram", "SCRAM-SHA-256=[name=bob,password=bob-secret]"),
+    *("--add-scram", "SCRAM-SHA-512=[name=bob,password=bob-secret]"),
+)
+
+JAVA = [
+    Scenario(
+        "java-codecs.pcap",
+        "produce (idempotent) and fetch in all codecs, with keys, null and empty values, headers, binary data",
+        _java("JavaCodecs"),
+        java_log,
+    ),
+    Scenario(
+        "java-transactions.pcap",
+        "transactional producer: commit, abort, offsets in a transaction; readers of both isolation levels",
+        _java("JavaTransactions"),
+        java_log,
+    ),
+    Scenario(
+        "java-group-classic.pcap",
+        "classic group: one member, a second joins and leaves (cooperative), commits, describe, offsets set and deleted",
+        _java("JavaGroups", "classic"),
+        java_log,
+    ),
+    Scenario(
+        "java-group-consumer.pcap",
+        "KIP-848 group: one member, a second joins and leaves, commits, describe, offsets set and deleted",
+        _java("JavaGroups", "consumer"),
+        java_log,
+        broker=BrokerOptions(properties=_QUICK_GROUPS),
+    ),
+    Scenario(
+        "java-group-share.pcap",
+        "share group (KIP-932): accept, release and reject; offsets listed, altered, deleted",
+        _java("JavaShareGroup"),
+        java_log,
+        broker=BrokerOptions(properties=_SHARE_GROUPS),
+    ),
+    Scenario(
+        "java-admin.pcap",
+        "topics, partitions, settings (one secret), ACLs, quotas, SCRAM users, features, quorum, log folders, offsets",
+        _java("JavaAdmin"),
+        java_log,
+        broker=BrokerOptions(properties=_AUTHORIZER),
+    ),
+    Scenario(
+        "java-sasl.pcap",
+        "SASL PLAIN and SCRAM in SaslAuthenticate, wrong passwords, re-authentication, delegation token",
+        _java("JavaSasl"),
+        java_log,
+        log_is_complete=False,  # the authenticator's own requests are not logged
+        broker=BrokerOptions(
+            listeners=[_SASL],
+            properties={"delegation.token.secret.key": "secret-of-the-tokens"},
+            storage_options=_SCRAM_USERS,
+        ),
+    ),
+    Scenario(
+        "java-errors.pcap",
+        "unknown topic, too large record, bad settings and names, unknown groups, offset out of range and others",
+        _java("JavaErrors"),
+        java_log,
+    ),
+]
+
+LIBRDKAFKA = [
+    Scenario(
+        "librdkafka-codecs.pcap",
+        "produce and fetch in all codecs, with keys, null and empty values, headers, binary data",
+        _python("librdkafka_codecs.py"),
+        rdkafka_log,
+    ),
+]
+
+SCENARIOS: dict[str, Scenario] = {scenario.file: scenario for scenario in [*JAVA, *LIBRDKAFKA]}

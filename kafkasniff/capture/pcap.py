@@ -1,0 +1,198 @@
+"""Parser of the pcap format: micro- and nanosecond times, both byte orders, the "modified" variant.
+
+Source: draft-ietf-opsawg-pcap; the modified variant (Alexey Kuznetzov's patch) has 24-byte record headers.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import numpy as np
+
+from kafkasniff.capture.raw import Interface, NoteValue, Parsed, RawPackets
+from kafkasniff.capture.resync import IMPLAUSIBLE, RESYNC_LIMIT, UNFINISHED, find_chain
+from kafkasniff.model import Problem
+
+__all__ = ["HEADER_SIZE", "PcapParser", "is_pcap"]
+
+HEADER_SIZE: Final = 24
+"""Bytes of the file header."""
+
+MICROSECONDS: Final = 0xA1B2C3D4
+NANOSECONDS: Final = 0xA1B23C4D
+MODIFIED: Final = 0xA1B2CD34
+
+LENGTH_AT: Final = 8
+"""Offset in a record of its captured length."""
+
+LARGEST_SNAPLEN: Final = 256 << 10
+"""Most bytes of a packet that capture programs keep (libpcap's MAXIMUM_SNAPLEN); a longer record counts as corrupt."""
+
+LARGEST_RECORD: Final = 16 << 20
+"""Believed of a file header that names a larger snapshot length."""
+
+LARGEST_PACKET: Final = 64 << 20
+"""Most bytes on the wire that a record found by a search may claim."""
+
+SMALLEST_PACKET: Final = 14
+"""Fewest captured bytes of a record found by a search: runs of zeros and small numbers are no records."""
+
+TIME_REACH: Final = 7 * 86_400
+"""Seconds that records found by a search may lie apart."""
+
+
+def is_pcap(head: bytes) -> bool:
+    """Whether a file that begins with these bytes (4 suffice) is pcap."""
+    return head[:4] in {
+        struct.pack(order + "I", magic) for order in "<>" for magic in (MICROSECONDS, NANOSECONDS, MODIFIED)
+    }
+
+
+class PcapParser:
+    """Records of one pcap file, from pieces of it. Its file header is the first HEADER_SIZE bytes."""
+
+    def __init__(self, header: bytes, name: str, capture: int) -> None:
+        self._order = (
+            "<" if header[:4] in {struct.pack("<I", m) for m in (MICROSECONDS, NANOSECONDS, MODIFIED)} else ">"
+        )
+        magic, _major, _minor, _zone, _figures, snaplen, network = struct.unpack(self._order + "IHHiIII", header)
+        # Bit 26: the upper four bits tell the length of the frame check sequence, in units of 16 bits.
+        fcs = (network >> 28) * 2 if network & 0x0400_0000 else 0
+        self.interfaces = [Interface(network & 0xFFFF, 0, None, snaplen, fcs)]
+        self.packets = 0
+        """Packets found so far."""
+        self._name = name
+        self._capture = capture
+        self._unit = 1 if magic == NANOSECONDS else 1000
+        self._record = 24 if magic == MODIFIED else 16
+        self._longest = max(LARGEST_SNAPLEN, min(snaplen, LARGEST_RECORD))
+        u4 = self._order + "u4"
+        self._header = np.dtype([("seconds", u4), ("fraction", u4), ("captured", u4), ("wire", u4)])
+        self._lost_at: int | None = None
+        """Offset in the file of the corrupt place that the way back from is being searched."""
+
+    def parse(self, data: bytes, base: int, *, ended: bool) -> Parsed:
+        """Records in `data`, which lies at offset `base` of the file; the first byte begins a record."""
+        notes: list[tuple[int, NoteValue]] = []
+        position = 0
+        parts: list[RawPackets] = []
+        while True:
+            if self._lost_at is not None:
+                search = find_chain(
+                    data,
+                    position,
+                    ended=ended,
+                    header=self._record,
+                    candidates=self._candidates,
+                    step=self._step,
+                )
+                skipped = base + search.position - self._lost_at
+                given_up = not search.found and (ended or skipped > RESYNC_LIMIT)
+                if not search.found and not given_up:
+                    return Parsed(RawPackets.joined(parts), notes, search.position, search.need)
+                rest = "the rest of the file cannot be read" if given_up else "reading goes on behind them"
+                notes.append(
+                    (
+                        self.packets + 1,
+                        Problem(
+                            "capture-broken",
+                            f"{self._name}: no packet record at byte {self._lost_at} (after packet {self.packets}); "
+                            f"{skipped} bytes skipped, {rest}",
+                            capture=self._name,
+                            packet=self.packets,
+                            bytes=skipped,
+                        ),
+                    )
+                )
+                self._lost_at = None
+                position = search.position
+                if given_up:
+                    return Parsed(RawPackets.joined(parts), notes, len(data), given_up=True)
+            good, position, need = self._scan(data, position)
+            if good is not None:
+                parts.append(good)
+            if need:
+                return Parsed(RawPackets.joined(parts), notes, position, need)
+            self._lost_at = base + position
+            position += 1
+
+    def _scan(self, data: bytes, position: int) -> tuple[RawPackets | None, int, int]:
+        """Records from `position` on: (packets, where they end, bytes needed to go on, 0 at a corrupt record)."""
+        # The only per-packet Python of the fast path, hence its form: it runs from one length field to the next until one is
+        # outside of the data or implausible. Everything else is read by columns.
+        starts: list[int] = []
+        append = starts.append
+        length = struct.Struct(self._order + "I").unpack_from
+        record, longest, end = self._record, self._longest, len(data)
+        first = position
+        need = record
+        position += LENGTH_AT
+        try:
+            while True:
+                (captured,) = length(data, position)
+                if captured > longest:
+                    need = 0
+                    break
+                append(position)
+                position += captured + record
+        except struct.error:
+            pass  # the next length is not there yet
+        position -= LENGTH_AT
+        if starts and position > end:
+            # The last record is not whole.
+            start = starts.pop() - LENGTH_AT
+            position, need = start, position - start
+        if not starts:
+            return None, first, need
+        places = np.array(starts, np.int64) - LENGTH_AT
+        heads = np.ndarray((end - 15,), "V16", data, strides=(1,))[places].view(self._header)
+        captured_column = heads["captured"].astype(np.int64)
+        wire = heads["wire"].astype(np.int64)
+        # A record that claims fewer bytes on the wire than it holds, or none at all, or more than a second of fraction,
+        # was not written by a capture program.
+        odd = (wire < captured_column) | (wire == 0) | (heads["fraction"] >= 1_000_000_000)
+        if odd.any():
+            count = int(np.argmax(odd))
+            position, need = starts[count] - LENGTH_AT, 0
+            if not count:
+                return None, position, need
+            places, heads, captured_column, wire = places[:count], heads[:count], captured_column[:count], wire[:count]
+        seconds = heads["seconds"].astype(np.int64)
+        interface = self.interfaces[0]
+        packets = RawPackets.build(
+            data,
+            places + record,
+            captured_column,
+            wire,
+            seconds * 1_000_000_000 + heads["fraction"].astype(np.int64) * self._unit,
+            link=interface.link,
+            fcs=interface.fcs,
+            capture=self._capture,
+            first_number=self.packets + 1,
+        )
+        self.packets += len(packets.start)
+        return packets, position, need
+
+    def _candidates(self, data: bytes, first: int, last: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """Positions in [first, last) whose bytes look like a record's header."""
+        u4 = self._order + "u4"
+        count = last - first
+        captured = np.ndarray((count,), u4, data, offset=first + 8, strides=(1,))
+        likely = np.flatnonzero((captured <= self._longest) & (captured >= SMALLEST_PACKET))
+        wire = np.ndarray((count,), u4, data, offset=first + 12, strides=(1,))[likely]
+        likely = likely[(wire >= captured[likely]) & (wire <= LARGEST_PACKET)]
+        places: np.ndarray[tuple[int], np.dtype[np.int64]] = likely.astype(np.int64) + first
+        return places
+
+    def _step(self, data: bytes, position: int, first: int) -> int:
+        """The record behind a header, as `resync.Step`."""
+        if position + self._record > len(data):
+            return UNFINISHED
+        seconds, fraction, captured, wire = struct.unpack_from(self._order + "IIII", data, position)
+        if not SMALLEST_PACKET <= captured <= self._longest or not captured <= wire <= LARGEST_PACKET:
+            return IMPLAUSIBLE
+        (first_seconds,) = struct.unpack_from(self._order + "I", data, first)
+        if fraction * self._unit >= 1_000_000_000 or abs(seconds - first_seconds) > TIME_REACH:
+            return IMPLAUSIBLE
+        return int(position + self._record + captured)

@@ -1,0 +1,96 @@
+"""CaptureReader: one capture file or pipe, from its bytes to its packets, in its own order."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkasniff.capture import pcap, pcapng
+from kafkasniff.capture.bytestream import ByteStream
+from kafkasniff.capture.pcap import PcapParser
+from kafkasniff.capture.pcapng import PcapngParser
+from kafkasniff.capture.raw import Interface, Parsed
+from kafkasniff.errors import CaptureError
+from kafkasniff.model import Problem
+
+__all__ = ["BROKEN_KINDS", "CaptureReader"]
+
+FIRST_READ: Final = 64 << 10
+"""Bytes asked for with the file header."""
+
+BROKEN_KINDS: Final = frozenset(("capture-cut", "capture-broken"))
+"""Kinds of the problems that say that a capture itself is damaged."""
+
+
+class CaptureReader:
+    """Packets of one capture. Raises CaptureError where it is not a capture at all; then the stream is closed."""
+
+    def __init__(self, stream: ByteStream, name: str, capture: int) -> None:
+        self.name = name
+        self.stream = stream
+        self._need = 1
+        self._fresh = True
+        self._done = False
+        head = stream.extend(b"", pcap.HEADER_SIZE, FIRST_READ)
+        self._parser: PcapParser | PcapngParser
+        if pcap.is_pcap(head) and len(head) >= pcap.HEADER_SIZE:
+            self._parser = PcapParser(head[: pcap.HEADER_SIZE], name, capture)
+            self._tail, self._base = head[pcap.HEADER_SIZE :], pcap.HEADER_SIZE
+        elif pcapng.is_pcapng(head) and pcapng.byte_order(head) is not None:
+            self._parser = PcapngParser(head, name, capture)
+            self._tail, self._base = head, 0
+        else:
+            failure = stream.failure
+            stream.close()
+            if failure is not None:
+                raise CaptureError(f"{name}: is not a capture that can be read: {failure.reason}")
+            if len(head) >= 4 and (pcap.is_pcap(head) or pcapng.is_pcapng(head)):
+                raise CaptureError(f"{name}: is cut off or corrupt within its file header; capture it again")
+            raise CaptureError(f"{name}: is not a capture (neither pcap nor pcapng); editcap may convert it")
+
+    def interface(self, index: int) -> Interface:
+        """The interface that packets of the capture refer to by this index."""
+        return self._parser.interfaces[index]
+
+    def read(self, size: int) -> Parsed | None:
+        """Packets and notes of about the next `size` bytes; None at the end."""
+        while not self._done:
+            if self._fresh:
+                # What came with the file header: a pipe may have no more for now.
+                self._fresh = False
+                data, ended = self._tail, False
+            else:
+                data = self.stream.extend(self._tail, self._need, size)
+                ended = len(data) == len(self._tail)
+            parsed = self._parser.parse(data, self._base, ended=ended)
+            self._base += parsed.consumed
+            self._tail = data[parsed.consumed :]
+            self._need = parsed.need
+            if ended or parsed.given_up:
+                self._finish(parsed)
+            if parsed.packets is not None or parsed.notes:
+                return parsed
+        return None
+
+    def _finish(self, parsed: Parsed) -> None:
+        self._done = True
+        packet = self._parser.packets
+        failure = self.stream.failure
+        if failure is not None:
+            kind, reason = (
+                failure.kind,
+                f"{failure.reason}; nothing behind packet {packet} (byte {self._base}) can be read",
+            )
+        elif self._tail and not parsed.given_up:
+            left = len(self._tail)
+            kind, reason = (
+                "capture-cut",
+                f"it ends within packet {packet + 1} (at byte {self._base}, {left} bytes of it left)",
+            )
+        else:
+            return
+        problem = Problem(kind, f"{self.name}: {reason}", capture=self.name, packet=packet or None)
+        parsed.notes.append((packet + 1, problem))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self.stream.close()

@@ -1,0 +1,73 @@
+"""Finding the way back into a capture file behind a corrupt place: the first chain of plausible records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["IMPLAUSIBLE", "RESYNC_LIMIT", "UNFINISHED", "Search", "find_chain"]
+
+CHAIN: Final = 3
+"""Plausible records in a row that count as the way back."""
+
+RESYNC_LIMIT: Final = 64 << 20
+"""Bytes searched behind one corrupt place before the rest of the capture is given up."""
+
+WINDOW: Final = 128 << 10
+"""Bytes whose candidates are computed at a time: most corrupt places are short."""
+
+IMPLAUSIBLE: Final = -1
+"""From a step: no record can begin here."""
+
+UNFINISHED: Final = -2
+"""From a step: too few bytes to tell."""
+
+Candidates = Callable[[bytes, int, int], NDArray[np.int64]]
+"""(data, first, last) → ascending positions in [first, last) where a record's header looks plausible."""
+
+Step = Callable[[bytes, int, int], int]
+"""(data, position, first) → position behind the record that begins at `position`, IMPLAUSIBLE or UNFINISHED (its header
+is not there yet); the chain begins at `first`."""
+
+
+class Search(NamedTuple):
+    """How far a search came."""
+
+    position: int
+    """Where the chain begins if `found`, else where to go on searching: everything before is ruled out."""
+    found: bool
+    need: int = 1
+    """Bytes needed from `position` on to go on."""
+
+
+def find_chain(data: bytes, position: int, *, ended: bool, header: int, candidates: Candidates, step: Step) -> Search:
+    """The first position from `position` on where `CHAIN` plausible records follow each other.
+
+    At the end of the data (`ended`) fewer suffice if they end exactly there. `header` is the size of what `candidates`
+    and `step` look at. What is found does not depend on how the data comes in pieces: the lowest candidate is decided
+    first.
+    """
+    last = len(data) - header + 1
+    while position < last:
+        border = min(position + WINDOW, last)
+        for candidate in candidates(data, position, border).tolist():
+            place = candidate
+            for _ in range(CHAIN):
+                if ended and place == len(data) and place > candidate:
+                    return Search(candidate, True)
+                after = step(data, place, candidate)
+                if after == IMPLAUSIBLE:
+                    break
+                if after == UNFINISHED or after > len(data):
+                    if ended:
+                        break
+                    wanted = place + header if after == UNFINISHED else after
+                    return Search(candidate, False, wanted - candidate)
+                place = after
+            else:
+                return Search(candidate, True)
+        position = border
+    return Search(len(data) if ended else position, False, header)

@@ -1,0 +1,52 @@
+"""Rare link types by scapy, where it is installed: how far into the packet IP begins.
+
+scapy is GPL-2.0-only and optional; this is the only file that imports it. It reads some ten thousand packets a second,
+so it is asked only about link types that nothing else here knows.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from kafkasniff.capture.walk import Span, Walk
+
+__all__ = ["find_ip"]
+
+
+@functools.cache
+def _scapy() -> Any:
+    """(link types, IP layers) of scapy, None where it is not installed."""
+    try:
+        import scapy.all as scapy
+    except ImportError:
+        return None
+    return scapy.conf.l2types, tuple(getattr(scapy, layer) for layer in ("IP", "IPv6"))
+
+
+def find_ip(walk: Walk, span: Span, link: int) -> Span | None:
+    """The packets of this link type that carry IP, moved on to it; None where scapy is missing or lacks the type."""
+    known = _scapy()
+    if known is None:
+        return None
+    types, layers = known
+    read = types.num2layer.get(link)
+    if read is None:
+        return None
+    sizes = np.full(len(span.rows), -1, np.int64)
+    for row, (at, end) in enumerate(zip(span.at.tolist(), span.end.tolist(), strict=True)):
+        data = walk.buffer[at:end]
+        try:
+            packet = read(data)
+        except Exception:
+            continue  # scapy's dissectors raise anything on odd input; such a packet is not IP that we can read
+        for layer in layers:
+            inner = packet.getlayer(layer)
+            if inner is not None:
+                # A layer's `original` is the data from its first byte to the packet's end.
+                sizes[row] = len(data) - len(inner.original)
+                break
+    found = sizes >= 0
+    return span.skip(sizes).pick(found)

@@ -1,0 +1,187 @@
+"""CaptureSource: one or more captures as one timeline of `PacketBatch`.
+
+The order is that of (running maximum of the time within its capture, index of the capture): packets of one capture
+never change places, whatever their time stamps; ties go by the order of the arguments. It does not depend on the chunk
+size.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import BinaryIO, Final, Self
+
+import numpy as np
+
+from kafkasniff.capture.bytestream import open_path, open_pipe
+from kafkasniff.capture.cursor import Cursor
+from kafkasniff.capture.decode import PacketDecoder
+from kafkasniff.capture.raw import Interface, NoteValue, RawPackets
+from kafkasniff.capture.reader import CaptureReader
+from kafkasniff.errors import UsageError
+from kafkasniff.packets import Note, PacketBatch
+
+__all__ = ["CHUNK_SIZE", "CaptureSource", "open_captures"]
+
+CHUNK_SIZE: Final = 16 << 20
+"""Bytes of captures in memory at a time, by default."""
+
+SMALLEST_SHARE: Final = 64 << 10
+"""Bytes read at a time of each of many captures that overlap."""
+
+EMPTY: Final = np.empty(0, np.int64)
+
+
+class CaptureSource:
+    """Iterable of `PacketBatch` over captures; a context manager. It can be iterated once."""
+
+    def __init__(self, cursors: list[Cursor], chunk_size: int, bytes_total: int | None) -> None:
+        self.captures: tuple[str, ...] = tuple(cursor.name for cursor in cursors)
+        """Names of the captures, by index."""
+        self.bytes_total = bytes_total
+        """Bytes of all files (compressed ones as they are); None where a pipe is among them."""
+        self._cursors = cursors
+        self._chunk_size = chunk_size
+        self._iterated = False
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of all files read so far."""
+        return sum(cursor.bytes_read for cursor in self._cursors)
+
+    @property
+    def broken(self) -> bool:
+        """A capture turned out to be cut or damaged."""
+        return any(cursor.broken for cursor in self._cursors)
+
+    def __iter__(self) -> Iterator[PacketBatch]:
+        if self._iterated:
+            raise UsageError("captures were read already; open them again")
+        self._iterated = True
+        return self._batches()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all files."""
+        for cursor in self._cursors:
+            cursor.close()
+
+    def _interface(self, capture: int, index: int) -> Interface:
+        return self._cursors[capture].interface(index)
+
+    def _batches(self) -> Iterator[PacketBatch]:
+        decoder = PacketDecoder(self.captures, self._interface)
+        order = 0
+        notes: list[Note] = []
+        waiting = deque(sorted(self._cursors, key=lambda cursor: (cursor.first_key, cursor.capture)))
+        active: list[Cursor] = []
+        while True:
+            share = max(self._chunk_size // max(1, len(active)), min(self._chunk_size, SMALLEST_SHARE))
+            for cursor in [cursor for cursor in active if cursor.empty]:
+                cursor.fill(share)
+                if cursor.ended:
+                    active.remove(cursor)
+                    notes.extend(Note(order, value) for value in cursor.rest())
+                    notes.extend(Note(order, problem) for problem in decoder.finish(cursor.capture))
+            if waiting and not active:
+                active.append(waiting.popleft())
+                continue
+            if not active:
+                break
+            key, capture = min((cursor.last_key, cursor.capture) for cursor in active)
+            if waiting and (waiting[0].first_key, waiting[0].capture) <= (key, capture):
+                active.append(waiting.popleft())
+                active.sort(key=lambda cursor: cursor.capture)
+                continue
+            # Every active capture has a packet not before this place or is behind it: all up to it can go.
+            packets, found = _merged(active, key, capture)
+            notes.extend(Note(order + row, value) for row, value in found)
+            batch = decoder.decode(packets, order, notes)
+            notes = []
+            order = batch.end_order
+            yield batch
+        notes.extend(Note(order, problem) for problem in decoder.close())
+        if notes:
+            nothing = RawPackets.build(b"", EMPTY, EMPTY, EMPTY, EMPTY, link=0, capture=0, first_number=1)
+            yield decoder.decode(nothing, order, notes)
+
+
+def _merged(active: list[Cursor], key: int, capture: int) -> tuple[RawPackets, list[tuple[int, NoteValue]]]:
+    """The waiting packets of these captures up to (key, capture), in order, and notes with the row they precede."""
+    taken = [cursor.take(count) for cursor in active if (count := cursor.up_to(key, capture))]
+    if len(taken) == 1:
+        packets, _, notes = taken[0]
+        return packets, notes
+    # The captures stand in ascending order: a stable sort by key lets ties go by capture.
+    order = np.argsort(np.concatenate([keys for _, keys, _ in taken]), kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    notes = []
+    base = 0
+    for _, keys, found in taken:
+        notes.extend((int(place[base + row]), value) for row, value in found)
+        base += len(keys)
+    notes.sort(key=lambda note: note[0])
+    return RawPackets.merge([packets for packets, _, _ in taken], order), notes
+
+
+def open_captures(
+    paths: Sequence[str | os.PathLike[str]], *, stdin: BinaryIO | None = None, chunk_size: int = CHUNK_SIZE
+) -> CaptureSource:
+    """Open capture files as one timeline; `-` is `stdin` (default: the process's), which may be a live pipe.
+
+    Reads pcap and pcapng, plain or compressed by gzip, zstd or LZ4. Raises CaptureError where one cannot be opened, is
+    empty or is no capture, UsageError where there is no path or `-` comes twice.
+    """
+    names = [os.fspath(path) for path in paths]
+    if not names:
+        raise UsageError("name at least one capture, or - for stdin")
+    if names.count("-") > 1:
+        raise UsageError("- (stdin) can be read only once")
+    if chunk_size < 1:
+        raise UsageError("chunk_size must be positive")
+    cursors: list[Cursor] = []
+    try:
+        for capture, path in enumerate(names):
+            cursors.append(_cursor(capture, path, stdin))
+            if len(names) > 1:
+                cursors[-1].probe()
+    except BaseException:
+        for cursor in cursors:
+            cursor.close()
+        raise
+    return CaptureSource(cursors, chunk_size, _total(names))
+
+
+def _cursor(capture: int, path: str, stdin: BinaryIO | None) -> Cursor:
+    if path == "-":
+        stream = open_pipe(sys.stdin.buffer if stdin is None else stdin, "stdin")
+        return Cursor(capture, "stdin", CaptureReader(stream, "stdin", capture), None)
+    reader = CaptureReader(open_path(path), path, capture)
+    if not reader.stream.again:
+        return Cursor(capture, path, reader, None)
+    return Cursor(capture, path, reader, lambda: CaptureReader(open_path(path), path, capture))
+
+
+def _total(paths: list[str]) -> int | None:
+    """Bytes of all files; None where one is no regular file."""
+    total = 0
+    for path in paths:
+        if path == "-":
+            return None
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        total += found.st_size
+    return total

@@ -1,0 +1,255 @@
+"""`kafkasniff api`: the dissectors as the protocol's reference."""
+
+from __future__ import annotations
+
+import difflib
+import io
+from typing import Any
+
+import click
+
+from kafkasniff.cli.environment import Environment
+from kafkasniff.errors import UsageError
+from kafkasniff.kafka.coverage import defined_pairs, proven_pairs
+from kafkasniff.kafka.definition import DataDefinition
+from kafkasniff.kafka.dissectors import Api, api, api_by_name, api_keys, data_definitions, data_schema, snake_case
+from kafkasniff.kafka.releases import (
+    Spoken,
+    find_release,
+    first_release,
+    known_in_part,
+    releases,
+    removed_in,
+    spoken_by,
+)
+from kafkasniff.kafka.schema import Schema
+
+__all__ = ["api_command"]
+
+
+@click.command("api")
+@click.argument("name", required=False, metavar="[NAME|KEY]")
+@click.argument("version", required=False, type=click.IntRange(min=0), metavar="[VERSION]")
+@click.option("--release", metavar="RELEASE", help="What a release of Apache Kafka speaks, such as 3.9.")
+@click.option("--code", is_flag=True, help="The compiled decoders of one version, as Python source.")
+@click.option("--coverage", is_flag=True, help="Pairs of API and version that are defined, and those that are proven.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@click.pass_obj
+def api_command(
+    environment: Environment,
+    name: str | None,
+    version: int | None,
+    release: str | None,
+    code: bool,
+    coverage: bool,
+    form: str,
+    color: str,
+) -> None:
+    """The protocol's APIs: all of them, one by name or key, or one version of it.
+
+    A NAME may also be that of a record or another structure, such as ConfigRecord or RequestHeader.
+    """
+    if name is None and code:
+        raise UsageError("--code needs an API and a version")
+    if coverage and (name is not None or release is not None):
+        raise UsageError("--coverage is about all APIs: it takes neither NAME nor --release")
+    if release is not None and (code or version is not None):
+        raise UsageError("--release tells the versions: it takes neither VERSION nor --code")
+    page = _Page(environment, form, color)
+    if coverage:
+        page.coverage()
+    elif release is not None:
+        page.release(_release(release), None if name is None else _api(name))
+    elif name is None:
+        page.all()
+    else:
+        found = _find(name)
+        if version is None and code:
+            raise UsageError("--code needs a version")
+        if version is None:
+            page.definition(found)
+        elif code:
+            page.code(_schemas(found, version))
+        else:
+            page.version(found, version, _schemas(found, version))
+
+
+def _find(name: str) -> Api | DataDefinition:
+    """The API or structure of a name or key; raises UsageError with a suggestion."""
+    found = api(int(name)) if name.isdecimal() and len(name) < 6 else api_by_name(name)
+    if found is not None:
+        return found
+    wanted = name.lower()
+    for data_name, definition in data_definitions().items():
+        if wanted in (data_name.lower(), snake_case(data_name)):
+            return definition
+    if name.lstrip("-").isdecimal():
+        raise UsageError(f"no API has the key {name}: keys go from {min(api_keys())} to {max(api_keys())}")
+    names = {found.name.lower(): found.name for key in api_keys() if (found := api(key)) is not None}
+    names |= {data_name.lower(): data_name for data_name in data_definitions()}
+    close = difflib.get_close_matches(wanted.replace("_", ""), names, n=1, cutoff=0.5)
+    raise UsageError(f"no API is called {name!r}" + (f"; {names[close[0]]}?" if close else ""))
+
+
+def _api(name: str) -> Api:
+    found = _find(name)
+    if not isinstance(found, Api):
+        raise UsageError(f"{found.message.name} is no API")
+    return found
+
+
+def _release(text: str) -> str:
+    found = find_release(text)
+    if found is None:
+        raise UsageError(
+            f"release {text!r} is not known: {releases()[0]} to {releases()[-1]} are, such as 3.9 or 0.10.2"
+        )
+    return found
+
+
+def _schemas(found: Api | DataDefinition, version: int) -> list[Schema]:
+    """The schemas of one version; raises UsageError where there is none."""
+    versions = found.definition.versions if isinstance(found, Api) else found.message.versions
+    if version not in versions:
+        name = found.name if isinstance(found, Api) else found.message.name
+        raise UsageError(f"{name} has no version {version}: it has {versions}")
+    if isinstance(found, Api):
+        return [found.request(version), found.response(version)]
+    schema = data_schema(found.message.name, version)
+    return [] if schema is None else [schema]
+
+
+class _Page:
+    """One answer, as text or JSON."""
+
+    def __init__(self, environment: Environment, form: str, color: str) -> None:
+        self.environment = environment
+        self.json = form == "json"
+        self.color = color
+
+    def write(self, text: str) -> None:
+        self.environment.stdout.write(text.encode(self.environment.encoding, "replace"))
+
+    def write_json(self, value: Any) -> None:
+        import orjson
+
+        self.environment.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+    def render(self, *parts: Any) -> None:
+        """Rich tables and texts, one after the other."""
+        from rich.console import Console
+
+        buffer = io.StringIO()
+        coloured = self.environment.colour(self.color)
+        console = Console(
+            file=buffer,
+            width=max(self.environment.width, 40),
+            force_terminal=coloured,
+            color_system="standard" if coloured else None,
+            highlight=False,
+            markup=False,
+            emoji=False,
+        )
+        for part in parts:
+            console.print(part)
+        # Columns are padded to their width: nothing to look at, and noise in a file.
+        self.write("\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n")
+
+    def all(self) -> None:
+        found = [entry for key in api_keys() if (entry := api(key)) is not None]
+        if self.json:
+            self.write_json([_api_object(entry) for entry in found])
+            return
+        from kafkasniff.cli.api_tables import api_list
+
+        self.render(api_list(found))
+
+    def definition(self, found: Api | DataDefinition) -> None:
+        if self.json:
+            from kafkasniff.cli.api_objects import definition_object
+
+            self.write_json(definition_object(found))
+            return
+        from kafkasniff.cli.api_tables import definition_page
+
+        self.render(*definition_page(found))
+
+    def version(self, found: Api | DataDefinition, version: int, schemas: list[Schema]) -> None:
+        if self.json:
+            from kafkasniff.cli.api_objects import version_object
+
+            self.write_json(version_object(found, version, schemas))
+            return
+        from kafkasniff.cli.api_tables import version_page
+
+        self.render(*version_page(found, version, schemas))
+
+    def code(self, schemas: list[Schema]) -> None:
+        if self.json:
+            self.write_json([{"schema": schema.name, "source": schema.source} for schema in schemas])
+        else:
+            self.write("\n\n".join(schema.source for schema in schemas))
+
+    def release(self, release: str, only: Api | None) -> None:
+        if known_in_part(release):
+            pairs = sorted(pair for pair in defined_pairs() if first_release(*pair) == release)
+            spoken = [(key, Spoken(version, version)) for key, version in pairs]
+        else:
+            spoken = list(spoken_by(release).items())
+        rows = [(key, _name(key), versions) for key, versions in spoken if only is None or key == only.key]
+        if self.json:
+            objects = [
+                {
+                    "api_key": key,
+                    "api": name,
+                    "min_version": versions.low,
+                    "max_version": versions.high,
+                    "unstable_version": versions.unstable,
+                }
+                for key, name, versions in rows
+            ]
+            self.write_json({"release": release, "complete": not known_in_part(release), "apis": objects})
+            return
+        from kafkasniff.cli.api_tables import release_table
+
+        table = release_table(release, rows)
+        if known_in_part(release):
+            self.render(f"Of {release} only the versions that it added are known.", "", table)
+        else:
+            self.render(table)
+
+    def coverage(self) -> None:
+        defined, proven = defined_pairs(), proven_pairs()
+        rows = [
+            (key, _name(key), sorted(v for k, v in defined if k == key), sorted(v for k, v in proven if k == key))
+            for key in api_keys()
+        ]
+        if self.json:
+            apis = [{"api_key": key, "api": name, "defined": one, "proven": other} for key, name, one, other in rows]
+            self.write_json({"pairs_defined": len(defined), "pairs_proven": len(proven), "apis": apis})
+            return
+        from kafkasniff.cli.api_tables import coverage_table
+
+        summary = f"pairs of API and version: {len(defined)} defined, {len(proven)} proven"
+        self.render(coverage_table(rows), "", summary)
+
+
+def _name(key: int) -> str:
+    found = api(key)
+    return "" if found is None else found.name
+
+
+def _api_object(found: Api) -> dict[str, Any]:
+    return {
+        "api_key": found.key,
+        "api": found.name,
+        "former_names": list(found.former_names),
+        "min_version": found.min_version,
+        "max_version": found.max_version,
+        "flexible_since": found.flexible_since,
+        "first_release": first_release(found.key, found.min_version),
+        "removed_in": removed_in(found.key),
+        "listeners": list(found.listeners),
+        "summary": found.summary,
+    }

@@ -1,0 +1,203 @@
+"""Tables of `kafkasniff api` for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kafkasniff.kafka.definition import DataDefinition, FieldDefinition, Versions
+from kafkasniff.kafka.dissectors import Api
+from kafkasniff.kafka.enums import enum_by_name
+from kafkasniff.kafka.layout import Field, Struct
+from kafkasniff.kafka.releases import Spoken, first_release, is_stable, removed_in
+from kafkasniff.kafka.schema import Schema
+
+__all__ = ["api_list", "coverage_table", "definition_page", "release_table", "version_page"]
+
+
+def _table(*columns: str, right: Sequence[str] = ()) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table
+
+
+def api_list(apis: Sequence[Api]) -> Table:
+    """All APIs, a line each."""
+    table = _table("key", "API", "versions", "flexible", "releases", right=["key"])
+    # The summaries take what is left of the width, cut there: one line an API.
+    table.expand = True
+    table.add_column("", ratio=1, no_wrap=True, overflow="ellipsis")
+    for found in apis:
+        since = first_release(found.key, found.min_version) or ""
+        end = removed_in(found.key)
+        table.add_row(
+            str(found.key),
+            Text(found.name, style="bold"),
+            str(found.definition.versions),
+            "" if found.flexible_since is None else f"{found.flexible_since}+",
+            f"{since} until {end}" if end else since,
+            Text(found.summary, style="dim"),
+        )
+    return table
+
+
+def _head(found: Api | DataDefinition) -> Iterator[RenderableType]:
+    """Name, summary and what is the same in all versions."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    if isinstance(found, Api):
+        yield Text.assemble((found.name, "bold"), f"  key {found.key}")
+        yield Text(found.summary)
+        table.add_row("versions", str(found.definition.versions))
+        table.add_row("flexible", str(found.definition.flexible))
+        table.add_row("listeners", ", ".join(found.listeners))
+        if found.former_names:
+            table.add_row("formerly", ", ".join(found.former_names))
+        if (end := removed_in(found.key)) is not None:
+            table.add_row("removed in", end)
+    else:
+        yield Text.assemble((found.message.name, "bold"), f"  {found.kind}")
+        yield Text(found.summary)
+        if found.id is not None:
+            table.add_row("id", str(found.id))
+        table.add_row("versions", str(found.message.versions))
+        table.add_row("flexible", str(found.message.flexible))
+        if any(found.releases):
+            table.add_row("releases", "-".join(found.releases))
+    yield table
+
+
+def definition_page(found: Api | DataDefinition) -> Iterator[RenderableType]:
+    """One API or structure over all its versions."""
+    yield from _head(found)
+    messages = [("", found.message)] if isinstance(found, DataDefinition) else []
+    if isinstance(found, Api):
+        releases = groupby(found.versions, key=lambda version: first_release(found.key, version) or "not released")
+        known = [f"{Versions(versions[0], versions[-1])} in {name}" for name, [*versions] in releases]
+        yield Text("first released  " + ", ".join(known))
+        messages = [("request", found.definition.request), ("response", found.definition.response)]
+    enums: dict[str, None] = {}
+    for title, message in messages:
+        yield ""
+        if title:
+            yield Text(title, style="bold")
+        if not message.fields:
+            yield Text("  no fields")
+            continue
+        table = _table("  field", "type", "versions", "")
+        for depth, field in _flat(message.fields):
+            table.add_row(
+                Text("  " * (depth + 1) + field.name),
+                _type(field.type, field.array, field.nullable.low <= field.nullable.high),
+                str(field.versions),
+                _notes(field, "" if field.nullable in (field.versions, _NEVER) else f"null in {field.nullable}"),
+            )
+            if field.enum:
+                enums[field.enum] = None
+        yield table
+    yield from _enums(enums)
+
+
+_NEVER = Versions(0, -1)
+
+
+def version_page(found: Api | DataDefinition, version: int, schemas: Sequence[Schema]) -> Iterator[RenderableType]:
+    """One version: the fields as they are on the wire, tagged ones last."""
+    name = found.name if isinstance(found, Api) else found.message.name
+    yield Text.assemble((name, "bold"), f"  version {version}")
+    yield Text(found.summary)
+    if isinstance(found, Api):
+        release = first_release(found.key, version) or "not known"
+        stable = "" if is_stable(found.key, version) else " (never stable)"
+        yield Text(f"first release {release}{stable}, {'flexible' if schemas[0].flexible else 'not flexible'}")
+    enums: dict[str, None] = {}
+    titles = ["request", "response"] if isinstance(found, Api) else [""]
+    for title, schema in zip(titles, schemas, strict=True):
+        yield ""
+        if isinstance(found, Api):
+            header = found.request_header(version) if title == "request" else found.response_header(version)
+            yield Text.assemble((title, "bold"), f"  header {header}")
+        if not (schema.root.fields or schema.root.tagged):
+            yield Text("  no fields")
+            continue
+        table = _table("  field", "type", "")
+        for depth, field in _flat_layout(schema.root):
+            table.add_row(
+                Text("  " * (depth + 1) + field.name), _type(field.type, field.array, field.nullable), _notes(field, "")
+            )
+            if field.enum:
+                enums[field.enum] = None
+        yield table
+    yield from _enums(enums)
+
+
+def _flat(fields: Sequence[FieldDefinition], depth: int = 0) -> Iterator[tuple[int, FieldDefinition]]:
+    for field in fields:
+        yield depth, field
+        yield from _flat(field.fields, depth + 1)
+
+
+def _flat_layout(struct: Struct, depth: int = 0) -> Iterator[tuple[int, Field]]:
+    for field in (*struct.fields, *struct.tagged):
+        yield depth, field
+        if field.struct is not None:
+            yield from _flat_layout(field.struct, depth + 1)
+
+
+def _type(name: str, array: bool, nullable: bool) -> str:
+    """The type as the definition files write it."""
+    text = ("[]" if array else "{}") if name == "struct" else ("[]" if array else "") + name
+    return text + "?" if nullable else text
+
+
+def _notes(field: FieldDefinition | Field, null: str) -> Text:
+    notes = [null] if null else []
+    if field.tag is not None:
+        notes.append(f"tag {field.tag}")
+    if field.entity:
+        notes.append(field.entity)
+    if field.enum:
+        notes.append(f"enum {field.enum}")
+    if field.default is not None:
+        notes.append(f"default {field.default or 'empty'}")
+    if field.secret != "no":
+        notes.append("secret" if field.secret == "value" else "secret by its name")
+    return Text(", ".join(notes), style="dim")
+
+
+def _enums(names: dict[str, None]) -> Iterator[RenderableType]:
+    """The tables that fields refer to, a line each."""
+    if not names:
+        return
+    yield ""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(overflow="fold")
+    for name in names:
+        enum = enum_by_name(name)
+        if enum is not None:
+            values = (v.name if v.text == v.name else f"{v.text} {v.name}" for v in enum.values)
+            table.add_row(f"enum {name}", ", ".join(values))
+    yield table
+
+
+def release_table(release: str, rows: Sequence[tuple[int, str, Spoken]]) -> Table:
+    """What a release speaks: rows of key, name and versions."""
+    table = _table("key", "API", f"versions in {release}", "", right=["key"])
+    for key, name, versions in rows:
+        note = "" if versions.unstable is None else f"version {versions.unstable} needs an opt-in"
+        table.add_row(str(key), Text(name, style="bold"), str(versions), Text(note, style="dim"))
+    return table
+
+
+def coverage_table(rows: Sequence[tuple[int, str, list[int], list[int]]]) -> Table:
+    """Rows of key, name, defined versions and proven versions."""
+    table = _table("key", "API", "defined", "proven", "not proven", right=["key", "defined", "proven"])
+    for key, name, defined, proven in rows:
+        left = ", ".join(str(version) for version in defined if version not in proven)
+        table.add_row(str(key), Text(name, style="bold"), str(len(defined)), str(len(proven)), left)
+    return table

@@ -1,0 +1,163 @@
+"""What a command gets from the world: streams, terminals, clock, environment. Injected, so that commands can be tested.
+
+The exit codes are here too, because every command ends with one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+from typing import BinaryIO, TextIO
+
+__all__ = ["Environment", "Exit", "Interrupted", "Interrupts"]
+
+
+class Exit(enum.IntEnum):
+    """How the process ends; where several apply, the first of this order."""
+
+    INTERNAL = 70
+    SIGTERM = 143
+    SIGINT = 130
+    USAGE = 2
+    UNAVAILABLE = 5
+    """The output is not writable, or privileges, Java or Spark are missing."""
+    CAPTURE = 3
+    """A capture or interface cannot be opened."""
+    FINDINGS = 1
+    BROKEN = 4
+    """A capture file is structurally broken or cut; what could be read was."""
+    OK = 0
+
+
+class Interrupted(BaseException):
+    """SIGINT or SIGTERM; not an `Exception`, so that nothing on the way takes it for an error."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+    @property
+    def code(self) -> Exit:
+        """The exit code of a command that was to run to its end."""
+        return Exit.SIGTERM if self.signum == signal.SIGTERM else Exit.SIGINT
+
+
+class Interrupts:
+    """Turns SIGINT and SIGTERM into `Interrupted`, but not in the middle of an output line.
+
+    Within `held()` a signal waits until the end of the block; a second one does not wait, so that a block that hangs (a
+    full pipe that nobody reads) can be left.
+    """
+
+    def __init__(self) -> None:
+        self._held = False
+        self._pending: int | None = None
+
+    def _take(self, signum: int, _frame: FrameType | None) -> None:
+        if self._held and self._pending is None:
+            self._pending = signum
+            return
+        raise Interrupted(signum)
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Take the signals within the block; main thread only."""
+        before = {signum: signal.signal(signum, self._take) for signum in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for signum, handler in before.items():
+                signal.signal(signum, handler)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Let a signal wait until the end of the block."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            raise Interrupted(pending)
+
+
+class Environment:
+    """Streams and what is known of them."""
+
+    def __init__(
+        self,
+        *,
+        stdin: BinaryIO,
+        stdout: BinaryIO,
+        stderr: TextIO,
+        stdin_tty: bool = False,
+        stdout_tty: bool = False,
+        stderr_tty: bool = False,
+        encoding: str = "utf-8",
+        width: int = 120,
+        environ: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.stdin = stdin
+        self.stdout = stdout
+        self.stderr = stderr
+        self.stdin_tty = stdin_tty
+        self.stdout_tty = stdout_tty
+        self.stderr_tty = stderr_tty
+        self.encoding = encoding
+        """Of text on stdout."""
+        self.width = width
+        """Columns of the terminal; what to assume where there is none."""
+        self.environ: Mapping[str, str] = {} if environ is None else environ
+        self.clock = clock
+        """Seconds, monotonic."""
+        self.interrupts = Interrupts()
+        self.verbosity = 0
+        """Set by the running command; an internal error shows its traceback from 1 on."""
+        self.quiet = False
+
+    @classmethod
+    def of_process(cls) -> Environment:
+        """The process's own."""
+        return cls(
+            stdin=sys.stdin.buffer if sys.stdin is not None else open(os.devnull, "rb"),
+            stdout=sys.stdout.buffer if sys.stdout is not None else _closed_output(),
+            stderr=sys.stderr if sys.stderr is not None else open(os.devnull, "w", encoding="utf-8"),
+            stdin_tty=_is_tty(sys.stdin),
+            stdout_tty=_is_tty(sys.stdout),
+            stderr_tty=_is_tty(sys.stderr),
+            encoding=sys.stdout.encoding if sys.stdout is not None else "utf-8",
+            width=shutil.get_terminal_size((120, 40)).columns,
+            environ=os.environ,
+        )
+
+    def colour(self, wanted: str, *, to_stdout: bool = True) -> bool:
+        """Whether to write colours: `auto` means to a terminal, unless NO_COLOR is set (https://no-color.org)."""
+        if wanted != "auto":
+            return wanted == "always"
+        plain = self.environ.get("NO_COLOR") or self.environ.get("TERM") == "dumb"
+        return to_stdout and self.stdout_tty and not plain
+
+    def say(self, text: str) -> None:
+        """A line for the person, on stderr."""
+        # Nobody may be reading; then nothing is lost by not saying it.
+        with contextlib.suppress(OSError, ValueError):
+            self.stderr.write(f"kafkasniff: {text}\n")
+            self.stderr.flush()
+
+
+def _closed_output() -> BinaryIO:
+    """Stands for a stdout that was closed before the start: writing to it fails, as it should."""
+    return open(os.devnull, "rb")  # for reading only
+
+
+def _is_tty(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()

@@ -1,0 +1,107 @@
+"""A message as a hexdump in which every row is a field, with its type, its name and its value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from kafkasniff.kafka import dissectors
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.errors import error_name
+from kafkasniff.kafka.schema import Schema
+from kafkasniff.kafka.walker import Span
+from kafkasniff.model import Message
+from kafkasniff.sinks.names import enum_name, field_at, layout_of
+from kafkasniff.sinks.paint import Paint
+from kafkasniff.sinks.printable import cut, printable
+from kafkasniff.sinks.summaries.phrases import records_phrase
+from kafkasniff.sinks.tree import scalar_text
+
+__all__ = ["ROW", "SHOWN_ROWS", "dump_lines", "spans_of"]
+
+ROW: Final = 8
+"""Bytes of one row."""
+SHOWN_ROWS: Final = 8
+"""Rows of one field; of the rest its number is told."""
+VALUE_WIDTH: Final = 80
+
+
+def spans_of(message: Message, data: bytes, show_secrets: bool) -> list[Span]:
+    """The fields of header and body with their places in `data`, as far as they could be read; without gaps.
+
+    What no field accounts for (a body of an unknown version, bytes left over) is a span of its own.
+    """
+    spans: list[Span] = []
+    context = DecodeContext(DecodeOptions(records="batches", show_secrets=show_secrets))
+    known = dissectors.api(message.api_key) if message.api_key is not None else None
+    version = message.api_version or 0
+    request = message.type == "request"
+    if known is None:
+        header = 1 if request else 0
+    else:
+        header = known.request_header(version) if request else known.response_header(version)
+    position = 0
+    schemas: list[Schema | None] = [dissectors.data_schema("RequestHeader" if request else "ResponseHeader", header)]
+    body_version = version if message.body_version is None else message.body_version
+    if known is not None and body_version in known.versions:
+        schemas.append(known.request(body_version) if request else known.response(body_version))
+    for schema in schemas:
+        if schema is None:
+            break
+        read, found = schema.spans(data, position, len(data), context)
+        spans += found
+        position = read.position
+        if not read.complete:
+            break
+    end = spans[-1].end if spans else 0
+    if end < len(data):
+        what = "left over" if message.raw is None and message.raw_redacted is None else "not decoded"
+        hidden = message.raw_redacted is not None
+        spans.append(Span(end, len(data), what, "bytes", {"redacted": len(data) - end} if hidden else None))
+    return spans
+
+
+def dump_lines(message: Message, spans: Iterable[Span], data: bytes, paint: Paint) -> Iterator[str]:
+    """Lines of the hexdump: offset, bytes, type, field, value. Secrets are dots."""
+    digits = max(4, len(f"{len(data):x}"))
+    for span in spans:
+        raw = data[span.start : span.end]
+        secret = isinstance(span.value, dict) and "redacted" in span.value
+        rows = [raw[at : at + ROW] for at in range(0, min(len(raw), ROW * SHOWN_ROWS), ROW)] or [b""]
+        for index, row in enumerate(rows):
+            shown = " ".join([".."] * len(row)) if secret else row.hex(" ")
+            line = f"{paint.dim}{span.start + index * ROW:0{digits}x}{paint.reset}  {shown:<{ROW * 3 - 1}}"
+            if index == 0:
+                # Tags and counts of the path are ours, but a path never holds wire text.
+                line += f"  {paint.dim}{span.type:<22}{paint.reset}  {paint.name}{printable(span.path)}{paint.reset}"
+                line += _value(message, span, paint)
+            yield line.rstrip()
+        if len(raw) > ROW * SHOWN_ROWS:
+            yield f"{' ' * digits}  … +{len(raw) - ROW * SHOWN_ROWS} bytes"
+
+
+def _value(message: Message, span: Span, paint: Paint) -> str:
+    value = span.value
+    if span.type.startswith("count of"):
+        return f": {value}" if value is not None else ": null"
+    if span.type.startswith("tag and size"):
+        return f": tag {value}"
+    if value is None and span.type == "bytes" and span.path in {"left over", "not decoded"}:
+        return f": {span.end - span.start} bytes"
+    if isinstance(value, dict) and "batches" in value:
+        return f": {records_phrase(value)}"
+    text = cut(scalar_text(value), VALUE_WIDTH)
+    note = _note(message, span)
+    return f": {text} {paint.note}({note}){paint.reset}" if note else f": {text}"
+
+
+def _note(message: Message, span: Span) -> str | None:
+    """What the value is called, by its definition."""
+    if span.path == "request_api_key":
+        return message.api
+    field = field_at(layout_of(message), span.path)
+    if field is None:
+        return None
+    if field.type == "error" and isinstance(span.value, int):
+        return error_name(span.value)
+    return enum_name(field.enum, span.value) if field.enum is not None else None

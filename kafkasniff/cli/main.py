@@ -1,0 +1,123 @@
+"""The command line's entrance: finds the command, runs it, turns whatever happens into an exit code and one line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
+
+import click
+
+import kafkasniff
+from kafkasniff.cli.environment import Environment, Exit, Interrupted
+from kafkasniff.errors import CaptureError, KafkasniffError, MissingPartError, OutputError, UsageError
+
+__all__ = ["command_line", "main", "run"]
+
+# Name → (module, attribute, what it does). The modules are imported when their command is run, the list is not.
+_COMMANDS: Final = {
+    "decode": ("kafkasniff.cli.decode", "decode_command", "Decoded messages of captures, as text or JSON lines."),
+    "live": ("kafkasniff.cli.live", "live_command", "The same from an interface."),
+    "export": ("kafkasniff.cli.export", "export_command", "Captures to Parquet tables."),
+    "api": ("kafkasniff.cli.api", "api_command", "The protocol's APIs, versions and fields."),
+    "decode-bytes": ("kafkasniff.cli.decode_bytes", "decode_bytes_command", "One message pasted from a log."),
+}
+
+
+class _LazyGroup(click.Group):
+    """A group that knows its commands by name and imports the one that is run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, attribute, _ = _COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, told) for name, (_, _, told) in _COMMANDS.items()])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(kafkasniff.__version__, prog_name="kafkasniff", message="%(prog)s %(version)s")
+def command_line() -> None:
+    """Inspect Apache Kafka's wire traffic: decode captures and live traffic into messages."""
+
+
+def run(arguments: Sequence[str], environment: Environment) -> int:
+    """Run one command line; returns the exit code. Raises nothing."""
+    try:
+        result = command_line.main(args=list(arguments), prog_name="kafkasniff", obj=environment, standalone_mode=False)
+        code = int(result) if isinstance(result, int) else Exit.OK
+        environment.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough (`| head`): not an error, and there is nobody to tell.
+        return Exit.OK
+    except Interrupted as interrupt:
+        return interrupt.code
+    except (KeyboardInterrupt, click.Abort):
+        return Exit.SIGINT
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx is not None else "kafkasniff"
+        environment.say(f"{_one_line(error.format_message())} (see `{path} --help`)")
+        return Exit.USAGE
+    except click.ClickException as error:
+        environment.say(_one_line(error.format_message()))
+        return Exit.USAGE
+    except UsageError as error:
+        environment.say(_one_line(str(error)))
+        return Exit.USAGE
+    except (OutputError, MissingPartError) as error:
+        environment.say(_one_line(str(error)))
+        return Exit.UNAVAILABLE
+    except CaptureError as error:
+        environment.say(_one_line(str(error)))
+        return Exit.CAPTURE
+    except KafkasniffError as error:
+        environment.say(_one_line(str(error)))
+        return Exit.INTERNAL
+    except Exception as error:  # the last resort: a bug becomes one line and its exit code
+        if environment.verbosity:
+            with contextlib.suppress(OSError, ValueError):
+                environment.stderr.write(traceback.format_exc())
+        hint = "" if environment.verbosity else " (-v shows where)"
+        environment.say(f"internal error: {type(error).__name__}: {_one_line(str(error))}{hint}")
+        return Exit.INTERNAL
+    return code
+
+
+def _one_line(text: str) -> str:
+    """Messages may quote what the user or a file said: one line, and nothing a terminal would act on."""
+    from kafkasniff.sinks.printable import printable
+
+    return printable(" ".join(text.split()))
+
+
+def main() -> None:
+    """The console script: runs the command line of the process and ends it."""
+    environment = Environment.of_process()
+    with environment.interrupts.installed():
+        code = run(sys.argv[1:], environment)
+    _discard_output()
+    sys.exit(code)
+
+
+def _discard_output() -> None:
+    """What stdout still holds could not be written; let the interpreter's end not try it again."""
+    if sys.stdout is None:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        try:
+            sys.stdout.flush()
+        except OSError:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, sys.stdout.fileno())
+            os.close(null)

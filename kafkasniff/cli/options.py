@@ -1,0 +1,229 @@
+"""Options that several commands have, and what they are turned into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+import click
+import msgspec
+
+from kafkasniff.cli.environment import Environment
+
+if TYPE_CHECKING:
+    from kafkasniff.cli.output import Output
+    from kafkasniff.filters import Predicate
+    from kafkasniff.inspector import Inspector
+    from kafkasniff.sinks.jsonl import JsonSink
+    from kafkasniff.sinks.text import TextSink
+
+__all__ = [
+    "FilterOptions",
+    "OutputOptions",
+    "filter_options",
+    "inspector_options",
+    "make_inspector",
+    "make_predicate",
+    "make_sink",
+    "output_options",
+    "split_options",
+    "verbosity_options",
+]
+
+DEFAULT_WIDTH: Final = 120
+"""Columns of the tree where the output is no terminal."""
+MAX_FRAME_LIMIT: Final = 2**31 - 1
+"""The length prefix is an int32."""
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class FilterOptions(msgspec.Struct, frozen=True):
+    """The short forms of filters, as given."""
+
+    api: tuple[str, ...] = ()
+    topic: tuple[str, ...] = ()
+    client_id: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()
+    errors: bool = False
+    slower_than: str | None = None
+    connection: tuple[int, ...] = ()
+    exchange: tuple[int, ...] = ()
+    correlation_id: tuple[int, ...] = ()
+    since: str | None = None
+    until: str | None = None
+
+
+class OutputOptions(msgspec.Struct, frozen=True):
+    """How messages are written."""
+
+    form: Literal["text", "json"] = "text"
+    output: str | None = None
+    records: bool | None = None
+    """None: what the form needs."""
+    bytes_form: Literal["auto", "base64", "hex"] = "auto"
+    color: Literal["auto", "always", "never"] = "auto"
+    verbose: int = 0
+
+
+def _stack(command: _Command, options: list[Callable[[_Command], _Command]]) -> _Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def filter_options(command: _Command) -> _Command:
+    """The short forms; several of one option are alternatives, different options must all hold."""
+    return _stack(
+        command,
+        [
+            click.option("--api", multiple=True, metavar="NAME|KEY", help="Only these APIs (repeatable, comma lists)."),
+            click.option("--topic", multiple=True, metavar="NAME", help="Exchanges that name a topic; *, ?, [] match."),
+            click.option("--client-id", multiple=True, metavar="ID", help="Exchanges of a client; *, ?, [] match."),
+            click.option("--host", multiple=True, metavar="ADDRESS[:PORT]", help="Client or broker at an address."),
+            click.option("--errors", is_flag=True, help="Exchanges whose response has an error code."),
+            click.option("--slower-than", metavar="DURATION", help="Latency above 10ms, 1.5s … (a number is ms)."),
+            click.option("--connection", multiple=True, type=int, metavar="N", help="By connection number."),
+            click.option("--exchange", multiple=True, type=int, metavar="N", help="By exchange number."),
+            click.option("--correlation-id", multiple=True, type=int, metavar="N", help="By correlation id."),
+            click.option("--since", metavar="TIME", help="RFC 3339, HH:MM:SS (UTC) or +10s from the first packet."),
+            click.option("--until", metavar="TIME", help="The same; up to and including this time."),
+        ],
+    )
+
+
+def inspector_options(command: _Command) -> _Command:
+    """What is taken as Kafka, and what is shown of it."""
+    return _stack(
+        command,
+        [
+            click.option(
+                "--port",
+                "ports",
+                multiple=True,
+                type=click.IntRange(1, 65535),
+                metavar="N",
+                help="Only these ports, taken as Kafka (repeatable). Default: Kafka on any port, found by content.",
+            ),
+            click.option("--show-secrets", is_flag=True, help="Show passwords, SASL tokens and the like."),
+            click.option(
+                "--max-frame",
+                type=click.IntRange(1, MAX_FRAME_LIMIT),
+                metavar="BYTES",
+                help="Longest message that is believed [default: 100 MiB].",
+            ),
+        ],
+    )
+
+
+def output_options(command: _Command) -> _Command:
+    """How messages are written."""
+    return _stack(
+        command,
+        [
+            click.option(
+                "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or JSON lines."
+            ),
+            click.option("-o", "--output", metavar="FILE", help="Write there, not to stdout."),
+            click.option(
+                "--records/--no-records", default=None, help="With or without records [default: json and -vv with]."
+            ),
+            click.option(
+                "--bytes",
+                "bytes_form",
+                type=click.Choice(["auto", "base64", "hex"]),
+                default="auto",
+                help="Bytes in JSON: auto is text where they are UTF-8.",
+            ),
+            click.option(
+                "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text."
+            ),
+        ],
+    )
+
+
+def verbosity_options(command: _Command) -> _Command:
+    """-v, -vv, -q."""
+    return _stack(
+        command,
+        [
+            click.option("-v", "--verbose", count=True, help="Bodies, too; -vv: records, too."),
+            click.option("-q", "--quiet", is_flag=True, help="No progress and no summary on stderr."),
+        ],
+    )
+
+
+_Options = TypeVar("_Options", FilterOptions, OutputOptions)
+
+
+def split_options(kind: type[_Options], options: dict[str, Any]) -> _Options:
+    """Take the options of one kind out of a command's."""
+    return kind(**{name: options.pop(name) for name in kind.__struct_fields__})
+
+
+def make_predicate(options: FilterOptions) -> Predicate | None:
+    """The predicate tree of the short forms; None where there are none. Raises UsageError."""
+    from kafkasniff import filters
+    from kafkasniff.filters import Compare
+
+    def numbers(field: Literal["connection", "exchange", "correlation_id"]) -> Predicate | None:
+        return filters.any_of(Compare(field, "==", number) for number in getattr(options, field))
+
+    return filters.all_of(
+        [
+            filters.api_filter(options.api) if options.api else None,
+            filters.topic_filter(options.topic),
+            filters.client_filter(options.client_id),
+            filters.any_of(filters.host_filter(one) for one in options.host),
+            Compare("errors", "exists") if options.errors else None,
+            Compare("latency", ">", filters.parse_duration(options.slower_than)) if options.slower_than else None,
+            numbers("connection"),
+            numbers("exchange"),
+            numbers("correlation_id"),
+            Compare("time", ">=", filters.parse_moment(options.since)) if options.since else None,
+            Compare("time", "<=", filters.parse_moment(options.until)) if options.until else None,
+        ]
+    )
+
+
+def make_inspector(
+    options: dict[str, Any], records: Literal["full", "batches", "skip"], *, exchanges: bool
+) -> Inspector:
+    """An inspector by `inspector_options`, which are taken out of `options`."""
+    from kafkasniff.inspector import Inspector
+
+    arguments: dict[str, Any] = {"ports": options.pop("ports"), "show_secrets": options.pop("show_secrets")}
+    max_frame = options.pop("max_frame")
+    if max_frame is not None:
+        arguments["max_frame"] = max_frame
+    return Inspector(records=records, exchanges=exchanges, **arguments)
+
+
+def records_wanted(options: OutputOptions) -> Literal["full", "batches"]:
+    """How far records have to be decoded for the output."""
+    wanted = options.records
+    if wanted is None:
+        wanted = options.form == "json" or options.verbose > 1
+    return "full" if wanted else "batches"
+
+
+def make_sink(
+    environment: Environment, output: Output, options: OutputOptions, *, captures: bool = False, live: bool = False
+) -> TextSink | JsonSink:
+    """The sink for text or JSON lines; `captures`: there are several, so tell which; `live`: each line at once."""
+    if options.form == "json":
+        from kafkasniff.sinks.jsonl import JsonSink
+
+        return JsonSink(output, form=options.bytes_form, capture=captures, live=live)
+    from kafkasniff.sinks.text import TextSink
+
+    return TextSink(
+        output,
+        # `--records` asks for them as `-vv` does.
+        verbosity=2 if options.records and options.verbose else options.verbose,
+        colour=environment.colour(options.color, to_stdout=output.is_stdout),
+        encoding=environment.encoding if output.is_stdout else "utf-8",
+        width=environment.width if output.is_stdout and environment.stdout_tty else DEFAULT_WIDTH,
+        captures=captures,
+        live=live,
+    )

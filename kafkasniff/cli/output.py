@@ -1,0 +1,96 @@
+"""Where data goes: stdout, or a file that is complete or said not to be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Final, Self
+
+from kafkasniff.cli.environment import Environment
+from kafkasniff.errors import OutputError, UsageError
+
+__all__ = ["FILE_MODE", "Output"]
+
+FILE_MODE: Final = 0o600
+"""Of files created: they hold what was said on the wire, which is their owner's business."""
+
+
+class Output:
+    """A byte stream to stdout (`path` None or `-`) or to a file; `OutputError` where it cannot be written.
+
+    A context manager: when an exception passes, a file is said to be incomplete. Refuses to overwrite one of `inputs`
+    (UsageError). A reader that went away raises BrokenPipeError, as usual.
+    """
+
+    def __init__(self, environment: Environment, path: str | None = None, inputs: Iterable[str] = ()) -> None:
+        self._environment = environment
+        self.path = None if path in {None, "-"} else path
+        self._stream: BinaryIO = environment.stdout
+        if self.path is None:
+            return
+        for name in inputs:
+            if name != "-" and _same_file(name, self.path):
+                raise UsageError(f"{self.path} is a capture to be read; name another output")
+        try:
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+        except OSError as error:
+            raise OutputError(f"cannot write {self.path}: {error.strerror or error}") from error
+        self._stream = os.fdopen(descriptor, "wb")
+
+    @property
+    def is_stdout(self) -> bool:
+        """Whether it goes to stdout."""
+        return self.path is None
+
+    def write(self, data: bytes, /) -> None:
+        """Write all of `data`."""
+        try:
+            self._stream.write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def flush(self) -> None:
+        """Hand on what was written."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> OutputError:
+        return OutputError(f"cannot write {self.path or 'to stdout'}: {error.strerror or error}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.path is None:
+            if error is None:
+                self.flush()
+            return
+        try:
+            self._stream.close()
+        except OSError as failure:
+            if error is None:
+                self._incomplete()
+                raise self._failed(failure) from failure
+        if error is not None:
+            self._incomplete()
+
+    def _incomplete(self) -> None:
+        self._environment.say(f"{self.path} is incomplete")
+
+
+def _same_file(one: str, other: str) -> bool:
+    try:
+        return Path(one).samefile(other)
+    except OSError:
+        # One of them does not exist, so they are not the same.
+        return False

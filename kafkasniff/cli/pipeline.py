@@ -1,0 +1,136 @@
+"""The run that decode, live and export share: packets from a source through an inspector to a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.progress import Progress
+from kafkasniff.filters import Predicate, Selector
+from kafkasniff.inspector import Inspector
+from kafkasniff.model import Exchange, Message, Problem, SaslToken, Summary
+from kafkasniff.packets import NO_TIME, PacketBatch
+
+__all__ = ["Event", "Pipeline", "Sink", "summary_line"]
+
+Event = Message | SaslToken | Exchange | Problem
+
+
+class Sink(Protocol):
+    """What takes events."""
+
+    def write(self, event: Event) -> None:
+        """Take one."""
+
+    def close(self) -> None:
+        """There are no more."""
+
+
+class Pipeline:
+    """Feeds packets to an inspector, its events to a sink: those that `predicate` selects, `limit` messages at most.
+
+    `flush`: called after every batch, for a reader who watches.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        inspector: Inspector,
+        sink: Sink,
+        *,
+        predicate: Predicate | None = None,
+        limit: int | None = None,
+        flush: Callable[[], None] | None = None,
+    ) -> None:
+        self._environment = environment
+        self._inspector = inspector
+        self._sink = sink
+        self._selector = None if predicate is None else Selector(predicate)
+        self._limit = limit
+        self._flush = flush
+        self.shown = 0
+        """Messages that the sink got."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the limit is reached."""
+        return self._limit is not None and self.shown >= self._limit
+
+    def feed(self, batch: PacketBatch) -> None:
+        """Take a batch. A signal waits until its events are written, so that no line is cut."""
+        selector = self._selector
+        if selector is not None and selector.start_ns is None and len(batch):
+            times = batch.time_ns[batch.time_ns != NO_TIME]
+            if len(times):
+                selector.start_ns = int(times[0])
+        with self._environment.interrupts.held():
+            self._take(self._inspector.feed(batch))
+
+    def close(self) -> None:
+        """The packets have ended: take what was still open."""
+        with self._environment.interrupts.held():
+            if not self.full:
+                self._take(self._inspector.close())
+            self._sink.close()
+
+    def run(self, source: Iterable[PacketBatch], progress: Progress | None = None) -> None:
+        """Take all batches of a source, or as many as the limit needs."""
+        try:
+            for batch in source:
+                self.feed(batch)
+                if progress is not None:
+                    progress.update()
+                if self.full:
+                    break
+        finally:
+            if progress is not None:
+                progress.clear()
+
+    def _take(self, events: Iterable[Any]) -> None:
+        if self._selector is not None:
+            events = self._selector.feed(events)
+        write = self._sink.write
+        if self._limit is None:
+            for event in events:
+                write(event)
+                if isinstance(event, Message):
+                    self.shown += 1
+        else:
+            for event in events:
+                if self.shown >= self._limit:
+                    break
+                write(event)
+                if isinstance(event, Message):
+                    self.shown += 1
+        if self._flush is not None:
+            self._flush()
+
+
+def summary_line(summary: Summary, shown: int | None = None) -> str:
+    """What a run saw, in one line; `shown`: messages that were shown, where they were selected."""
+    connections = _number(summary.connections, "connection")
+    if summary.connections:
+        connections += f" ({summary.kafka_connections:,} Kafka"
+        if summary.not_kafka:
+            connections += f", {summary.not_kafka:,} not Kafka"
+        if summary.undecided:
+            connections += f", {summary.undecided:,} undecided"
+        connections += ")"
+    messages = _number(summary.requests + summary.responses, "message")
+    if shown is not None:
+        messages += f", {shown:,} shown"
+    parts = [
+        _number(summary.packets, "packet"),
+        connections,
+        messages,
+        _number(summary.problems, "problem"),
+        _number(summary.bytes_lost, "byte") + " lost",
+    ]
+    if summary.bytes_skipped:
+        parts.append(_number(summary.bytes_skipped, "byte") + " skipped")
+    return ", ".join(parts)
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,244 @@
+"""JSON lines: one object per message, SASL token or problem, by the contract in `docs/json.md`.
+
+Bodies go through orjson as they are; only what JSON has no form for (bytes) comes back through its `default` hook. So
+nothing walks over a body here, with one exception: float64 fields, because orjson writes NaN and infinities as null.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, Final, Literal
+
+import orjson
+
+from kafkasniff.model import Body, Endpoint, Exchange, Message, Problem, SaslToken
+from kafkasniff.sinks.lines import ByteStream, LineWriter
+from kafkasniff.sinks.times import rfc3339
+
+__all__ = [
+    "FLOAT_APIS",
+    "BytesForm",
+    "JsonSink",
+    "body_json",
+    "event_object",
+    "json_default",
+    "message_object",
+    "plain",
+]
+
+BytesForm = Literal["auto", "base64", "hex"]
+"""auto: a string where the bytes are UTF-8, else `{"base64"}`; base64, hex: always that."""
+
+FLOAT_APIS: Final = frozenset({48, 49})
+"""Keys of the APIs that have float64 fields: DescribeClientQuotas, AlterClientQuotas."""
+
+Default = Callable[[Any], Any]
+
+
+def _auto(value: Any) -> Any:
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": b64encode(value).decode("ascii")}
+    raise TypeError(f"{type(value).__name__} in a body")
+
+
+def _base64(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"base64": b64encode(value).decode("ascii")}
+    raise TypeError(f"{type(value).__name__} in a body")
+
+
+def _hex(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"hex": value.hex()}
+    raise TypeError(f"{type(value).__name__} in a body")
+
+
+def json_default(form: BytesForm = "auto") -> Default:
+    """The `default` hook for orjson that gives bytes the wanted form."""
+    return {"auto": _auto, "base64": _base64, "hex": _hex}[form]
+
+
+def _finite(value: Any) -> Any:
+    """`value` with NaN and infinities as strings: JSON has no numbers for them."""
+    if isinstance(value, float):
+        if value != value:  # noqa: PLR0124 (only NaN differs from itself)
+            return "NaN"
+        if value in (float("inf"), float("-inf")):
+            return "Infinity" if value > 0 else "-Infinity"
+    elif isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    elif isinstance(value, list):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _encodable(value: Any) -> Any:
+    r"""`value` with lone surrogates as `\xNN`: file names that are not UTF-8 (PEP 383) have them, JSON cannot."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    if isinstance(value, dict):
+        return {key: _encodable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_encodable(item) for item in value]
+    return value
+
+
+def body_json(body: Body, form: BytesForm = "auto") -> str:
+    """A body as compact JSON text, values as in the JSON lines: for the columns of Parquet."""
+    return orjson.dumps(_finite(body), default=json_default(form)).decode()
+
+
+def plain(value: Any, form: BytesForm = "auto") -> Any:
+    """A decoded value as JSON has it: dicts, lists, strings, numbers, booleans, None; bytes in the wanted form."""
+    if isinstance(value, bytes):
+        return json_default(form)(value)
+    if isinstance(value, dict):
+        return {key: plain(item, form) for key, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item, form) for item in value]
+    return _finite(value)
+
+
+@lru_cache(maxsize=4096)
+def _endpoint(endpoint: Endpoint | None) -> str | None:
+    return None if endpoint is None else str(endpoint)
+
+
+def _problems(problems: tuple[Problem, ...]) -> list[dict[str, Any]]:
+    return [{"kind": one.kind, "detail": one.detail, "offset": one.offset} for one in problems]
+
+
+def _message(message: Message, body: Any, capture: bool) -> dict[str, Any]:
+    """The object of a message in the contract's order of keys. Hot: one dict literal, the rare keys added after it."""
+    item: dict[str, Any] = {
+        "type": message.type,
+        "exchange": message.exchange,
+        "connection": message.connection,
+        "time": rfc3339(message.time_ns),
+        "client": _endpoint(message.client),
+        "broker": _endpoint(message.broker),
+        "api_key": message.api_key,
+        "api": message.api,
+        "api_version": message.api_version,
+        "correlation_id": message.correlation_id,
+        "client_id": message.client_id,
+        "size": message.size,
+        "first_packet": message.first_packet,
+        "last_packet": message.last_packet,
+        "problems": _problems(message.problems) if message.problems else [],
+    }
+    if message.type == "response":
+        latency, duration = message.latency_ns, message.duration_ns
+        item["latency_ms"] = None if latency is None else latency / 1e6
+        item["duration_ms"] = None if duration is None else duration / 1e6
+        item["errors"] = [{"code": one.code, "name": one.name, "path": one.path} for one in message.errors]
+    if capture:
+        item["capture"] = message.capture
+    if message.header_tags:
+        item["header_tags"] = [
+            {"tag": tag, "base64": b64encode(value).decode("ascii")} for tag, value in message.header_tags
+        ]
+    if message.body_version is not None:
+        item["body_version"] = message.body_version
+    item["body"] = body
+    if message.raw is not None:
+        item["raw"] = b64encode(message.raw).decode("ascii")
+    elif message.raw_redacted is not None:
+        item["raw"] = {"redacted": message.raw_redacted}
+    return item
+
+
+def _sasl(token: SaslToken, capture: bool) -> dict[str, Any]:
+    item: dict[str, Any] = {
+        "type": "sasl",
+        "connection": token.connection,
+        "time": rfc3339(token.time_ns),
+        "client": _endpoint(token.client),
+        "broker": _endpoint(token.broker),
+        "direction": token.direction,
+        "size": token.size,
+        "mechanism": token.mechanism,
+    }
+    if capture:
+        item["capture"] = token.capture
+    item["token"] = {"redacted": token.size} if token.token is None else token.token
+    return item
+
+
+def _problem(problem: Problem) -> dict[str, Any]:
+    return {
+        "type": "problem",
+        "kind": problem.kind,
+        "detail": problem.detail,
+        "connection": problem.connection,
+        "time": rfc3339(problem.time_ns),
+        "capture": problem.capture,
+        "packet": problem.packet,
+        "direction": problem.direction,
+        "bytes": problem.bytes,
+    }
+
+
+def message_object(message: Message, *, form: BytesForm = "auto", capture: bool = False) -> dict[str, Any]:
+    """What the line of a message holds, as plain values in the contract's order; `capture`: name the capture, too."""
+    item: dict[str, Any] = plain(_message(message, message.body, capture), form)
+    return item
+
+
+def event_object(
+    event: Message | SaslToken | Problem, *, form: BytesForm = "auto", capture: bool = False
+) -> dict[str, Any]:
+    """The same for anything that has a line."""
+    if isinstance(event, Message):
+        return message_object(event, form=form, capture=capture)
+    item: dict[str, Any] = plain(_sasl(event, capture) if isinstance(event, SaslToken) else _problem(event), form)
+    return item
+
+
+class JsonSink:
+    """Writes events as JSON lines to `stream`.
+
+    `form`: how bytes are written; `capture`: name the capture in every line, as wanted for several of them; `live`:
+    hand on every line at once.
+    """
+
+    def __init__(
+        self, stream: ByteStream, *, form: BytesForm = "auto", capture: bool = False, live: bool = False
+    ) -> None:
+        self._lines = LineWriter(stream, live=live)
+        self._dumps = partial(orjson.dumps, default=json_default(form), option=orjson.OPT_APPEND_NEWLINE)
+        self._capture = capture
+
+    def write(self, event: Message | SaslToken | Exchange | Problem) -> None:
+        """Write the line of one event, if it has one. Hot."""
+        if isinstance(event, Message):
+            body = event.body
+            if event.api_key in FLOAT_APIS:
+                body = _finite(body)
+            self._add(_message(event, body, self._capture))
+        elif isinstance(event, Problem):
+            self._add(_problem(event))
+        elif isinstance(event, SaslToken):
+            self._add(_sasl(event, self._capture))
+        # The end of an exchange has no line: its messages have theirs, and its problems come as events of their own.
+
+    def _add(self, item: dict[str, Any]) -> None:
+        try:
+            line = self._dumps(item)
+        except orjson.JSONEncodeError:
+            # Only a capture's name can hold what JSON cannot.
+            line = self._dumps(_encodable(item))
+        self._lines.add(line)
+
+    def flush(self) -> None:
+        """Hand on all lines so far."""
+        self._lines.flush()
+
+    def close(self) -> None:
+        """Hand on the last lines; the stream stays open."""
+        self._lines.flush()

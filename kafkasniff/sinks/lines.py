@@ -1,0 +1,50 @@
+"""Lines on their way out: collected, written in blocks, or one by one when someone watches."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+__all__ = ["BLOCK_BYTES", "ByteStream", "LineWriter"]
+
+BLOCK_BYTES: Final = 64 << 10
+"""Bytes collected before they are written: as much as a pipe takes at once."""
+
+
+class ByteStream(Protocol):
+    """Where lines go: a file, a pipe, a `BytesIO`."""
+
+    def write(self, data: bytes, /) -> object:
+        """Take all of `data`."""
+
+    def flush(self) -> object:
+        """Hand on what was written."""
+
+
+class LineWriter:
+    """Writes complete lines to `stream`; with `live` each at once.
+
+    Nothing is ever written in part: a line goes out with its line end or not at all, as far as `stream` keeps to that.
+    """
+
+    __slots__ = ("_held", "_lines", "_live", "_stream")
+
+    def __init__(self, stream: ByteStream, *, live: bool = False) -> None:
+        self._stream = stream
+        self._live = live
+        self._lines: list[bytes] = []
+        self._held = 0
+
+    def add(self, line: bytes) -> None:
+        """Take one or several lines, each ending in a line feed. Hot."""
+        self._lines.append(line)
+        self._held += len(line)
+        if self._live or self._held >= BLOCK_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was collected and hand it on."""
+        if self._lines:
+            # Forgotten before it is written: a stream that fails once is not asked again on close.
+            lines, self._lines, self._held = self._lines, [], 0
+            self._stream.write(b"".join(lines))
+        self._stream.flush()

@@ -1,0 +1,53 @@
+"""Names of codes: the seam to the definitions' layouts, enums and errors."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from kafkasniff.kafka import dissectors
+from kafkasniff.kafka.enums import enum_text
+from kafkasniff.kafka.layout import Field, Struct
+from kafkasniff.model import ErrorCode, Message
+
+__all__ = ["enum_name", "error_name", "field_at", "layout_of"]
+
+_INDEX: Final = re.compile(r"\[\d+\]")
+
+
+def error_name(error: ErrorCode) -> str:
+    """`NOT_LEADER_OR_FOLLOWER`; `error 999` for a code that Kafka has no name for."""
+    return error.name or f"error {error.code}"
+
+
+@lru_cache(maxsize=4096)
+def _name(enum: str, value: int | str) -> str | None:
+    return enum_text(enum, value)
+
+
+def enum_name(enum: str, value: object) -> str | None:
+    """Name of a value by a table of `dissectors/enums.txt`; None where it has none."""
+    return _name(enum, value) if isinstance(value, int | str) else None
+
+
+def layout_of(message: Message) -> Struct | None:
+    """The fields of the message's body; None where its version is not known."""
+    version = message.api_version if message.body_version is None else message.body_version
+    found = dissectors.api(message.api_key) if message.api_key is not None else None
+    if found is None or version is None or version not in found.versions:
+        return None
+    return (found.request(version) if message.type == "request" else found.response(version)).root
+
+
+def field_at(layout: Struct | None, path: str) -> Field | None:
+    """The field at a path as in error codes and spans, `topics[0].partitions[1].index`; None where there is none."""
+    field: Field | None = None
+    for name in _INDEX.sub("", path).split("."):
+        if layout is None:
+            return None
+        field = next((one for one in (*layout.fields, *layout.tagged) if one.name == name), None)
+        if field is None:
+            return None
+        layout = field.struct
+    return field

@@ -1,0 +1,95 @@
+"""Wire text made safe to show: nothing that a peer sent reaches a terminal as anything but visible characters.
+
+Terminal escapes, control characters, bidirectional overrides (CVE-2021-42574), invisible and unassigned characters come
+out as backslash escapes; so does the backslash, which keeps the form unambiguous. There is no markup to escape: the
+text sink writes plain strings with its own colour codes around them.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Final
+
+__all__ = ["WORD_WIDTH", "cut", "display_width", "printable", "word"]
+
+WORD_WIDTH: Final = 64
+"""Characters of one name (topic, group, client id …) in a line; a Kafka topic name has at most 249."""
+
+# Invisible, yet `str.isprintable` lets them through (Unicode's Default_Ignorable_Code_Point of categories Lo and Mn,
+# and the blank Braille pattern): two different names would look the same.
+_INVISIBLE: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+# What ends a name in a line; a name that holds one of these is quoted.
+_SEPARATOR: Final = re.compile("[\\s,;=\"'()\\[\\]{}…·]")
+
+
+def _escape(character: str) -> str:
+    if character == "\\":
+        return "\\\\"
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:
+        # A byte that is no UTF-8 (PEP 383), from `printable(bytes)` or from a file name.
+        return f"\\x{code - 0xDC00:02x}"
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def printable(value: str | bytes) -> str:
+    r"""`value` with all that is not plainly visible as `\xNN`, `\uNNNN` or `\UNNNNNNNN`; bytes are read as UTF-8."""
+    text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+    if text.isascii():
+        if text.isprintable() and "\\" not in text:
+            return text
+    elif text.isprintable() and "\\" not in text and _INVISIBLE.search(text) is None:
+        return text
+    return "".join(
+        character
+        if character.isprintable() and character != "\\" and _INVISIBLE.match(character) is None
+        else _escape(character)
+        for character in text
+    )
+
+
+def cut(text: str, width: int, *, unit: str = "") -> str:
+    """At most `width` characters of `text`, which is safe already; what is missing is told: `abc… +17`."""
+    if len(text) <= width:
+        return text
+    return f"{text[:width]}… +{len(text) - width}{unit}"
+
+
+@lru_cache(maxsize=8192)
+def _word(value: str | bytes, width: int) -> str:
+    # Cut before escaping too, so that a megabyte of control characters costs nothing; 64 escapes are long enough.
+    rest = len(value) - width
+    text = printable(value[:width])
+    if rest > 0:
+        text = f"{text}… +{rest}"
+        return f'"{text}"' if _SEPARATOR.search(text[: text.index("…")]) else text
+    if not text or _SEPARATOR.search(text):
+        return '"' + text.replace('"', '\\"') + '"'
+    return text
+
+
+def word(value: object, width: int = WORD_WIDTH) -> str:
+    """A name from the wire as one word of a line: safe, quoted where it holds separators or nothing, cut at `width`."""
+    if isinstance(value, str | bytes):
+        return _word(value, width)
+    if value is None:
+        return "null"
+    if isinstance(value, dict) and "redacted" in value:
+        return f"[{value['redacted']} bytes redacted]"
+    return printable(str(value))
+
+
+def display_width(text: str) -> int:
+    """Terminal columns that safe text takes: two per wide East Asian character, none per combining mark."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+    )

@@ -1,0 +1,244 @@
+"""Phrases that the summaries are made of. Every value that comes from the wire goes through `word`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from kafkasniff.model import Body, ErrorCode, Message
+from kafkasniff.sinks.names import error_name
+from kafkasniff.sinks.paint import Paint
+from kafkasniff.sinks.printable import word
+
+__all__ = [
+    "NO_ID",
+    "SHOWN",
+    "Summarise",
+    "address",
+    "amount",
+    "count",
+    "error_phrase",
+    "few",
+    "first_words",
+    "label_of",
+    "lists",
+    "named_partitions",
+    "partitions",
+    "records_phrase",
+    "rows",
+    "topic_of",
+]
+
+NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+"""The all-zero uuid, which stands for none."""
+SHOWN: Final = 3
+"""Items of a list that a line shows; of the rest it tells the number."""
+PARTITIONS_SHOWN: Final = 6
+"""Partition numbers of one topic that a line shows."""
+
+Summarise = Callable[[Body], str]
+"""A body's phrase, safe to print; "" where there is nothing to tell."""
+
+_MESSAGE_WIDTH: Final = 100
+_STEP: Final = re.compile(r"([a-z_0-9]+)(?:\[(\d+)\])?")
+_PARTITION_FIELDS: Final = ("partition_index", "partition", "index")
+_NAME_FIELDS: Final = (
+    "_topic_name",
+    "name",
+    "topic",
+    "topic_name",
+    "group_id",
+    "transactional_id",
+    "resource_name",
+    "key",
+    "user",
+    "member_id",
+    "log_dir",
+    "feature",
+    "topic_id",
+)
+
+
+def amount(size: int) -> str:
+    """Bytes in two or three digits: `512 B`, `3.1 kB`, `42 MB` (1 kB = 1000 B)."""
+    if size < 1000:
+        return f"{size} B"
+    value = size / 1000
+    for unit in ("kB", "MB", "GB"):
+        # Where rounding gives 1000, the next unit says it shorter.
+        if value < 999.5:
+            return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 record`, `12 records`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def few(items: Sequence[str], separator: str = ", ", shown: int = SHOWN) -> str:
+    """The first items, and how many more there are."""
+    if len(items) <= shown:
+        return separator.join(items)
+    return separator.join(items[:shown]) + f"{separator}+{len(items) - shown} more"
+
+
+def rows(value: object) -> list[Body]:
+    """The structs of an array; none where a body that ends early, or a null, has no array."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def lists(value: object) -> list[Any]:
+    """The elements of an array; none where there is no array."""
+    return value if isinstance(value, list) else []
+
+
+def topic_of(item: Body) -> str:
+    """Name of the topic that a struct is about, else its id."""
+    for field in ("_topic_name", "name", "topic", "topic_name"):
+        value = item.get(field)
+        if value is not None:
+            return word(value)
+    value = item.get("topic_id")
+    return "?" if value is None or value == NO_ID else word(value)
+
+
+def address(item: Body) -> str:
+    """`host:port` of a struct that has both."""
+    host = word(item.get("host"))
+    port = word(item.get("port"))
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def partitions(topics: object, field: str = "partitions", index: str = "partition_index") -> Iterator[tuple[str, Body]]:
+    """(`topic-partition`, the partition's struct) for an array of topics that hold arrays of partitions."""
+    for topic in rows(topics):
+        name = topic_of(topic)
+        for item in lists(topic.get(field)):
+            if isinstance(item, dict):
+                yield f"{name}-{item.get(index, '?')}", item
+            else:
+                yield f"{name}-{item}", {}
+
+
+def named_partitions(topics: object, field: str = "partitions", index: str = "partition_index") -> str:
+    """`orders-0,1,2, payments-7` for the same; partitions with an error are left out, they are told with it."""
+    phrases: list[str] = []
+    more = 0
+    for topic in rows(topics):
+        numbers = [_number(item, index) for item in lists(topic.get(field)) if not _failed(item)]
+        if not numbers:
+            continue
+        if len(phrases) < SHOWN:
+            rest = len(numbers) - PARTITIONS_SHOWN
+            shown = ",".join(numbers[:PARTITIONS_SHOWN])
+            phrases.append(f"{topic_of(topic)}-{shown}{f',+{rest} more' if rest > 0 else ''}")
+        else:
+            more += len(numbers)
+    if more:
+        phrases.append(f"+{count(more, 'partition')}")
+    return ", ".join(phrases)
+
+
+def _number(item: object, index: str) -> str:
+    return word(item.get(index, "?") if isinstance(item, dict) else item)
+
+
+def _failed(item: object) -> bool:
+    return isinstance(item, dict) and bool(item.get("error_code") or item.get("partition_error_code"))
+
+
+def records_phrase(records: object) -> str:
+    """`12 records 3.1 kB lz4` for a `records` value; empty where it was null or left out, `no records` for none."""
+    if not isinstance(records, dict):
+        return ""
+    batches = records.get("batches")
+    if not batches:
+        return "no records"
+    if len(batches) == 1:
+        # Nearly always so, and this runs for every Produce and Fetch.
+        batch = batches[0]
+        total, size, codec = batch.get("record_count"), batch.get("batch_length", 0) + 12, batch.get("compression")
+        codecs = "" if codec == "none" else f" {codec}"
+    else:
+        counts = [batch.get("record_count") for batch in batches]
+        total = None if None in counts else sum(counts)
+        size = sum(batch.get("batch_length", 0) + 12 for batch in batches)
+        codecs = " " + "/".join(dict.fromkeys(batch.get("compression", "?") for batch in batches))
+        if codecs == " none":
+            codecs = ""
+        codecs += f" in {len(batches)} batches"
+    records_told = "records" if total is None else "1 record" if total == 1 else f"{total} records"
+    return f"{records_told} {amount(size)}{codecs}"
+
+
+def label_of(item: Body) -> str | None:
+    """What a struct is about, by its best known fields; None where it has none."""
+    for field in _NAME_FIELDS:
+        value = item.get(field)
+        if value is not None and value != NO_ID:
+            return word(value)
+    return None
+
+
+def _place(body: Body, path: str) -> tuple[str | None, Body]:
+    """What an error code at `path` is about (`orders-0`), and the struct that holds it."""
+    node: Any = body
+    label: str | None = None
+    steps = _STEP.findall(path)
+    for name, index in steps[:-1]:
+        node = node.get(name) if isinstance(node, dict) else None
+        if index and isinstance(node, list) and int(index) < len(node):
+            node = node[int(index)]
+        if not isinstance(node, dict):
+            return label, {}
+        for field in _PARTITION_FIELDS:
+            if field in node:
+                label = f"{label or '?'}-{node[field]}"
+                break
+        else:
+            label = label_of(node) or label
+    return label, node if isinstance(node, dict) else {}
+
+
+def _explained(node: Body, paint: Paint) -> str:
+    """What the struct with the error code adds to it: the broker's words, the new leader."""
+    text = ""
+    told = node.get("error_message")
+    if isinstance(told, str | bytes) and told:
+        text += f" {paint.dim}{word(told, _MESSAGE_WIDTH)}{paint.reset}"
+    leader = node.get("current_leader")
+    if isinstance(leader, dict) and isinstance(leader.get("leader_id"), int) and leader["leader_id"] >= 0:
+        text += f", leader now {leader['leader_id']}"
+    return text
+
+
+def error_phrase(message: Message, paint: Paint) -> str:
+    """The errors of a response by name, each with what it is about; the same error of many partitions once."""
+    body = message.body or {}
+    if len(message.errors) == 1:
+        error = message.errors[0]
+        label, node = _place(body, error.path)
+        place = f"{label} " if label else ""
+        return f"{place}{paint.error}{error_name(error)}{paint.reset}{_explained(node, paint)}"
+    by_name: dict[str, list[ErrorCode]] = {}
+    for error in message.errors:
+        by_name.setdefault(error_name(error), []).append(error)
+    phrases = []
+    for name, errors in by_name.items():
+        shown = [_place(body, error.path) for error in errors[:SHOWN]]
+        labels = [label for label, _ in shown if label]
+        rest = len(errors) - len(shown)
+        if rest:
+            labels.append(f"+{rest} more")
+        place = f"{', '.join(labels)} " if labels else ""
+        explained = _explained(shown[0][1], paint) if len(errors) == 1 else ""
+        phrases.append(f"{place}{paint.error}{name}{paint.reset}{explained}")
+    return few(phrases, "; ")
+
+
+def first_words(items: Iterable[object], width: int = SHOWN) -> str:
+    """The first elements of an array of names, and how many more there are."""
+    return few([word(item) for item in items], shown=width)

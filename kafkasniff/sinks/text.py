@@ -1,0 +1,247 @@
+"""Text for people: one line per message, aligned; the body as a tree below it where asked for.
+
+Lines are put together by plain string formatting; whatever repeats (endpoints, API labels, the clock's second) is kept
+ready with its colours and padding. Columns start narrow and grow with what they have to hold, never back. Every string
+from the wire goes through `kafkasniff.sinks.printable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kafkasniff.model import Endpoint, Exchange, Message, Problem, SaslToken
+from kafkasniff.sinks.lines import ByteStream, LineWriter
+from kafkasniff.sinks.paint import COLOUR, PLAIN
+from kafkasniff.sinks.printable import display_width, printable, word
+from kafkasniff.sinks.summaries import summary
+from kafkasniff.sinks.summaries.phrases import amount
+from kafkasniff.sinks.times import clock_time, date_of, duration
+from kafkasniff.sinks.tree import body_tree, bytes_dump
+
+__all__ = ["CLIENT_WIDTH", "LINE_CACHE", "PROBLEMS_SHOWN", "TextSink"]
+
+CLIENT_WIDTH: Final = 24
+"""Characters of a client id that its column shows."""
+LINE_CACHE: Final = 4096
+"""Connections, APIs and client ids whose padded columns are kept ready, each."""
+PROBLEMS_SHOWN: Final = 3
+"""Problems of one message that are told without `-v`."""
+LATENCY_WIDTH: Final = 8
+"""Columns of a latency: `duration` needs 7 below 1000 s."""
+
+_NO_TIME: Final = " " * 15
+_INDENT: Final = " " * 17
+
+
+class _Column:
+    """A column that grows: values padded to the widest so far, kept ready."""
+
+    __slots__ = ("_ready", "width")
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self._ready: dict[str, str] = {}
+
+    def pad(self, text: str, before: str = "", after: str = "") -> str:
+        """`text` in its colours, padded; the padding is not coloured."""
+        ready = self._ready.get(text)
+        if ready is None:
+            width = display_width(text)
+            if width > self.width or len(self._ready) >= LINE_CACHE:
+                self._ready.clear()
+                self.width = max(width, self.width)
+            ready = self._ready[text] = f"{before}{text}{after}{' ' * (self.width - width)}"
+        return ready
+
+
+class TextSink:
+    """Writes events as lines of text to `stream`.
+
+    `verbosity` 0: one line per message; 1: its body, too; 2: records, too (where they were decoded). `colour`: with
+    ANSI colours; `encoding`: of the stream, what it cannot encode is escaped; `width`: columns that the tree may use;
+    `captures`: tell where another capture begins; `live`: hand on every line at once.
+    """
+
+    def __init__(
+        self,
+        stream: ByteStream,
+        *,
+        verbosity: int = 0,
+        colour: bool = False,
+        encoding: str = "utf-8",
+        width: int = 120,
+        captures: bool = False,
+        live: bool = False,
+    ) -> None:
+        self._lines = LineWriter(stream, live=live)
+        self._paint = COLOUR if colour else PLAIN
+        self._verbosity = verbosity
+        self._encoding = encoding
+        self._width = width
+        self._captures = captures
+        self._capture: str | None = None
+        self._second = -1
+        self._clock = ""
+        self._day = ""
+        # connection → its endpoints, and both ways to show them, padded
+        self._pairs: dict[int | None, tuple[Endpoint | None, Endpoint | None, str, str]] = {}
+        self._pair_width = 0
+        self._apis = _Column(12)
+        self._ids = _Column(4)
+        self._clients = _Column(8)
+        self._arrows = self._encodable("→←")
+
+    def _encodable(self, text: str) -> bool:
+        try:
+            text.encode(self._encoding)
+        except UnicodeEncodeError:
+            return False
+        return True
+
+    def write(self, event: Message | SaslToken | Exchange | Problem) -> None:
+        """Write what one event has to tell. Hot."""
+        if isinstance(event, Message):
+            self._message(event)
+        elif isinstance(event, Problem):
+            self._problem(event)
+        elif isinstance(event, SaslToken):
+            self._sasl(event)
+        # An exchange was told by its messages, and its end without an answer by a problem.
+
+    def flush(self) -> None:
+        """Hand on all lines so far."""
+        self._lines.flush()
+
+    def close(self) -> None:
+        """Hand on the last lines; the stream stays open."""
+        self._lines.flush()
+
+    def _add(self, text: str) -> None:
+        self._lines.add(text.encode(self._encoding, "backslashreplace"))
+
+    def _message(self, message: Message) -> None:
+        if self._captures and message.capture != self._capture:
+            self._turn_capture(message.capture)
+        time = self._time(message.time_ns)
+        paint = self._paint
+        version = message.api_version
+        if message.api is not None:
+            label = f"{message.api} v{version}"
+        elif message.api_key is not None:
+            label = f"API {message.api_key} v{version}"
+        else:
+            label = "?"
+        api = self._apis.pad(label, paint.api, paint.reset)
+        number = self._ids.pad(f"#{'?' if message.correlation_id is None else message.correlation_id}")
+        if message.type == "request":
+            pair = self._pair(message.connection, message.client, message.broker)[2]
+            latency = "        "
+            client = self._clients.pad("-" if message.client_id is None else word(message.client_id, CLIENT_WIDTH))
+        else:
+            pair = self._pair(message.connection, message.client, message.broker)[3]
+            ns = message.latency_ns
+            latency = "        " if ns is None else f"{duration(ns):>{LATENCY_WIDTH}}"
+            client = self._clients.pad("")
+        told = summary(message, paint)
+        if message.body_version is not None:
+            told = f"{told}, read as v{message.body_version}"
+        line = f"{time}  {pair}  {api}  {number}  {latency}  {client}  {told}".rstrip()
+        if message.problems or self._verbosity:
+            line = "\n".join([line, *self._below(message)])
+        self._add(line + "\n")
+
+    def _time(self, time_ns: int | None) -> str:
+        """The clock, after a line with the date where the day is another one."""
+        if time_ns is None:
+            return _NO_TIME
+        second, rest = divmod(time_ns, 1_000_000_000)
+        if second != self._second:
+            day = date_of(time_ns)
+            if day != self._day:
+                self._day = day
+                self._add(f"{self._paint.dim}{day} UTC{self._paint.reset}\n")
+            self._second = second
+            self._clock = clock_time(time_ns)[:9]
+        return f"{self._clock}{rest // 1000:06d}"
+
+    def _turn_capture(self, capture: str | None) -> None:
+        self._capture = capture
+        if capture is not None:
+            self._add(f"{self._paint.dim}capture {printable(capture)}{self._paint.reset}\n")
+
+    def _pair(
+        self, connection: int | None, client: Endpoint | None, broker: Endpoint | None
+    ) -> tuple[Endpoint | None, Endpoint | None, str, str]:
+        ready = self._pairs.get(connection)
+        if ready is None or ready[0] != client or ready[1] != broker:
+            left, right = str(client or "?"), str(broker or "?")
+            width = len(left) + len(right) + 3
+            if width > self._pair_width or len(self._pairs) >= LINE_CACHE:
+                self._pairs.clear()
+                self._pair_width = max(width, self._pair_width)
+            pad = " " * (self._pair_width - width)
+            there, back = ("→", "←") if self._arrows else (">", "<")
+            paint = self._paint
+            ready = self._pairs[connection] = (
+                client,
+                broker,
+                f"{left} {paint.request}{there}{paint.reset} {right}{pad}",
+                f"{left} {paint.response}{back}{paint.reset} {right}{pad}",
+            )
+        return ready
+
+    def _below(self, message: Message) -> Iterable[str]:
+        """The lines below a message's own: its problems, and with `-v` all that it holds."""
+        paint = self._paint
+        shown = message.problems if self._verbosity else message.problems[:PROBLEMS_SHOWN]
+        for problem in shown:
+            place = "" if problem.offset is None else f" (at byte {problem.offset})"
+            yield f"{_INDENT}{paint.warn}{problem.kind}: {printable(problem.detail)}{place}{paint.reset}"
+        if len(shown) < len(message.problems):
+            yield f"{_INDENT}{paint.warn}+{len(message.problems) - len(shown)} more problems{paint.reset}"
+        if not self._verbosity:
+            return
+        place = f"packet {message.first_packet}"
+        if message.last_packet != message.first_packet:
+            place = f"packets {message.first_packet}-{message.last_packet}"
+        facts = [f"exchange {message.exchange}", f"connection {message.connection}", place, f"{message.size} bytes"]
+        if message.duration_ns is not None:
+            facts.append(f"took {duration(message.duration_ns)}")
+        yield f"    {paint.dim}{', '.join(facts)}{paint.reset}"
+        for tag, value in message.header_tags:
+            yield f"    {paint.name}header tag {tag}{paint.reset}: {bytes_dump(value, 64)}"
+        if message.body is not None:
+            yield from body_tree(message, paint, records=self._verbosity > 1, width=self._width)
+        if message.raw is not None:
+            yield f"    {paint.name}raw{paint.reset}: {bytes_dump(message.raw, 256)}"
+        elif message.raw_redacted is not None:
+            yield f"    {paint.name}raw{paint.reset}: [{message.raw_redacted} bytes redacted]"
+
+    def _sasl(self, token: SaslToken) -> None:
+        if self._captures and token.capture != self._capture:
+            self._turn_capture(token.capture)
+        time = self._time(token.time_ns)
+        pair = self._pair(token.connection, token.client, token.broker)[2 if token.direction == "request" else 3]
+        api = self._apis.pad("SASL token", self._paint.api, self._paint.reset)
+        mechanism = "" if token.mechanism is None else f"{word(token.mechanism)} "
+        shown = "redacted" if token.token is None else bytes_dump(token.token, 64)
+        self._add(f"{time}  {pair}  {api}  {mechanism}{amount(token.size)}, {shown}\n")
+
+    def _problem(self, problem: Problem) -> None:
+        paint = self._paint
+        time = self._time(problem.time_ns)
+        place = ""
+        if problem.connection is not None:
+            ready = self._pairs.get(problem.connection)
+            # The endpoints, where a message of the connection was seen before; the number in any case.
+            place = f"{ready[3 if problem.direction == 'response' else 2]}  " if ready is not None else ""
+        facts = []
+        if problem.connection is not None:
+            facts.append(f"connection {problem.connection}")
+        if self._captures and problem.capture is not None:
+            facts.append(printable(problem.capture))
+        if problem.packet is not None:
+            facts.append(f"packet {problem.packet}")
+        told = f" ({', '.join(facts)})" if facts else ""
+        self._add(f"{time}  {place}{paint.warn}{problem.kind}: {printable(problem.detail)}{told}{paint.reset}\n")

@@ -1,0 +1,172 @@
+"""A body as an indented tree: names of codes and errors, and dates, stand beside the values.
+
+Fields without fields of their own share lines up to the width; the order is that of the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kafkasniff.kafka.errors import error_name
+from kafkasniff.kafka.layout import Field, Struct
+from kafkasniff.model import Body, Message
+from kafkasniff.sinks.names import enum_name, layout_of
+from kafkasniff.sinks.paint import Paint
+from kafkasniff.sinks.printable import display_width, printable
+from kafkasniff.sinks.times import milliseconds_date
+
+__all__ = ["VALUE_WIDTH", "body_tree", "bytes_dump", "scalar_text"]
+
+VALUE_WIDTH: Final = 400
+"""Bytes of one string or bytes value that the tree shows."""
+MARGIN: Final = 4
+"""Columns in front of the tree."""
+
+# int64 fields that are times without "timestamp" in their names.
+_TIMES: Final = frozenset({"log_append_time_ms", "transaction_start_time_ms"})
+
+
+def bytes_dump(value: bytes, limit: int = VALUE_WIDTH) -> str:
+    """Bytes for a reader: as quoted text where they are UTF-8, else in hex; at most `limit` of them, the rest told."""
+    shown = value[:limit]
+    rest = f"… +{len(value) - limit} bytes" if len(value) > limit else ""
+    try:
+        # A cut through the last character must not turn text into hex.
+        text = shown.decode() if not rest else shown.decode("utf-8", "ignore" if _cut_inside(shown) else "strict")
+    except UnicodeDecodeError:
+        return f"0x{shown.hex()}{rest}"
+    return f'"{_quoted(text)}"{rest}'
+
+
+def _cut_inside(shown: bytes) -> bool:
+    """Whether only the last character is broken: valid UTF-8 up to at most three bytes before the end."""
+    for cut in (1, 2, 3):
+        try:
+            shown[:-cut].decode()
+        except UnicodeDecodeError:
+            continue
+        return True
+    return False
+
+
+def _quoted(text: str) -> str:
+    return printable(text).replace('"', '\\"')
+
+
+def scalar_text(value: object) -> str:
+    """A value without fields of its own, safe to print."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        if len(value) > VALUE_WIDTH:
+            rest = len(value[VALUE_WIDTH:].encode("utf-8", "surrogatepass"))
+            return f'"{_quoted(value[:VALUE_WIDTH])}"… +{rest} bytes'
+        return f'"{_quoted(value)}"'
+    if isinstance(value, bytes):
+        return bytes_dump(value)
+    if isinstance(value, dict):
+        return f"[{value['redacted']} bytes redacted]" if "redacted" in value else "{}"
+    return "[]" if value == [] else printable(str(value))
+
+
+def body_tree(message: Message, paint: Paint, *, records: bool, width: int = 120) -> Iterator[str]:
+    """Lines of a message's body; `records`: with the records, where they were decoded."""
+    if message.body is not None:
+        writer = _Tree(paint, records, max(width, 40))
+        yield from writer.struct(message.body, layout_of(message), MARGIN, "")
+
+
+class _Tree:
+    def __init__(self, paint: Paint, records: bool, width: int) -> None:
+        self.paint = paint
+        self.records = records
+        self.width = width
+
+    def struct(self, body: Body, layout: Struct | None, indent: int, first: str) -> Iterator[str]:
+        """Lines of a struct; `first` goes in front of the first one, in the place of as much indentation."""
+        fields = {field.name: field for field in (*layout.fields, *layout.tagged)} if layout is not None else {}
+        line, used = "", 0
+        start = " " * (indent - len(first)) + first
+        space = " " * indent
+        paint = self.paint
+        for name, value in body.items():
+            field = fields.get(name)
+            label = f"{paint.name}{printable(name)}{paint.reset}: "
+            if _is_nested(value):
+                if name == "records" and isinstance(value, list) and not self.records:
+                    continue
+                if line:
+                    yield start + line
+                    start, line, used = space, "", 0
+                for text in self.nested(name, label, value, field, indent):
+                    yield start + text
+                    start = ""
+                start = space
+                continue
+            plain, text = self.scalar(name, value, field)
+            size = len(name) + 2 + display_width(plain)
+            if line and indent + used + 2 + size > self.width:
+                yield start + line
+                start, line, used = space, "", 0
+            line, used = (f"{line}  {label}{text}", used + 2 + size) if line else (f"{label}{text}", size)
+        if line:
+            yield start + line
+        elif start.strip() and not body:
+            yield f"{start}{{}}"
+
+    def nested(self, name: str, label: str, value: Any, field: Field | None, indent: int) -> Iterator[str]:
+        """Lines of a struct or an array in a struct; the first without indentation, the others with all of it."""
+        inner = None if field is None else field.struct
+        if isinstance(value, dict):
+            yield label.rstrip()
+            yield from self.struct(value, inner, indent + 2, "")
+            return
+        yield f"{label}[{len(value)}]"
+        if all(not _is_nested(item) for item in value):
+            yield from self.wrapped([self.scalar(name, item, field) for item in value], indent + 2)
+            return
+        for item in value:
+            if isinstance(item, dict):
+                yield from self.struct(item, inner, indent + 4, "- ")
+            else:
+                yield f"{' ' * (indent + 2)}- {scalar_text(item)}"
+
+    def wrapped(self, items: list[tuple[str, str]], indent: int) -> Iterator[str]:
+        """An array of scalars, as many to a line as fit."""
+        line, used = "", 0
+        for plain, text in items:
+            size = display_width(plain)
+            if line and indent + used + 2 + size > self.width:
+                yield f"{' ' * indent}{line},"
+                line, used = "", 0
+            line, used = (f"{line}, {text}", used + 2 + size) if line else (text, size)
+        if line:
+            yield " " * indent + line
+
+    def scalar(self, name: str, value: object, field: Field | None) -> tuple[str, str]:
+        """A value with what is known of it, without and with colours."""
+        text = scalar_text(value)
+        note, colour = _note(name, value, field, self.paint)
+        return (f"{text} ({note})", f"{text} {colour}({note}){self.paint.reset}") if note else (text, text)
+
+
+def _is_nested(value: object) -> bool:
+    if isinstance(value, dict):
+        return bool(value) and "redacted" not in value
+    return isinstance(value, list) and bool(value)
+
+
+def _note(name: str, value: object, field: Field | None, paint: Paint) -> tuple[str | None, str]:
+    """What to say beside a value, and its colour."""
+    if isinstance(value, int) and (field.type == "error" if field is not None else name.endswith("error_code")):
+        return error_name(value) or "unknown error", paint.error if value else paint.dim
+    if field is not None and field.enum is not None:
+        told = enum_name(field.enum, value)
+        if told is not None and told != value:
+            return told, paint.note
+    if isinstance(value, int) and not isinstance(value, bool) and ("timestamp" in name or name in _TIMES):
+        return milliseconds_date(value), paint.note
+    return None, ""

@@ -1,0 +1,103 @@
+"""Captures, sidecars, manifest and README agree with each other, by means that are not the product's."""
+
+import hashlib
+import json
+import struct
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+from scapy.layers.inet import TCP
+from scapy.layers.inet6 import IPv6  # noqa: F401  (scapy dissects IPv6 only once its layer is loaded)
+from scapy.packet import NoPayload, Padding
+from scapy.utils import PcapReader
+
+CAPTURES = Path(__file__).resolve().parents[2] / "captures"
+ENTRIES = json.loads((CAPTURES / "manifest.json").read_text(encoding="utf-8"))["captures"]
+every_capture = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["file"])
+
+
+def sidecar(entry):
+    lines = (CAPTURES / entry["sidecar"]).read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def requests_on_the_wire(entry):
+    """Requests that clients sent, as (key, version, correlation id, client id, size), by a plain walk.
+
+    Good for captures of loopback alone: whole, in order; only exact repeats are skipped, by sequence number.
+    """
+    streams = defaultdict(bytearray)
+    starts = {}
+    with PcapReader(str(CAPTURES / entry["file"])) as packets:
+        for packet in packets:
+            segment = packet[TCP]
+            if segment.dport not in entry["broker_ports"]:
+                continue
+            direction = (segment.sport, segment.dport)
+            if segment.flags & 2:
+                starts[direction] = segment.seq + 1
+                continue
+            payload = segment.payload
+            data = b"" if isinstance(payload, (NoPayload, Padding)) else bytes(payload)
+            offset = (segment.seq - starts[direction]) & 0xFFFFFFFF
+            stream = streams[direction]
+            if data and offset <= len(stream):
+                stream += data[len(stream) - offset :]
+    for stream in streams.values():
+        position = 0
+        while position + 12 <= len(stream):
+            size, key, version, correlation, length = struct.unpack_from(">ihhih", stream, position)
+            client = bytes(stream[position + 14 : position + 14 + max(length, 0)]).decode()
+            yield key, version, correlation, client if length >= 0 else None, size
+            position += 4 + size
+
+
+def test_every_file_is_in_the_manifest_and_the_other_way_round():
+    on_disk = {file.name for file in CAPTURES.iterdir() if file.is_file()} - {"manifest.json", "README.md", ".gitignore"}
+    assert on_disk == {name for entry in ENTRIES for name in (entry["file"], entry["sidecar"])}
+
+
+@every_capture
+def test_checksums(entry):
+    for name, digest in ((entry["file"], entry["sha256"]), (entry["sidecar"], entry["sidecar_sha256"])):
+        assert hashlib.sha256((CAPTURES / name).read_bytes()).hexdigest() == digest, name
+
+
+@every_capture
+def test_captures_are_small(entry):
+    assert (CAPTURES / entry["file"]).stat().st_size == entry["bytes"] < 300_000
+    assert (CAPTURES / entry["sidecar"]).stat().st_size < 600_000
+
+
+@every_capture
+def test_packets_are_counted(entry):
+    with PcapReader(str(CAPTURES / entry["file"])) as packets:
+        assert sum(1 for _ in packets) == entry["packets"]
+
+
+@every_capture
+def test_request_counts_are_those_of_the_sidecar(entry):
+    counts = Counter((line["api"], str(line["api_version"])) for line in sidecar(entry) if line["kind"] == "request")
+    assert {(api, version): n for api, table in entry["requests"].items() for version, n in table.items()} == counts
+
+
+@every_capture
+def test_requests_on_the_wire_are_those_of_the_client_log(entry):
+    if not entry["requests_complete"]:
+        pytest.skip("the client's log does not name every request, or the capture does not hold every byte")
+    logged = [line for line in sidecar(entry) if line["kind"] == "request"]
+    wire = list(requests_on_the_wire(entry))
+    assert logged
+    assert Counter(one[:4] for one in wire) == Counter(
+        (line["api_key"], line["api_version"], line["correlation_id"], line["client_id"]) for line in logged
+    )
+    sized = [line for line in logged if "size" in line]
+    if sized:
+        assert Counter(one[4] for one in wire) == Counter(line["size"] for line in sized)
+
+
+def test_the_readme_has_a_row_for_every_capture():
+    text = (CAPTURES / "README.md").read_text(encoding="utf-8")
+    for entry in ENTRIES:
+        assert f"| `{entry['file']}` | {entry['shows']} | {entry['client']} |" in text

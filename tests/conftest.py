@@ -1,0 +1,121 @@
+"""Fixtures for what a test needs from the machine, the shipped captures, and the hypothesis profiles.
+
+A test that needs a program, Java or root asks for it with a fixture and is skipped, with the reason, where it is
+missing. With KAFKASNIFF_REQUIRE_ALL set (as in `.ci/run`) it fails instead: a skip there is a check that nobody ran.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+CAPTURE_SUFFIXES = (
+    ".pcap",
+    ".pcapng",
+    ".pcap.gz",
+    ".pcap.zst",
+    ".pcap.lz4",
+    ".pcapng.gz",
+    ".pcapng.zst",
+    ".pcapng.lz4",
+)
+JAVA_NEEDED = 17
+
+# Deadlines are off: the machines that run this are shared, and a slow example is not a wrong one.
+settings.register_profile("default", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
+settings.register_profile("deep", settings.get_profile("default"), max_examples=3000)
+# `--hypothesis-profile NAME` on pytest's command line still wins over this.
+settings.load_profile(os.environ.get("KAFKASNIFF_HYPOTHESIS") or ("ci" if os.environ.get("CI") else "default"))
+
+
+def missing(reason: str) -> NoReturn:
+    """Skip the running test; fail it where everything is required."""
+    if os.environ.get("KAFKASNIFF_REQUIRE_ALL"):
+        pytest.fail(f"{reason}, and KAFKASNIFF_REQUIRE_ALL is set", pytrace=False)
+    pytest.skip(reason)
+
+
+def shipped_captures() -> list[Path]:
+    """All captures in `captures/`, sorted by name."""
+    return sorted(path for path in (ROOT / "captures").iterdir() if path.name.endswith(CAPTURE_SUFFIXES))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test with an argument `capture_path` runs once per shipped capture."""
+    if "capture_path" in metafunc.fixturenames:
+        paths = shipped_captures()
+        metafunc.parametrize("capture_path", paths, ids=[path.name for path in paths])
+
+
+@pytest.fixture(scope="session")
+def root_folder() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def captures() -> list[Path]:
+    """Paths of all shipped captures, at least one."""
+    paths = shipped_captures()
+    assert paths, "captures/ holds no capture"
+    return paths
+
+
+@pytest.fixture(scope="session")
+def require_tool() -> Callable[[str], str]:
+    """`require_tool("tshark")` gives the program's path, else skips (or fails) the test."""
+
+    def require(name: str) -> str:
+        path = shutil.which(name)
+        if path is None:
+            # tcpdump and ip live where only root's PATH looks.
+            path = shutil.which(name, path="/usr/local/sbin:/usr/sbin:/sbin")
+        if path is None:
+            missing(f"{name} is not installed")
+        return path
+
+    return require
+
+
+@pytest.fixture(scope="session")
+def require_root() -> Callable[[], None]:
+    """`require_root()` skips (or fails) the test where packet sockets are not allowed."""
+
+    def require() -> None:
+        if not hasattr(socket, "AF_PACKET"):
+            missing("packet sockets are Linux only")
+        try:
+            socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close()
+        except PermissionError:
+            missing("packet sockets need root or CAP_NET_RAW")
+
+    return require
+
+
+@pytest.fixture(scope="session")
+def require_java() -> Callable[[], str]:
+    """`require_java()` gives the path of `java`, 17 or newer, else skips (or fails) the test."""
+
+    def require() -> str:
+        home = os.environ.get("JAVA_HOME")
+        path = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+        if path is None:
+            missing("java is not installed")
+        told = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
+        found = re.search(r'version "(\d+)', told)
+        if found is None or int(found[1]) < JAVA_NEEDED:
+            missing(f"{path} is not Java {JAVA_NEEDED} or newer")
+        return path
+
+    return require

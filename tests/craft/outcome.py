@@ -1,0 +1,117 @@
+"""Runs kafkasniff over packets or files, and makes its JSON lines comparable."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import itertools
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kafkasniff.inspector import Inspector
+from kafkasniff.model import Exchange, Message, Problem, SaslToken, Summary
+from kafkasniff.packets import PacketBatch
+from kafkasniff.sinks.jsonl import JsonSink
+from kafkasniff.sinks.text import TextSink
+from tests.craft.batches import batch
+from tests.craft.packet import Packet
+
+Line = dict[str, Any]
+
+PLACE = ("exchange", "connection", "time", "capture", "first_packet", "last_packet", "latency_ms", "duration_ms")
+"""What a line says of where and when, and a disturbance may change."""
+
+Side = tuple[str, str, str]
+"""Client, broker, and type of the lines: the two streams of a connection have an order each, none between them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    lines: list[Line]
+    summary: Summary
+
+    @property
+    def problems(self) -> list[Line]:
+        """Problems of streams and captures."""
+        return [line for line in self.lines if line["type"] == "problem"]
+
+    def messages(self, *, drop: Iterable[str] = ()) -> dict[Side, list[Line]]:
+        """Requests, responses and SASL tokens without their place, by connection and type, in order.
+
+        `drop`: further keys to leave out.
+        """
+        without = {*PLACE, *drop}
+        sides: dict[Side, list[Line]] = defaultdict(list)
+        for line in self.lines:
+            if line["type"] == "problem":
+                continue
+            kind = line["direction"] if line["type"] == "sasl" else line["type"]
+            kept = {key: value for key, value in line.items() if key not in without}
+            sides[line["client"], line["broker"], kind].append(kept)
+        return dict(sides)
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """What a run wrote, to the byte."""
+
+    json: bytes
+    text: bytes
+    summary: Summary
+
+
+def _run(batches: Iterable[PacketBatch], sinks: Sequence[JsonSink | TextSink], options: dict[str, Any]) -> Summary:
+    inspector = Inspector(**options)
+    events = itertools.chain.from_iterable(map(inspector.feed, batches))
+    for event in itertools.chain(events, _closed(inspector)):
+        for sink in sinks:
+            sink.write(event)
+    for sink in sinks:
+        sink.close()
+    return inspector.summary
+
+
+def _closed(inspector: Inspector) -> Iterator[Message | SaslToken | Exchange | Problem]:
+    yield from inspector.close()
+
+
+def output(batches: Iterable[PacketBatch], **options: Any) -> Output:
+    """The JSON lines and the text of `batches`, bodies and records included."""
+    json_stream, text_stream = io.BytesIO(), io.BytesIO()
+    sinks = (JsonSink(json_stream), TextSink(text_stream, verbosity=2))
+    summary = _run(batches, sinks, options)
+    return Output(json_stream.getvalue(), text_stream.getvalue(), summary)
+
+
+def outcome(batches: Iterable[PacketBatch], **options: Any) -> Outcome:
+    """The JSON lines of `batches`, parsed."""
+    stream = io.BytesIO()
+    summary = _run(batches, [JsonSink(stream)], options)
+    return Outcome([json.loads(line) for line in stream.getvalue().splitlines()], summary)
+
+
+def packets_outcome(packets: Sequence[Packet], **options: Any) -> Outcome:
+    """What kafkasniff makes of packets, without a file in between."""
+    return outcome([batch(packets)], **options)
+
+
+def files_outcome(paths: Iterable[Path], *, chunk_size: int | None = None, **options: Any) -> Outcome:
+    """What kafkasniff makes of capture files."""
+    from kafkasniff.capture import open_captures
+
+    extra = {} if chunk_size is None else {"chunk_size": chunk_size}
+    with open_captures([str(path) for path in paths], **extra) as source:
+        return outcome(source, **options)
+
+
+def renamed(sides: dict[Side, list[Line]], address: Callable[[str], str]) -> dict[Side, list[Line]]:
+    """`sides` with `address` applied to the endpoints: for disturbances that change addresses."""
+    return {
+        (address(client), address(broker), kind): [
+            {**line, "client": address(client), "broker": address(broker)} for line in lines
+        ]
+        for (client, broker, kind), lines in sides.items()
+    }

@@ -1,0 +1,170 @@
+"""Packets into capture files of every form: pcap and pcapng, link layers, compression, rotation."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import ipaddress
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import lz4.frame
+import zstandard
+
+from tests.craft.packet import Packet, ip_bytes
+
+CLIENT_MAC: Final = bytes.fromhex("020000000001")
+BROKER_MAC: Final = bytes.fromhex("020000000002")
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """A link layer: its number in capture files and what stands in front of the IP header."""
+
+    number: int
+    header: Callable[[Packet], bytes]
+    trailer: bytes = b""
+
+
+def ether_type(packet: Packet) -> bytes:
+    return b"\x86\xdd" if packet.is_ipv6 else b"\x08\x00"
+
+
+def macs(packet: Packet) -> bytes:
+    """The lower port is the broker's; MAC addresses only have to differ."""
+    return CLIENT_MAC + BROKER_MAC if packet.sport < packet.dport else BROKER_MAC + CLIENT_MAC
+
+
+def _vlan(packet: Packet) -> bytes:
+    return macs(packet) + bytes.fromhex("8100 0064") + ether_type(packet)
+
+
+def _qinq(packet: Packet) -> bytes:
+    return macs(packet) + bytes.fromhex("88a8 0007 8100 0064") + ether_type(packet)
+
+
+def _sll(packet: Packet) -> bytes:
+    return struct.pack(">HHH8s", 0, 1, 6, CLIENT_MAC) + ether_type(packet)
+
+
+def _sll2(packet: Packet) -> bytes:
+    return ether_type(packet) + struct.pack(">HIHBB8s", 0, 2, 1, 0, 6, CLIENT_MAC)
+
+
+def _null(order: str) -> Callable[[Packet], bytes]:
+    # AF_INET is 2 everywhere; AF_INET6 is 30 on macOS, where such captures come from.
+    return lambda packet: struct.pack(f"{order}I", 30 if packet.is_ipv6 else 2)
+
+
+LINKS: Final = {
+    "ethernet": Link(1, lambda packet: macs(packet) + ether_type(packet)),
+    "ethernet-padded": Link(1, lambda packet: macs(packet) + ether_type(packet), trailer=b"\xa5" * 10),
+    "vlan": Link(1, _vlan),
+    "qinq": Link(1, _qinq),
+    "sll": Link(113, _sll),
+    "sll2": Link(276, _sll2),
+    "null": Link(0, _null("<")),
+    "null-big-endian": Link(0, _null(">")),
+    "loop": Link(108, _null(">")),
+    "raw": Link(101, lambda packet: b""),
+}
+
+
+def link_bytes(packet: Packet, link: Link) -> tuple[bytes, int]:
+    """The captured bytes, and the length on the wire."""
+    data = link.header(packet) + ip_bytes(packet) + (b"" if packet.cut else link.trailer)
+    return data, len(data) + packet.cut
+
+
+def pcap_bytes(
+    packets: Sequence[Packet], link: str = "ethernet", *, nanoseconds: bool = False, order: str = "<"
+) -> bytes:
+    """`order`: struct's sign of the byte order, `<` or `>`. Without `nanoseconds`, times are cut to microseconds."""
+    layer = LINKS[link]
+    magic = 0xA1B23C4D if nanoseconds else 0xA1B2C3D4
+    out = [struct.pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, 262_144, layer.number)]
+    for packet in packets:
+        data, wire = link_bytes(packet, layer)
+        seconds, fraction = divmod(packet.time_ns, 1_000_000_000)
+        out += (
+            struct.pack(f"{order}IIII", seconds, fraction if nanoseconds else fraction // 1000, len(data), wire),
+            data,
+        )
+    return b"".join(out)
+
+
+def _block(order: str, kind: int, body: bytes) -> bytes:
+    body += b"\0" * (-len(body) % 4)
+    length = len(body) + 12
+    return struct.pack(f"{order}II", kind, length) + body + struct.pack(f"{order}I", length)
+
+
+def _option(order: str, code: int, value: bytes) -> bytes:
+    return struct.pack(f"{order}HH", code, len(value)) + value + b"\0" * (-len(value) % 4)
+
+
+def pcapng_bytes(
+    packets: Sequence[Packet], links: Sequence[str] = ("ethernet",), *, order: str = "<", sections: int = 1
+) -> bytes:
+    """Enhanced packet blocks with nanoseconds; packets go round the interfaces, one for each of `links`.
+
+    With several sections, the second one has the other byte order; a block of an unknown kind stands in each.
+    """
+    out = []
+    share = -(-len(packets) // sections) if packets else 1
+    for section in range(sections):
+        if section:
+            order = "<" if order == ">" else ">"
+        out.append(_block(order, 0x0A0D0D0A, struct.pack(f"{order}IHHq", 0x1A2B3C4D, 1, 0, -1)))
+        for link in links:
+            options = _option(order, 9, b"\x09") + _option(order, 0, b"")
+            out.append(_block(order, 1, struct.pack(f"{order}HHI", LINKS[link].number, 0, 262_144) + options))
+        out.append(_block(order, 0x0BAD, b"unknown"))
+        for number, packet in enumerate(packets[section * share : (section + 1) * share]):
+            interface = number % len(links)
+            data, wire = link_bytes(packet, LINKS[links[interface]])
+            head = struct.pack(
+                f"{order}IIIII", interface, packet.time_ns >> 32, packet.time_ns & 0xFFFFFFFF, len(data), wire
+            )
+            out.append(_block(order, 6, head + data))
+    return b"".join(out)
+
+
+def write_pcap(path: Path, packets: Sequence[Packet], link: str = "ethernet", **options: bool | str) -> Path:
+    path.write_bytes(pcap_bytes(packets, link, **options))  # type: ignore[arg-type]
+    return path
+
+
+def write_rotated(folder: Path, packets: Sequence[Packet], files: int = 3, link: str = "ethernet") -> list[Path]:
+    """The packets in several pcap files with nanoseconds, one after the other, as `tcpdump -C` makes them."""
+    share = max(1, -(-len(packets) // files))
+    return [
+        write_pcap(
+            folder / f"rotated{index}.pcap", packets[index * share : (index + 1) * share], link, nanoseconds=True
+        )
+        for index in range(files)
+    ]
+
+
+def compressed(data: bytes, form: str) -> bytes:
+    """`form`: gzip, gzip-members (two of them), zstd or lz4."""
+    if form == "gzip":
+        return gzip.compress(data, mtime=0)
+    if form == "gzip-members":
+        half = len(data) // 2
+        return gzip.compress(data[:half], mtime=0) + gzip.compress(data[half:], mtime=0)
+    if form == "zstd":
+        return zstandard.ZstdCompressor().compress(data)
+    return bytes(lz4.frame.compress(data))
+
+
+def as_ipv6(packets: Sequence[Packet]) -> list[Packet]:
+    """IPv4 addresses embedded in the prefix for documentation (RFC 3849), so that the packets become IPv6 ones."""
+
+    def address(text: str) -> str:
+        packed = ipaddress.ip_address(text).packed
+        return text if len(packed) == 16 else str(ipaddress.IPv6Address(bytes.fromhex("20010db8") + bytes(8) + packed))
+
+    return [packet.but(src=address(packet.src), dst=address(packet.dst)) for packet in packets]

@@ -1,0 +1,121 @@
+"""The table `exchanges` of the shipped captures against what the clients themselves logged."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+
+from kafkasniff.capture import open_captures
+from kafkasniff.inspector import Inspector
+from kafkasniff.model import Message
+from kafkasniff.sinks.jsonl import body_json
+from kafkasniff.sinks.parquet import ParquetSink
+
+CAPTURES = Path(__file__).resolve().parents[2] / "captures"
+MANIFEST = {entry["file"]: entry for entry in json.loads((CAPTURES / "manifest.json").read_text())["captures"]}
+LOGGED = sorted(name for name, entry in MANIFEST.items() if entry.get("sidecar") and entry["requests_complete"])
+
+
+def exported(capture: Path, folder: Path) -> tuple[list[dict[str, Any]], list[Message]]:
+    """Rows of the table, and the messages that the same run yielded."""
+    inspector = Inspector(exchanges=True)
+    events: list[Any] = []
+    with open_captures([str(capture)]) as source:
+        for batch in source:
+            events += inspector.feed(batch)
+    events += inspector.close()
+    with ParquetSink(folder) as sink:
+        for event in events:
+            sink.write(event)
+    rows: list[dict[str, Any]] = ds.dataset(folder / "exchanges").to_table().to_pylist()
+    return rows, [event for event in events if isinstance(event, Message)]
+
+
+def logged(name: str) -> dict[str, list[dict[str, Any]]]:
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for line in (CAPTURES / MANIFEST[name]["sidecar"]).read_text().splitlines():
+        entry = json.loads(line)
+        kinds.setdefault(entry["kind"], []).append(entry)
+    return kinds
+
+
+@pytest.mark.parametrize("name", LOGGED)
+def test_rows_are_the_requests_that_the_client_logged(name: str, tmp_path: Path) -> None:
+    rows, _ = exported(CAPTURES / name, tmp_path)
+    sent = Counter(
+        (one["client_id"], one["api"], one["api_version"], one["correlation_id"]) for one in logged(name)["request"]
+    )
+    seen = Counter((row["client_id"], row["api"], row["api_version"], row["correlation_id"]) for row in rows)
+    assert seen == sent
+    assert len({(row["connection_id"], row["exchange_id"]) for row in rows}) == len(rows)
+    assert {row["broker_port"] for row in rows} <= set(MANIFEST[name]["broker_ports"])
+
+
+@pytest.mark.parametrize("name", [name for name in LOGGED if "codecs" in name])
+def test_produced_records_are_those_that_the_client_logged(name: str, tmp_path: Path) -> None:
+    rows, _ = exported(CAPTURES / name, tmp_path)
+    client = logged(name)
+    codecs = {one["topic"]: one["codec"] for one in client["produced"]}
+    expected = Counter(one["topic"] for one in client["produced"] if one["error"] is None)
+    # Newer Produce and Fetch name topics by id; the broker's answer to CreateTopics or Metadata says which is whose.
+    names = topic_names(rows)
+    counts: Counter[str] = Counter()
+    first: dict[str, int] = {}
+    for row in rows:
+        if row["api"] == "Produce":
+            for part in row["partitions"]:
+                topic = part["topic"] or names[part["topic_id"]]
+                assert part["compression"] == codecs[topic]
+                assert part["batch_count"] >= 1
+                assert (part["uncompressed_bytes"] == part["bytes"]) == (codecs[topic] == "none")
+                if part["error_code"]:
+                    # A leader that was not elected yet; the client says nothing of what it sent again.
+                    assert (part["error"], part["offset"]) == ("NOT_LEADER_OR_FOLLOWER", -1)
+                    continue
+                counts[topic] += part["record_count"]
+                first[topic] = min(first.get(topic, part["offset"]), part["offset"])
+    assert counts == expected
+    assert set(first.values()) == {0}, "the first batch of each topic was given offset 0"
+
+
+def topic_names(rows: list[dict[str, Any]]) -> dict[str, str]:
+    names = {}
+    for row in rows:
+        if row["api"] in ("CreateTopics", "Metadata") and row["response_body"]:
+            for topic in json.loads(row["response_body"])["topics"]:
+                if "topic_id" in topic:
+                    names[topic["topic_id"]] = topic["name"]
+    return names
+
+
+@pytest.mark.parametrize("name", LOGGED)
+def test_rows_agree_with_the_messages_of_the_run(name: str, tmp_path: Path) -> None:
+    rows, messages = exported(CAPTURES / name, tmp_path)
+    assert Counter(row["request_size"] for row in rows) == Counter(m.size for m in messages if m.type == "request")
+    bodies = Counter(row["response_body"] for row in rows if row["response_body"])
+    assert bodies == Counter(body_json(m.body) for m in messages if m.type == "response" and m.body is not None)
+    latencies = sorted(m.latency_ns // 1000 for m in messages if m.latency_ns is not None)
+    assert sorted(row["latency_us"] for row in rows if row["latency_us"] is not None) == latencies
+
+
+def test_groups_and_transactions(tmp_path: Path) -> None:
+    rows, _ = exported(CAPTURES / "java-group-classic.pcap", tmp_path / "group")
+    assert {row["group_id"] for row in rows if row["api"] in ("JoinGroup", "SyncGroup", "Heartbeat")} == {
+        "events-group"
+    }
+    members = {one["member_id"] for one in logged("java-group-classic.pcap")["assigned"]}
+    assert members <= {row["member_id"] for row in rows if row["api"] == "SyncGroup"}
+    rows, _ = exported(CAPTURES / "java-transactions.pcap", tmp_path / "transactions")
+    assert {row["transactional_id"] for row in rows if row["api"] == "EndTxn"} == {"ledger-writer"}
+    (producer,) = {
+        part["producer_id"]
+        for row in rows
+        if row["api"] == "Produce" and row["transactional_id"] == "ledger-writer"
+        for part in row["partitions"]
+    }
+    assert producer == logged("java-transactions.pcap")["described_producer"][0]["producer_id"]

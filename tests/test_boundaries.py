@@ -1,0 +1,199 @@
+"""The law: where batches begin and end, and who else talks, changes nothing that a connection yields."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from kafkasniff.capture import open_captures
+from kafkasniff.packets import PacketBatch
+from tests.conftest import shipped_captures
+from tests.craft import damage, disturb, intrude
+from tests.craft.batches import batch
+from tests.craft.outcome import Line, Output, outcome, output
+from tests.craft.packet import Packet
+from tests.craft.read import read_packets
+from tests.craft.samples import mixed
+from tests.craft.write import pcap_bytes, pcapng_bytes
+
+SHIPPED = {path.name: path for path in shipped_captures()}
+
+UNREST = {
+    "calm": damage.composed(),
+    "resegmented": disturb.resegmented,
+    "reordered": damage.composed(disturb.resegmented, disturb.reordered, disturb.duplicated),
+    "skewed": disturb.skewed,
+    "retransmitted": damage.composed(disturb.wrapped, disturb.retransmitted, disturb.overlapped),
+    "kept-alive": disturb.kept_alive,
+    "reused": disturb.reused,
+    "without-handshake": disturb.without_handshake,
+    "intrusions": damage.composed(intrude.forged_resets, intrude.out_of_window, intrude.conflicting),
+    "lossy": damage.composed(disturb.resegmented, damage.lossy, disturb.skewed),
+    "lossy-in-runs": damage.lossy_in_runs,
+    "unacknowledged": damage.composed(disturb.resegmented, damage.unacknowledged),
+    "late": damage.composed(disturb.resegmented, damage.late),
+    "snapped": damage.snapped,
+    "responses-only": damage.composed(damage.responses_only, damage.late),
+    "requests-only": damage.composed(damage.requests_only, damage.lossy),
+}
+
+
+@functools.cache
+def scene(name: str, seed: int) -> list[Packet]:
+    """The crafted sample, disturbed; or a shipped capture as it is."""
+    return read_packets(SHIPPED[name]) if name in SHIPPED else UNREST[name](mixed(), Random(seed))
+
+
+@functools.cache
+def in_one(name: str, seed: int) -> Output:
+    return output([batch(scene(name, seed))])
+
+
+def cut(whole: PacketBatch, rows: Iterable[int]) -> list[PacketBatch]:
+    """`whole` cut before each of `rows`."""
+    parts: list[PacketBatch] = []
+    rest, gone = whole, 0
+    for row in sorted(set(rows)):
+        head, rest = rest.split(row - gone)
+        parts.append(head)
+        gone = row
+    return [*parts, rest]
+
+
+def same(found: Output, expected: Output) -> None:
+    """Equal to the byte; the first line that differs is easier to read than all of them."""
+    for one, other in itertools.zip_longest(found.json.splitlines(), expected.json.splitlines()):
+        assert one == other
+    for one, other in itertools.zip_longest(found.text.splitlines(), expected.text.splitlines()):
+        assert one == other
+    assert found == expected
+
+
+@given(name=st.sampled_from(sorted(UNREST)), seed=st.integers(0, 3), data=st.data())
+def test_batches_cut_anywhere(name: str, seed: int, data: st.DataObject) -> None:
+    packets = scene(name, seed)
+    rows = data.draw(st.sets(st.integers(1, len(packets) - 1), max_size=12))
+    same(output(cut(batch(packets), rows)), in_one(name, seed))
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", UNREST)
+def test_a_batch_for_each_packet(name: str, seed: int) -> None:
+    packets = scene(name, seed)
+    same(output(cut(batch(packets), range(1, len(packets)))), in_one(name, seed))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_batch_for_each_packet_of_a_real_capture(name: str) -> None:
+    packets = scene(name, 0)
+    same(output(cut(batch(packets), range(1, len(packets)))), in_one(name, 0))
+
+
+@given(data=st.data())
+@settings(max_examples=40)
+def test_batches_of_a_real_capture_cut_anywhere(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(SHIPPED)))
+    packets = scene(name, 0)
+    rows = data.draw(st.sets(st.integers(1, len(packets) - 1), min_size=1, max_size=20))
+    same(output(cut(batch(packets), rows)), in_one(name, 0))
+
+
+# -- the reader's chunks
+
+
+@functools.cache
+def file_bytes(form: str) -> bytes:
+    packets = disturb.reordered(mixed(), Random(5))
+    return pcap_bytes(packets, "sll", nanoseconds=True) if form == "pcap" else pcapng_bytes(packets, sections=3)
+
+
+def read_in_chunks(path: Path, chunk_size: int | None) -> Output:
+    extra = {} if chunk_size is None else {"chunk_size": chunk_size}
+    with open_captures([str(path)], **extra) as source:
+        return output(source)
+
+
+@pytest.mark.parametrize("form", ["pcap", "pcapng"])
+@given(chunk_size=st.integers(1, 70_000))
+@example(chunk_size=1)
+@example(chunk_size=16)
+@example(chunk_size=24)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_chunks_of_any_size(form: str, chunk_size: int, tmp_path: Path) -> None:
+    path = tmp_path / f"sample.{form}"
+    path.write_bytes(file_bytes(form))
+    same(read_in_chunks(path, chunk_size), read_in_chunks(path, None))
+
+
+@pytest.mark.parametrize("chunk_size", [1, 100, 4096])
+@pytest.mark.parametrize("name", SHIPPED)
+def test_chunks_of_a_real_capture(name: str, chunk_size: int) -> None:
+    same(read_in_chunks(SHIPPED[name], chunk_size), read_in_chunks(SHIPPED[name], None))
+
+
+# -- one connection alone
+
+
+def by_connection(lines: Sequence[Line]) -> dict[tuple[str, int], list[Line]]:
+    """Lines of each Kafka connection by (its endpoints, which of those with the same ones).
+
+    Exchanges are numbered within the connection. That something is not Kafka is told where its endpoint spoke Kafka
+    before, on other connections: it is the one thing that others have a say in.
+    """
+    ends: dict[int, str] = {}
+    lines = [line for line in lines if line.get("kind") != "not-kafka"]
+    for line in lines:
+        if line["type"] != "problem":
+            ends[line["connection"]] = f"{line['client']} {line['broker']}"
+    seen: dict[str, int] = defaultdict(int)
+    names = {}
+    for number in sorted(ends):
+        names[number] = (ends[number], seen[ends[number]])
+        seen[ends[number]] += 1
+    found: dict[tuple[str, int], list[Line]] = defaultdict(list)
+    exchanges: dict[int, dict[int, int]] = defaultdict(dict)
+    for line in lines:
+        number = line["connection"]
+        if number not in names:
+            continue
+        plain = {key: value for key, value in line.items() if key not in {"connection", "exchange"}}
+        if "exchange" in line:
+            own = exchanges[number]
+            plain["exchange"] = own.setdefault(line["exchange"], len(own))
+        elif line["type"] == "problem":
+            # The number of the exchange is within the sentence.
+            plain["detail"] = plain["detail"].partition(": ")[2] or plain["detail"]
+        found[names[number]].append(plain)
+    return found
+
+
+def alone(packets: Sequence[Packet]) -> dict[tuple[str, int], list[Line]]:
+    """The same from runs that each see the packets of one pair of endpoints only."""
+    places: dict[object, list[int]] = defaultdict(list)
+    for index, packet in enumerate(packets):
+        places[packet.connection].append(index)
+    merged: dict[tuple[str, int], list[Line]] = {}
+    for indices in places.values():
+        part = batch([packets[index] for index in indices], indices)
+        merged.update(by_connection(outcome([part]).lines))
+    return merged
+
+
+@pytest.mark.parametrize("name", [*UNREST, *SHIPPED])
+def test_a_connection_alone_yields_the_same(name: str) -> None:
+    packets = scene(name, 1)
+    together = by_connection([json.loads(line) for line in in_one(name, 1).json.splitlines()])
+    apart = alone(packets)
+    assert sorted(apart) == sorted(together)
+    for connection, lines in together.items():
+        for one, other in itertools.zip_longest(apart[connection], lines):
+            assert one == other

@@ -1,0 +1,356 @@
+"""Captures, crafted and real, disturbed as networks and capturing disturb them.
+
+What loses no byte must not change a message; what loses bytes may cost messages, never make one up. Compared are the
+JSON lines without numbers and times, by connection and direction, in order.
+"""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.conftest import shipped_captures
+from tests.craft import damage, disturb, intrude
+from tests.craft.outcome import Line, Outcome, Side, files_outcome, packets_outcome, renamed
+from tests.craft.packet import Packet, ahead
+from tests.craft.read import read_packets
+from tests.craft.samples import mixed
+from tests.craft.streams import stream_bytes
+from tests.craft.write import as_ipv6, compressed, pcap_bytes, pcapng_bytes, write_pcap, write_rotated
+
+Disturbance = Callable[[Sequence[Packet], Random], list[Packet]]
+
+CRAFTED = "crafted"
+SHIPPED = {path.name: path for path in shipped_captures()}
+SOURCES = [CRAFTED, *SHIPPED]
+
+MISSING = object()
+
+HARMLESS: dict[str, Disturbance] = {
+    "reordered": disturb.reordered,
+    "reordered-small": damage.composed(disturb.resegmented, functools.partial(disturb.reordered, reach=6)),
+    "duplicated": disturb.duplicated,
+    "retransmitted": disturb.retransmitted,
+    "retransmitted-small": damage.composed(disturb.resegmented, disturb.retransmitted, disturb.reordered),
+    "resegmented": disturb.resegmented,
+    "single-bytes": disturb.single_bytes,
+    "merged": disturb.merged,
+    "overlapped": disturb.overlapped,
+    "overlapped-small": damage.composed(disturb.resegmented, disturb.overlapped, disturb.reordered),
+    "wrapped": disturb.wrapped,
+    "wrapped-reordered": damage.composed(disturb.wrapped, disturb.resegmented, disturb.reordered),
+    "kept-alive": disturb.kept_alive,
+    "kept-alive-wrapped": damage.composed(disturb.wrapped, disturb.kept_alive),
+    # Keep-alives last: one that overtakes data brings a byte of garbage that arrives first, and wins.
+    "everything": damage.composed(
+        disturb.wrapped,
+        disturb.resegmented,
+        disturb.retransmitted,
+        disturb.reordered,
+        disturb.kept_alive,
+        disturb.duplicated,
+    ),
+}
+
+INTRUSIONS: dict[str, Disturbance] = {
+    "forged-resets": intrude.forged_resets,
+    "forged-ends": intrude.forged_ends,
+    "out-of-window": intrude.out_of_window,
+    "conflicting": intrude.conflicting,
+    "conflicting-small": damage.composed(disturb.resegmented, intrude.conflicting),
+    # Reordered first: a contradicting segment that overtakes the true one is the first arrival, and wins.
+    "all-intrusions": damage.composed(
+        disturb.resegmented, disturb.reordered, intrude.forged_resets, intrude.out_of_window, intrude.conflicting
+    ),
+}
+
+DAMAGE: dict[str, Disturbance] = {
+    "lossy": damage.lossy,
+    "lossy-in-runs": damage.lossy_in_runs,
+    "lossy-small": damage.composed(disturb.resegmented, functools.partial(damage.lossy, share=0.02)),
+    "lossy-reordered": damage.composed(damage.lossy, disturb.retransmitted, disturb.reordered),
+    "lossy-without-handshake": damage.composed(disturb.without_handshake, damage.lossy),
+    "unacknowledged": damage.unacknowledged,
+    "unacknowledged-small": damage.composed(disturb.resegmented, damage.unacknowledged),
+    "snapped": damage.snapped,
+    "cut": damage.cut,
+    "cut-small": damage.composed(disturb.resegmented, damage.cut),
+    "late": damage.late,
+    "late-small": damage.composed(disturb.resegmented, damage.late),
+    "late-at-request": damage.late_at_request,
+    "late-and-lossy": damage.composed(disturb.resegmented, damage.late, damage.lossy),
+    "requests-only": damage.requests_only,
+    "responses-only": damage.responses_only,
+    "requests-only-lossy": damage.composed(damage.requests_only, disturb.resegmented, damage.lossy),
+    "responses-only-late": damage.composed(damage.responses_only, disturb.resegmented, damage.late),
+}
+
+
+@functools.cache
+def packets_of(source: str) -> list[Packet]:
+    return mixed() if source == CRAFTED else read_packets(SHIPPED[source])
+
+
+@functools.cache
+def original(source: str) -> Outcome:
+    return packets_outcome(packets_of(source))
+
+
+def seeded(*parts: object) -> Random:
+    return Random(zlib.crc32(repr(parts).encode()))
+
+
+def kinds(outcome: Outcome) -> Counter[str]:
+    return Counter(line["kind"] for line in outcome.problems)
+
+
+def same(found: dict[Side, list[Line]], expected: dict[Side, list[Line]]) -> None:
+    """Equal; else says where the first difference is, not all of both."""
+    assert sorted(found) == sorted(expected)
+    for side, lines in expected.items():
+        for number, (one, other) in enumerate(zip(found[side], lines, strict=False)):
+            assert one == other, f"line {number} of {side}"
+        assert len(found[side]) == len(lines), f"number of lines of {side}"
+
+
+def is_incomplete(line: Line) -> bool:
+    return any(problem["kind"] == "frame-incomplete" for problem in line.get("problems", ()))
+
+
+def is_orphan(line: Line) -> bool:
+    return line["type"] == "response" and line["api_key"] is None and line["body"] is None
+
+
+def is_part(part: Any, whole: Any) -> bool:
+    """`part` holds nothing that `whole` does not hold at the same place."""
+    if isinstance(part, dict) and part.keys() == {"redacted"}:
+        # Whether a value is a secret may stand behind it: without that it is withheld.
+        return True
+    if isinstance(part, dict) and isinstance(whole, dict):
+        # How many bytes were cut off the last batch is the one thing that a cut changes.
+        return all(name == "truncated_bytes" or is_part(part[name], whole.get(name, MISSING)) for name in part)
+    if isinstance(part, list) and isinstance(whole, list):
+        return len(part) <= len(whole) and all(map(is_part, part, whole))
+    return bool(part == whole)
+
+
+def matches(line: Line, whole: Line) -> bool:
+    """`line` is `whole`, or what is left of it: without its request, or without some of its bytes (and says so)."""
+    if line["size"] != whole.get("size"):
+        return False
+    if is_incomplete(line):
+        told = {key: value for key, value in line.items() if value is not None and key not in {"problems", "raw"}}
+        return is_part(told, whole)
+    if is_orphan(line):
+        return bool(line["correlation_id"] == whole["correlation_id"])
+    # Of a request that was cut before its client id, the response does not know it either.
+    ignored = {"problems", "client_id"} if line["client_id"] is None else {"problems"}
+    return {**line, **dict.fromkeys(ignored)} == {**whole, **dict.fromkeys(ignored)}
+
+
+def contained(found: dict[Side, list[Line]], expected: dict[Side, list[Line]]) -> None:
+    """`found` has nothing that `expected` has not, none of it twice, in the same order.
+
+    Only orphans may come later than in their turn: it takes time to know that their request will not come.
+    """
+    for side, lines in found.items():
+        assert side in expected, f"there was no such stream: {side}"
+        left = list(expected[side])
+        place = 0
+        for number, line in enumerate(lines):
+            start = 0 if is_orphan(line) else place
+            at = next((at for at in range(start, len(left)) if left[at] and matches(line, left[at])), None)
+            assert at is not None, f"line {number} of {side} was never sent: {line}"
+            left[at] = {}
+            if not is_orphan(line):
+                place = at + 1
+
+
+def known_streams(outcome: Outcome) -> set[tuple[str, int]]:
+    """The clients' endpoints of the Kafka connections."""
+    ends = {line["client"] for line in outcome.lines if line["type"] != "problem"}
+    return {(end.rpartition(":")[0].strip("[]"), int(end.rpartition(":")[2])) for end in ends}
+
+
+def holes(whole: Sequence[Packet], left: Sequence[Packet]) -> set[tuple[str, int]]:
+    """Ends whose stream lacks bytes in `left` that stand between bytes which `left` has."""
+    covered: dict[object, list[tuple[int, int]]] = defaultdict(list)
+    first: dict[object, int] = {}
+    for packet in left:
+        if packet.payload:
+            start = ahead(packet.seq, first.setdefault(packet.stream, packet.seq))
+            covered[packet.stream].append((start, start + len(packet.payload)))
+    found = set()
+    for stream, spans in covered.items():
+        spans.sort()
+        reach = spans[0][1]
+        for start, end in spans:
+            if start > reach:
+                found |= {stream[:2], stream[2:]}  # type: ignore[index]
+            reach = max(reach, end)
+    del whole
+    return found
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_originals_hold_something_to_lose(source: str) -> None:
+    outcome = original(source)
+    assert outcome.summary.requests >= 5
+    assert outcome.summary.responses >= 5
+    assert outcome.summary.bytes_lost == 0
+    assert outcome.summary.bytes_stream == sum(map(len, stream_bytes(packets_of(source)).values()))
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_loses_no_byte_changes_no_message(source: str, name: str) -> None:
+    disturbed = HARMLESS[name](packets_of(source), seeded(source, name))
+    outcome = packets_outcome(disturbed)
+    same(outcome.messages(), original(source).messages())
+    assert kinds(outcome) == kinds(original(source))
+    assert outcome.summary.bytes_lost == 0
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_taps_out_of_step_change_no_message(source: str) -> None:
+    # A response in front of its request has a negative latency, which is told.
+    outcome = packets_outcome(disturb.skewed(packets_of(source), seeded(source)))
+    same(outcome.messages(drop=["problems"]), original(source).messages(drop=["problems"]))
+    assert outcome.summary.bytes_lost == 0
+
+
+@pytest.mark.parametrize("name", INTRUSIONS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_does_not_belong_is_ignored_and_told(source: str, name: str) -> None:
+    disturbed = INTRUSIONS[name](packets_of(source), seeded(source, name))
+    outcome = packets_outcome(disturbed)
+    same(outcome.messages(), original(source).messages())
+    assert outcome.summary.bytes_lost == 0
+    assert len(disturbed) > len(packets_of(source))
+    told = sum((kinds(outcome) - kinds(original(source))).values())
+    # Bytes that were handed on are not kept, so nothing can tell that what comes later contradicts them.
+    if "conflicting" not in name:
+        assert told > 0
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_ports_used_again_are_other_connections(source: str) -> None:
+    packets = packets_of(source)
+    outcome = packets_outcome(disturb.reused(packets, seeded(source)))
+    expected = {side: [*lines, *lines] for side, lines in original(source).messages().items()}
+    same(outcome.messages(), expected)
+    assert outcome.summary.connections == 2 * original(source).summary.connections
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_missing_handshake_changes_no_message(source: str) -> None:
+    outcome = packets_outcome(disturb.without_handshake(packets_of(source), seeded(source)))
+    same(outcome.messages(), original(source).messages())
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_loses_bytes_makes_nothing_up(source: str, name: str) -> None:
+    packets = packets_of(source)
+    whole = original(source)
+    for seed in range(2):
+        damaged = DAMAGE[name](packets, seeded(source, name, seed))
+        outcome = packets_outcome(damaged)
+        contained(outcome.messages(), whole.messages())
+        if holes(packets, damaged) & known_streams(outcome):
+            told = outcome.problems or any(line["problems"] for line in outcome.lines if "problems" in line)
+            assert told, "bytes are missing between bytes, and nothing says so"
+            assert outcome.summary.bytes_lost > 0
+        assert outcome.summary.bytes_stream >= outcome.summary.bytes_decoded + outcome.summary.bytes_lost
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_requests_alone_are_all_there(source: str) -> None:
+    outcome = packets_outcome(damage.requests_only(packets_of(source), seeded(source)))
+    expected = original(source).messages(drop=["problems"])
+    found = outcome.messages(drop=["problems"])
+    assert not [side for side in found if side[2] == "response"]
+    same(found, {side: lines for side, lines in expected.items() if side[2] == "request"})
+
+
+# -- the same packets in other files
+
+
+def in_file(outcome: Outcome, source: str) -> None:
+    same(outcome.messages(), original(source).messages())
+    assert kinds(outcome) == kinds(original(source))
+
+
+@pytest.mark.parametrize(
+    ("link", "nanoseconds", "order"),
+    [
+        ("ethernet", True, "<"),
+        ("ethernet", False, ">"),
+        ("ethernet-padded", True, ">"),
+        ("vlan", False, "<"),
+        ("qinq", True, "<"),
+        ("sll", False, "<"),
+        ("sll2", True, ">"),
+        ("null", False, "<"),
+        ("null-big-endian", False, "<"),
+        ("loop", False, "<"),
+        ("raw", True, "<"),
+    ],
+)
+@pytest.mark.parametrize("source", SOURCES)
+def test_pcap_variants(source: str, link: str, nanoseconds: bool, order: str, tmp_path: Path) -> None:
+    path = write_pcap(tmp_path / "v.pcap", packets_of(source), link, nanoseconds=nanoseconds, order=order)
+    in_file(files_outcome([path]), source)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_pcapng_with_sections_and_interfaces(source: str, order: str, tmp_path: Path) -> None:
+    path = tmp_path / "v.pcapng"
+    path.write_bytes(pcapng_bytes(packets_of(source), ("ethernet", "raw", "sll"), order=order, sections=2))
+    in_file(files_outcome([path]), source)
+
+
+@pytest.mark.parametrize("form", ["gzip", "gzip-members", "zstd", "lz4"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_compressed_files(source: str, form: str, tmp_path: Path) -> None:
+    # The content says what it is, not the name.
+    path = tmp_path / "capture"
+    path.write_bytes(compressed(pcap_bytes(packets_of(source)), form))
+    in_file(files_outcome([path]), source)
+
+
+@pytest.mark.parametrize("files", [2, 3, 7])
+@pytest.mark.parametrize("source", SOURCES)
+def test_rotated_files_are_one_timeline(source: str, files: int, tmp_path: Path) -> None:
+    paths = write_rotated(tmp_path, disturb.resegmented(packets_of(source), seeded(source)), files)
+    in_file(files_outcome(paths), source)
+    # Whatever the order in which they are named.
+    in_file(files_outcome(paths[::-1]), source)
+
+
+@pytest.mark.parametrize("link", ["ethernet", "vlan", "sll", "null", "raw"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_ipv6(source: str, link: str, tmp_path: Path) -> None:
+    path = write_pcap(tmp_path / "v6.pcap", as_ipv6(packets_of(source)), link)
+
+    def endpoint(text: str) -> str:
+        address, _, port = text.rpartition(":")
+        packed = ipaddress.ip_address(address.strip("[]")).packed
+        return (
+            f"[{ipaddress.ip_address(bytes.fromhex('20010db8') + bytes(8) + packed)}]:{port}"
+            if len(packed) == 4
+            else text
+        )
+
+    outcome = files_outcome([path])
+    same(outcome.messages(), renamed(original(source).messages(), endpoint))
+    assert kinds(outcome) == kinds(original(source))

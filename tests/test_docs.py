@@ -1,0 +1,235 @@
+"""The documents do what they say: commands and examples run, links lead somewhere, lists agree with the code."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = sorted(
+    path
+    for pattern in ("*.md", "docs/*.md", "dissectors/*.md", "captures/*.md", "benchmarks/*.md")
+    for path in ROOT.glob(pattern)
+)
+RUN_IN = [path for path in DOCUMENTS if path.parent in (ROOT, ROOT / "docs")]
+BLOCK = re.compile(r"(?:<!-- not run: (?P<reason>[^>]+?) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
+KIND = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+")
+
+
+class Block(NamedTuple):
+    """A fenced block: where it stands, its language, its text and why it is not run, if so."""
+
+    place: str
+    language: str
+    text: str
+    reason: str | None
+
+
+def blocks(path: Path) -> list[Block]:
+    content = path.read_text()
+    return [
+        Block(
+            f"{path.relative_to(ROOT)}:{content.count(chr(10), 0, found.start('text'))}",
+            found["language"],
+            found["text"],
+            found["reason"],
+        )
+        for found in BLOCK.finditer(content)
+    ]
+
+
+ALL_BLOCKS = [block for path in RUN_IN for block in blocks(path)]
+
+
+def of(language: str) -> list[pytest.param]:
+    return [pytest.param(block, id=block.place) for block in ALL_BLOCKS if block.language == language]
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A folder with nothing in it but a link to the captures, so that what commands write stays there."""
+    (tmp_path / "captures").symlink_to(ROOT / "captures")
+    return tmp_path
+
+
+def environment() -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "160", "PYTHONPATH": str(ROOT)}
+
+
+def commands(block: Block) -> list[tuple[str, list[str]]]:
+    """The block's commands, each with the lines of output that follow it."""
+    found: list[tuple[str, list[str]]] = []
+    for line in block.text.splitlines():
+        if line.startswith("$ "):
+            found.append((line[2:], []))
+        elif found:
+            found[-1][1].append(line)
+        else:
+            pytest.fail(f"{block.place}: a line of output before the first command")
+    return found
+
+
+@pytest.mark.parametrize("block", of("console"))
+def test_commands_run_and_print_what_is_shown(block: Block, elsewhere: Path) -> None:
+    if block.reason is not None:
+        assert len(block.reason) > 5, f"{block.place}: say why it is not run"
+        return
+    for command, shown in commands(block):
+        if command.startswith("make "):
+            # Running the tests from the tests would never end; `.ci/run` runs both, here the targets must exist.
+            target = command.split()[1]
+            assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M), command
+            continue
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", command],
+            cwd=elsewhere,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: exit code {done.returncode}\n{done.stderr}"
+        printed = iter((done.stdout + done.stderr).splitlines())
+        for line in shown:
+            if line.strip() in ("", "…"):
+                continue
+            # `in` on the iterator goes on after the line before, so that the order is checked, too.
+            assert line.rstrip() in (one.rstrip() for one in printed), (
+                f"{block.place}: {command}: does not print {line!r}"
+            )
+
+
+@pytest.mark.parametrize("block", of("python"))
+def test_examples_run(block: Block, elsewhere: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", block.text],
+        cwd=elsewhere,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, f"{block.place}:\n{done.stderr}"
+    assert done.stdout, f"{block.place} prints nothing"
+
+
+def test_the_first_two_commands_of_the_readme() -> None:
+    first = next(block for block in blocks(ROOT / "README.md") if block.language == "console")
+    assert [command for command, _ in commands(first)] == ["make demo", "make test"]
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text()):
+        if "://" not in target:
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def options_of(command: click.Command) -> set[str]:
+    return {
+        name
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and not parameter.hidden
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    } - {"--help", "-h"}
+
+
+def test_the_readme_lists_the_options_of_decode() -> None:
+    from kafkasniff.cli.main import command_line
+
+    decode = command_line.get_command(click.Context(command_line), "decode")
+    assert decode is not None
+    section = re.search(r"^## Options of `decode`\n(.*?)^## ", (ROOT / "README.md").read_text(), re.M | re.S)
+    assert section is not None
+    first_cells = [row.split(" | ")[0] for row in section[1].replace("\\|", "/").splitlines() if row.startswith("| `")]
+    listed = set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", " ".join(first_cells)))
+    assert listed == options_of(decode)
+
+
+def test_the_readme_lists_the_exit_codes() -> None:
+    from kafkasniff import errors
+
+    drawn = {int(code) for code in re.findall(r"\(exit code (\d+)\)", errors.__doc__ or "")}
+    table = re.findall(r"^\| (\d+(?:, \d+)*) \|", (ROOT / "README.md").read_text(), re.M)
+    listed = {int(code) for cell in table for code in cell.split(", ")}
+    assert drawn
+    assert drawn <= listed
+    assert listed == {0, 2, 3, 4, 5, 70, 130, 143}
+
+
+def called_name(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+
+
+def literals(node: ast.expr) -> set[str]:
+    """Kebab-case words that an expression can be: a literal, or either side of a conditional."""
+    if isinstance(node, ast.IfExp):
+        return literals(node.body) | literals(node.orelse)
+    return {node.value} if isinstance(node, ast.Constant) and KIND.fullmatch(str(node.value)) else set()
+
+
+def kinds_in(tree: ast.AST) -> set[str]:
+    """Kinds that a module gives: words in kebab-case among the arguments of what is called `…problem…` or `…fail…`."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if re.search("problem|fail|kind", called_name(node).lower()):
+            for argument in node.args:
+                found |= literals(argument)
+        for keyword in node.keywords:
+            if keyword.arg in ("kind", "failure"):
+                found |= literals(keyword.value)
+    return found
+
+
+def listed_kinds() -> list[str]:
+    return re.findall(r"^\| `([a-z0-9-]+)` \|", (ROOT / "docs" / "problems.md").read_text(), re.M)
+
+
+def test_problem_kinds_are_listed() -> None:
+    given: dict[str, str] = {}
+    words: set[str] = set()
+    for path in sorted((ROOT / "kafkasniff").rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        given.update(dict.fromkeys(kinds_in(tree), path.name))
+        words |= {
+            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+    listed = listed_kinds()
+    assert sorted(listed) == sorted(set(listed)), "each kind once"
+    assert {kind: module for kind, module in given.items() if kind not in listed} == {}, (
+        "given, not in docs/problems.md"
+    )
+    assert set(listed) - words == set(), "in docs/problems.md, not in the package"
+
+
+def test_the_version_is_in_the_changelog_or_is_unreleased() -> None:
+    import kafkasniff
+
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    assert "dev" in kafkasniff.__version__ or f"## [{kafkasniff.__version__}]" in changelog
+    assert "## [Unreleased]" in changelog
+
+
+def test_the_supported_pythons_are_named_alike() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    oldest = project["requires-python"].removeprefix(">=")
+    assert f"Python {oldest} or newer" in (ROOT / "README.md").read_text()
+    assert f"Python {oldest} or newer" in (ROOT / "Makefile").read_text()
+    assert f"Programming Language :: Python :: {oldest}" in project["classifiers"]

@@ -1,0 +1,132 @@
+"""tshark as the second opinion: the same requests and responses on the same connections of the shipped captures.
+
+tshark 4.0 knows few of the newest versions' bodies, but headers are read alike in all of them; what is compared is what
+stands in headers and what follows from them: API, version, correlation id, and which request a response answers.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.craft.outcome import Outcome, files_outcome
+
+pytestmark = pytest.mark.tshark
+
+FIELDS = (
+    "tcp.stream",
+    "ip.src",
+    "ipv6.src",
+    "tcp.srcport",
+    "ip.dst",
+    "ipv6.dst",
+    "tcp.dstport",
+    "kafka.api_key",
+    "kafka.api_version",
+    "kafka.correlation_id",
+)
+
+Request = tuple[int, int, int]
+"""API key, version, correlation id."""
+
+
+class Seen(NamedTuple):
+    """What one side saw of a connection."""
+
+    requests: list[Request]
+    responses: list[tuple[int | None, int]]
+    """API key of the request that is answered (None where tshark does not say), correlation id."""
+
+
+Connections = dict[tuple[str, str], list[Seen]]
+"""By client and broker; several where ports were used again, in order."""
+
+
+def broker_ports(capture: Path) -> list[int]:
+    manifest = json.loads((capture.parent / "manifest.json").read_text())
+    return next(entry["broker_ports"] for entry in manifest["captures"] if entry["file"] == capture.name)
+
+
+def numbers(cell: str) -> list[int]:
+    return [int(value) for value in cell.split(",")] if cell else []
+
+
+def by_tshark(tshark: str, capture: Path) -> Connections:
+    command = [tshark, "-n", "-r", str(capture), "-2", "-o", "tcp.reassemble_out_of_order:TRUE"]
+    ports = broker_ports(capture)
+    for port in ports:
+        command += ["-d", f"tcp.port=={port},kafka"]
+    command += ["-Y", "kafka", "-T", "fields", *(part for field in FIELDS for part in ("-e", field))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    streams: dict[int, tuple[tuple[str, str], Seen]] = {}
+    for line in done.stdout.splitlines():
+        cells = dict(zip(FIELDS, line.split("\t"), strict=True))
+        ends = []
+        for side, port in (("src", "tcp.srcport"), ("dst", "tcp.dstport")):
+            four, six = cells[f"ip.{side}"], cells[f"ipv6.{side}"]
+            ends.append(f"{four}:{cells[port]}" if four else f"[{six}]:{cells[port]}")
+        versions, ids = numbers(cells["kafka.api_version"]), numbers(cells["kafka.correlation_id"])
+        keys = numbers(cells["kafka.api_key"])
+        is_request = int(cells["tcp.dstport"]) in ports
+        names = (ends[0], ends[1]) if is_request else (ends[1], ends[0])
+        seen = streams.setdefault(int(cells["tcp.stream"]), (names, Seen([], [])))[1]
+        if is_request:
+            seen.requests.extend(zip(keys, versions, ids, strict=True))
+        elif len(keys) == len(ids):
+            seen.responses.extend(zip(keys, ids, strict=True))
+        else:
+            seen.responses.extend((None, number) for number in ids)
+    connections: Connections = defaultdict(list)
+    for _, (names, seen) in sorted(streams.items()):
+        connections[names].append(seen)
+    return connections
+
+
+def by_us(outcome: Outcome) -> Connections:
+    streams: dict[int, tuple[tuple[str, str], Seen]] = {}
+    for line in outcome.lines:
+        if line["type"] not in {"request", "response"}:
+            continue
+        names = (line["client"], line["broker"])
+        seen = streams.setdefault(line["connection"], (names, Seen([], [])))[1]
+        if line["type"] == "request":
+            seen.requests.append((line["api_key"], line["api_version"], line["correlation_id"]))
+        else:
+            seen.responses.append((line["api_key"], line["correlation_id"]))
+    connections: Connections = defaultdict(list)
+    for _, (names, seen) in sorted(streams.items()):
+        connections[names].append(seen)
+    return connections
+
+
+@functools.cache
+def both(tshark: str, capture: Path) -> tuple[Connections, Connections]:
+    return by_tshark(tshark, capture), by_us(files_outcome([capture]))
+
+
+def test_requests_are_those_that_tshark_sees(capture_path: Path, require_tool: Callable[[str], str]) -> None:
+    theirs, ours = both(require_tool("tshark"), capture_path)
+    assert {names: [seen.requests for seen in group] for names, group in ours.items()} == {
+        names: [seen.requests for seen in group] for names, group in theirs.items()
+    }
+    assert sum(len(seen.requests) for group in theirs.values() for seen in group) > 0
+
+
+def test_responses_answer_what_tshark_says(capture_path: Path, require_tool: Callable[[str], str]) -> None:
+    theirs, ours = both(require_tool("tshark"), capture_path)
+    told = 0
+    for names, group in theirs.items():
+        for their, our in zip(group, ours[names], strict=True):
+            assert [number for _, number in our.responses] == [number for _, number in their.responses]
+            for (their_key, number), (our_key, _) in zip(their.responses, our.responses, strict=True):
+                if their_key is not None:
+                    told += 1
+                    assert our_key == their_key, f"response {number} on {names}"
+    assert told > 0
