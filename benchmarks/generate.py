@@ -1,6 +1,6 @@
 """Makes the benchmark's captures in `benchmarks/data`: `python -m benchmarks.generate --help`.
 
-Beside each capture stands a `.json` file with the brokers' ports (tshark has to be told) and what is known of its content.
+Beside each capture stands a `.json` file with the brokers' ports (tshark has to be told) and what it is known to hold.
 """
 
 from __future__ import annotations

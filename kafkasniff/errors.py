@@ -1,11 +1,11 @@
 """Exceptions. Only misuse raises; bad input is a `Problem`, never an exception.
 
-    KafkasniffError
-    ├── UsageError          an option or argument that makes no sense          (exit code 2)
-    ├── OutputError         the output cannot be written                       (exit code 5)
-    ├── MissingPartError    privileges, Java or Spark are missing              (exit code 5)
-    ├── CaptureError        a capture or interface cannot be opened            (exit code 3)
-    └── DefinitionError     a file in dissectors/ that does not parse          (exit code 70)
+KafkasniffError
+├── UsageError          an option or argument that makes no sense          (exit code 2)
+├── OutputError         the output cannot be written                       (exit code 5)
+├── MissingPartError    privileges, Java or Spark are missing              (exit code 5)
+├── CaptureError        a capture or interface cannot be opened            (exit code 3)
+└── DefinitionError     a file in dissectors/ that does not parse          (exit code 70)
 """
 
 __all__ = ["CaptureError", "DefinitionError", "KafkasniffError", "MissingPartError", "OutputError", "UsageError"]

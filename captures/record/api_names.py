@@ -26,7 +26,15 @@ AlterShareGroupOffsets DeleteShareGroupOffsets StreamsGroupTopologyDescriptionUp
 """Names in order of their keys, 0 and up (``org.apache.kafka.common.protocol.ApiKeys`` of 4.4)."""
 
 # How some clients call them.
-_ALIASES = {"apiversion": 18, "groupcoordinator": 10, "offsets": 2, "listoffset": 2, "electpreferredleaders": 43, "alterisr": 56, "listclientmetricsresources": 74}
+_ALIASES = {
+    "apiversion": 18,
+    "groupcoordinator": 10,
+    "offsets": 2,
+    "listoffset": 2,
+    "electpreferredleaders": 43,
+    "alterisr": 56,
+    "listclientmetricsresources": 74,
+}
 
 _KEYS = {name.lower(): key for key, name in enumerate(_NAMES)} | _ALIASES
 

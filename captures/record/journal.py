@@ -29,8 +29,12 @@ _JAVA_HEADER = (
     r"header RequestHeader\(apiKey=(?P<api>\w+), apiVersion=(?P<version>\d+), clientId=(?P<client>.*?), "
     r"correlationId=(?P<id>-?\d+), headerVersion=\d+\)"
 )
-_JAVA_SENDING = re.compile(rf"Sending \w+ request with {_JAVA_HEADER} and timeout \d+ to node (?P<node>-?\d+): (?P<text>.*)$")
-_JAVA_RECEIVED = re.compile(rf"Received \w+ response from node (?P<node>-?\d+) for request with {_JAVA_HEADER}: (?P<text>.*)$")
+_JAVA_SENDING = re.compile(
+    rf"Sending \w+ request with {_JAVA_HEADER} and timeout \d+ to node (?P<node>-?\d+): (?P<text>.*)$"
+)
+_JAVA_RECEIVED = re.compile(
+    rf"Received \w+ response from node (?P<node>-?\d+) for request with {_JAVA_HEADER}: (?P<text>.*)$"
+)
 # SaslClientAuthenticator talks before NetworkClient does, and names no body.
 _RDKAFKA = re.compile(
     r"\|(?P<client>[^|]*?)#(?:producer|consumer)-\d+\| \[thrd:[^\]]*\]: (?P<node>\S+): "

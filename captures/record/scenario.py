@@ -127,7 +127,9 @@ def _run_client(command: list[str], work: Path, environment: dict[str, str]) -> 
 
 def _packets(capture: Path) -> int:
     """Number of packets by capinfos, which is not ours."""
-    done = subprocess.run(["capinfos", "-M", "-c", "-T", "-r", str(capture)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["capinfos", "-M", "-c", "-T", "-r", str(capture)], capture_output=True, text=True, check=True
+    )
     return int(done.stdout.split("\t")[-1])
 
 

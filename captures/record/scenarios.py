@@ -13,8 +13,9 @@ from pathlib import Path
 
 from .broker import Listener
 from .distribution import COVERED_VERSION, SetupError, class_path, java
-from .journal import java_log, rdkafka_log
+from .journal import java_log, kafka_python_log, rdkafka_log
 from .scenario import BrokerOptions, Scenario
+from .sniffer import SniffOptions
 
 CLIENTS = Path(__file__).with_name("clients")
 
@@ -29,7 +30,9 @@ def _java_classes(version: str) -> str:
     folder = tempfile.mkdtemp(prefix="kafkasniff-classes-")
     atexit.register(shutil.rmtree, folder)
     command = [str(Path(java()).with_name("javac")), "-d", folder, "-cp", class_path(version)]
-    done = subprocess.run([*command, *map(str, sorted((CLIENTS / "java").glob("*.java")))], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, *map(str, sorted((CLIENTS / "java").glob("*.java")))], capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         raise SetupError(f"javac: {done.stderr[-2000:]}")
     return folder
@@ -38,7 +41,15 @@ def _java_classes(version: str) -> str:
 def _java(program: str, *arguments: str, version: str = COVERED_VERSION) -> Callable[[], Sequence[str]]:
     logger = "-Dorg.slf4j.simpleLogger"
     levels = (f"{logger}.defaultLogLevel=warn", f"{logger}.log.org.apache.kafka.clients.NetworkClient=debug")
-    return lambda: [java(), "-XX:TieredStopAtLevel=1", *levels, "-cp", f"{_java_classes(version)}:{class_path(version)}", program, *arguments]
+    return lambda: [
+        java(),
+        "-XX:TieredStopAtLevel=1",
+        *levels,
+        "-cp",
+        f"{_java_classes(version)}:{class_path(version)}",
+        program,
+        *arguments,
+    ]
 
 
 # Heartbeats every half second, so that a rebalance takes few seconds.
@@ -147,6 +158,82 @@ LIBRDKAFKA = [
         _python("librdkafka_codecs.py"),
         rdkafka_log,
     ),
+    Scenario(
+        "librdkafka-group-classic.pcap",
+        "classic group, eager range assignor: one member, a second joins and leaves; commits, describe, delete",
+        _python("librdkafka_group.py", "classic"),
+        rdkafka_log,
+    ),
+    Scenario(
+        "librdkafka-group-consumer.pcap",
+        "KIP-848 group: one member, a second joins and leaves; commits, describe, delete",
+        _python("librdkafka_group.py", "consumer"),
+        rdkafka_log,
+        broker=BrokerOptions(properties=_QUICK_GROUPS),
+    ),
+    Scenario(
+        "librdkafka-transactions.pcap",
+        "transactions committed and aborted; readers of both isolation levels",
+        _python("librdkafka_small.py", "transaction"),
+        rdkafka_log,
+    ),
+    Scenario(
+        "librdkafka-acks0.pcap",
+        "a producer that wants no answer (acks=0), then a reader",
+        _python("librdkafka_small.py", "acks0"),
+        rdkafka_log,
+    ),
+    Scenario(
+        "librdkafka-ipv6-ns.pcapng",
+        "IPv6 loopback, pcapng with nanoseconds (dumpcap)",
+        _python("librdkafka_small.py", "plain"),
+        rdkafka_log,
+        broker=BrokerOptions(listeners=[Listener(host="::1")]),
+        sniff=SniffOptions(pcapng=True, nanoseconds=True),
+    ),
+    Scenario(
+        "librdkafka-nanoseconds.pcap",
+        "pcap with nanoseconds; records of 48 and 20 kB",
+        _python("librdkafka_small.py", "large"),
+        rdkafka_log,
+        sniff=SniffOptions(nanoseconds=True),
+    ),
+    Scenario(
+        "librdkafka-snaplen-128.pcap",
+        "packets cut to 128 bytes",
+        _python("librdkafka_small.py", "plain"),
+        rdkafka_log,
+        log_is_complete=False,  # it is; but the capture does not hold every byte
+        sniff=SniffOptions(snap_length=128),
+    ),
+    Scenario(
+        "librdkafka-sasl.pcap",
+        "SASL PLAIN and SCRAM in SaslAuthenticate, right and wrong passwords",
+        _python("librdkafka_small.py", "sasl"),
+        rdkafka_log,
+        broker=BrokerOptions(listeners=[_SASL], storage_options=_SCRAM_USERS),
+    ),
 ]
 
-SCENARIOS: dict[str, Scenario] = {scenario.file: scenario for scenario in [*JAVA, *LIBRDKAFKA]}
+KAFKA_PYTHON = [
+    Scenario(
+        "kafka-python-codecs.pcap",
+        "produce and fetch in all codecs, with keys, null and empty values, headers, binary data",
+        _python("kafka_python_client.py", "codecs"),
+        kafka_python_log,
+    ),
+    Scenario(
+        "kafka-python-group.pcap",
+        "classic group: a second member joins and leaves; commits with metadata",
+        _python("kafka_python_client.py", "group"),
+        kafka_python_log,
+    ),
+    Scenario(
+        "kafka-python-admin.pcap",
+        "topics created, described, deleted; settings; errors",
+        _python("kafka_python_client.py", "admin"),
+        kafka_python_log,
+    ),
+]
+
+SCENARIOS: dict[str, Scenario] = {scenario.file: scenario for scenario in [*JAVA, *LIBRDKAFKA, *KAFKA_PYTHON]}

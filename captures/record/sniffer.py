@@ -55,7 +55,9 @@ class Sniffer:
             time.sleep(0.05)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._wait_until_quiet()
         self._stop()
         said = self._said()
@@ -71,7 +73,17 @@ class Sniffer:
                 raise ValueError("pcapng captures are written by dumpcap: nanoseconds, whole packets")
             return [_program("dumpcap"), "-q", "-i", options.interface, "-f", self._filter, "-w", str(self.file)]
         precision = "nano" if options.nanoseconds else "micro"
-        command = [_program("tcpdump"), "-i", options.interface, "-n", "-U", "-B", "16384", "-s", str(options.snap_length)]
+        command = [
+            _program("tcpdump"),
+            "-i",
+            options.interface,
+            "-n",
+            "-U",
+            "-B",
+            "16384",
+            "-s",
+            str(options.snap_length),
+        ]
         # -Z: stay the user that started it, or the file would belong to another.
         command += ["-Z", "root", f"--time-stamp-precision={precision}", "-w", str(self.file)]
         return [*command, self._filter]

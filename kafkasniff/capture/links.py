@@ -151,7 +151,9 @@ def _hdlc(walk: Walk, span: Span) -> None:
 
 
 def _ppp_with_direction(walk: Walk, span: Span) -> None:
-    walk.push(Layer.PPP, span.skip(1))
+    """A byte for the direction in front of PPP (PPP_WITH_DIR) or in place of PPP's address byte (PPP_PPPD)."""
+    span = walk.need(span, 2).skip(1)
+    walk.push(Layer.PPP, span.skip((walk.byte(span.at) == 0x03).astype(np.int64)))
 
 
 def _mpls(walk: Walk, span: Span) -> None:

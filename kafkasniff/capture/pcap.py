@@ -119,7 +119,7 @@ class PcapParser:
 
     def _scan(self, data: bytes, position: int) -> tuple[RawPackets | None, int, int]:
         """Records from `position` on: (packets, where they end, bytes needed to go on, 0 at a corrupt record)."""
-        # The only per-packet Python of the fast path, hence its form: it runs from one length field to the next until one is
+        # The only per-packet Python of the fast path, hence its form: from length field to length field until one is
         # outside of the data or implausible. Everything else is read by columns.
         starts: list[int] = []
         append = starts.append

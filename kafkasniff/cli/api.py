@@ -38,6 +38,7 @@ __all__ = ["api_command"]
 @click.pass_obj
 def api_command(
     environment: Environment,
+    *,
     name: str | None,
     version: int | None,
     release: str | None,

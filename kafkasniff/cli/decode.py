@@ -20,12 +20,13 @@ from kafkasniff.cli.options import (
     split_options,
     verbosity_options,
 )
+from kafkasniff.errors import UsageError
 
 __all__ = ["decode_command"]
 
 
 @click.command("decode")
-@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE…")
+@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
 @output_options
 @inspector_options
 @filter_options
@@ -41,6 +42,8 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     wanted, quiet = split_options(OutputOptions, options), options.pop("quiet")
     predicate = make_predicate(split_options(FilterOptions, options))
     limit = options.pop("count")
+    if "-" in captures and environment.stdin_tty:
+        raise UsageError("stdin is a terminal: pipe a capture into it")
     inspector = make_inspector(options, records_wanted(wanted), exchanges=predicate is not None)
 
     from kafkasniff.capture import open_captures

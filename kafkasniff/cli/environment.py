@@ -59,8 +59,13 @@ class Interrupts:
     def __init__(self) -> None:
         self._held = False
         self._pending: int | None = None
+        self._stop: Callable[[], None] | None = None
 
     def _take(self, signum: int, _frame: FrameType | None) -> None:
+        if self._stop is not None:
+            stop, self._stop = self._stop, None
+            stop()
+            return
         if self._held and self._pending is None:
             self._pending = signum
             return
@@ -77,6 +82,15 @@ class Interrupts:
                 signal.signal(signum, handler)
 
     @contextlib.contextmanager
+    def stopping(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Within the block the first signal calls `stop` instead: the usual end of what would go on for ever."""
+        self._stop = stop
+        try:
+            yield
+        finally:
+            self._stop = None
+
+    @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Let a signal wait until the end of the block."""
         self._held = True
@@ -84,7 +98,7 @@ class Interrupts:
             yield
         finally:
             self._held = False
-        pending, self._pending = self._pending, None
+            pending, self._pending = self._pending, None
         if pending is not None:
             raise Interrupted(pending)
 

@@ -21,7 +21,7 @@ __all__ = ["export_command"]
 
 
 @click.command("export")
-@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE…")
+@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
 @click.option("-o", "--output", required=True, metavar="DIR", help="The folder for the tables; holds no export yet.")
 @click.option("--records/--no-records", default=True, help="Records in the bodies, or only their batches.")
 @click.option("--no-bodies", is_flag=True, help="Leave the columns request_body and response_body null.")

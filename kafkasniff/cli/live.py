@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import click
 
@@ -22,19 +24,16 @@ from kafkasniff.cli.options import (
     verbosity_options,
 )
 
-if TYPE_CHECKING:
-    from kafkasniff.packets import PacketBatch
-
 __all__ = ["live_command"]
 
 
 @click.command("live")
-@click.option("-i", "--interface", required=True, metavar="INTERFACE", help="Where to listen: eth0, lo, any …")
+@click.option("-i", "--interface", required=True, metavar="INTERFACE", help="Where to listen: eth0, lo, any")
 @click.argument("bpf", nargs=-1, metavar="[BPF FILTER]")
 @output_options
 @inspector_options
 @filter_options
-@click.option("--duration", metavar="S", help="Stop after this time (seconds, or 500ms, 5m …).")
+@click.option("--duration", metavar="S", help="Stop after this time (seconds, or 500ms, 5m).")
 @click.option("-c", "--count", type=click.IntRange(1), metavar="N", help="Stop after N messages.")
 @verbosity_options
 @click.pass_obj
@@ -53,24 +52,40 @@ def live_command(environment: Environment, /, interface: str, bpf: tuple[str, ..
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.pipeline import Pipeline, summary_line
 
-    deadline = None if seconds is None else environment.clock() + seconds
-    with open_live(interface, bpf=" ".join(bpf) or None) as source:
+    def ready() -> None:
         if not quiet:
             environment.say(f"listening on {interface}, Ctrl-C to stop")
-        with Output(environment, wanted.output) as output:
+
+    with open_live(interface, bpf=" ".join(bpf) or None, on_ready=ready) as source:
+        with Output(environment, wanted.output) as output, _timer(seconds, source.stop):
             sink = make_sink(environment, output, wanted, live=True)
             pipeline = Pipeline(environment, inspector, sink, predicate=predicate, limit=limit)
             try:
-                pipeline.run(_until(environment, source, deadline))
+                with environment.interrupts.stopping(source.stop):
+                    pipeline.run(source)
             except Interrupted:
-                # The usual way to end it.
-                if not quiet:
-                    environment.say("stopped")
+                # Asked a second time: not even what was captured until the first is waited for.
+                environment.say("stopped at once")
             pipeline.close()
         if not quiet:
             selected = predicate is not None or limit is not None
             environment.say(summary_line(inspector.summary, pipeline.shown if selected else None))
     return Exit.OK
+
+
+@contextlib.contextmanager
+def _timer(seconds: float | None, stop: Callable[[], None]) -> Iterator[None]:
+    """Calls `stop` after some seconds, unless the block is left before."""
+    if seconds is None:
+        yield
+        return
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _seconds(text: str | None) -> float | None:
@@ -80,11 +95,3 @@ def _seconds(text: str | None) -> float | None:
     from kafkasniff.filters import parse_duration
 
     return parse_duration(f"{text}s" if text[-1:].isdigit() else text) / 1e9
-
-
-def _until(environment: Environment, source: Any, deadline: float | None) -> Iterator[PacketBatch]:
-    """The source's batches until the deadline; a quiet interface yields empty ones, so that it is noticed."""
-    for batch in source:
-        yield batch
-        if deadline is not None and environment.clock() >= deadline:
-            return

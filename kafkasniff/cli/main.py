@@ -57,7 +57,7 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
     try:
         result = command_line.main(args=list(arguments), prog_name="kafkasniff", obj=environment, standalone_mode=False)
         code = int(result) if isinstance(result, int) else Exit.OK
-        environment.stdout.flush()
+        _flush(environment)
     except BrokenPipeError:
         # The reader has seen enough (`| head`): not an error, and there is nobody to tell.
         return Exit.OK
@@ -65,6 +65,9 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
         return interrupt.code
     except (KeyboardInterrupt, click.Abort):
         return Exit.SIGINT
+    except click.exceptions.NoArgsIsHelpError as error:
+        environment.stderr.write(f"{error.format_message()}\n")
+        return Exit.USAGE
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx is not None else "kafkasniff"
         environment.say(f"{_one_line(error.format_message())} (see `{path} --help`)")
@@ -92,6 +95,16 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
         environment.say(f"internal error: {type(error).__name__}: {_one_line(str(error))}{hint}")
         return Exit.INTERNAL
     return code
+
+
+def _flush(environment: Environment) -> None:
+    """Hand on what a command left in stdout's buffer; raises OutputError where that fails."""
+    try:
+        environment.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot write to stdout: {error.strerror or error}") from error
 
 
 def _one_line(text: str) -> str:

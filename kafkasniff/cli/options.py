@@ -82,7 +82,7 @@ def filter_options(command: _Command) -> _Command:
             click.option("--client-id", multiple=True, metavar="ID", help="Exchanges of a client; *, ?, [] match."),
             click.option("--host", multiple=True, metavar="ADDRESS[:PORT]", help="Client or broker at an address."),
             click.option("--errors", is_flag=True, help="Exchanges whose response has an error code."),
-            click.option("--slower-than", metavar="DURATION", help="Latency above 10ms, 1.5s … (a number is ms)."),
+            click.option("--slower-than", metavar="DURATION", help="Latency above 10ms, 1.5s (a bare number is ms)."),
             click.option("--connection", multiple=True, type=int, metavar="N", help="By connection number."),
             click.option("--exchange", multiple=True, type=int, metavar="N", help="By exchange number."),
             click.option("--correlation-id", multiple=True, type=int, metavar="N", help="By correlation id."),

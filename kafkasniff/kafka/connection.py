@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import itemgetter
 from struct import Struct
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -31,6 +31,8 @@ from kafkasniff.streams import Closed, Gap, Item, Retransmit, Run, Started, Stre
 __all__ = ["ConnectionOptions", "KafkaConnection"]
 
 _INT = Struct(">i")
+_SHORTEST_HEADER: Final = 12
+"""Bytes of a frame up to the correlation id of a request."""
 
 Verdict = Literal["undecided", "kafka", "not-kafka"]
 
@@ -224,7 +226,7 @@ class KafkaConnection:
             self._dialogue.ledger.gap()
         trial = self._trials[direction]
         if trial is None:
-            trial = self._begin_trial(direction)
+            trial = self._begin_trial(direction, snapped=item.snapped)
         self._searchers[direction] = self._new_searcher()
         if trial is None:
             return
@@ -253,17 +255,21 @@ class KafkaConnection:
 
     # -- trials: streams with gaps before their first whole frame -------------------------------------------
 
-    def _begin_trial(self, direction: int) -> _Trial | None:
-        """What is there so far, as frames, if it begins like one."""
+    def _begin_trial(self, direction: int, *, snapped: bool) -> _Trial | None:
+        """What is there so far, as frames, if it begins like one.
+
+        A response has little to tell it by: it is tried only where segments are cut short, so that none will be whole.
+        """
         searcher = self._searchers[direction]
         beginning = searcher.beginning(32)
-        if len(beginning) < 8:
+        if len(beginning) < _SHORTEST_HEADER:
             return None
         if self._log.client in (None, direction):
             # A client id may be longer than what there is: the header is judged by what stands before it.
-            plausible = request_header(beginning[:12] + b"\xff\xff\0", 4, 15) is not None
+            plausible = request_header(beginning[:_SHORTEST_HEADER] + b"\xff\xff\0", 4, 15) is not None
         else:
-            plausible = self.verdict == "kafka" and _INT.unpack_from(beginning, 4)[0] in self._dialogue.ledger
+            message = bytes(searcher.beginning(len(searcher))[4:])
+            plausible = snapped and self.verdict == "kafka" and self._dialogue.is_beginning_of_response(message)
         size = _INT.unpack_from(beginning)[0]
         if not plausible or not 4 <= size <= self._options.max_frame:
             return None
@@ -355,7 +361,7 @@ class KafkaConnection:
             start = searcher.find_request(None if self._log.client is None else chain)
         if start is None and self._log.client in (None, 1 - direction):
             chain = 1 if self._forced else RESPONSE_CHAIN
-            start = searcher.find_response(self._dialogue.ledger, self._dialogue.is_exact_response, chain)
+            start = searcher.find_response(self._dialogue, chain)
         return start
 
     def _without_prologue(self, direction: int, searcher: Searcher) -> bool:

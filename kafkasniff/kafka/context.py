@@ -8,7 +8,7 @@ import msgspec
 
 from kafkasniff.model import ErrorCode, Problem
 
-__all__ = ["MAX_DECOMPRESSED", "MAX_PROBLEMS", "DecodeContext", "DecodeOptions"]
+__all__ = ["MAX_DECOMPRESSED", "MAX_PROBLEMS", "UNMARKED", "DecodeContext", "DecodeOptions"]
 
 MAX_DECOMPRESSED: Final = 256 << 20
 """Bytes that the record batches of one message may decompress to: Kafka's own limit (message.max.bytes) is lower."""
@@ -25,6 +25,10 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     show_secrets: bool = False
     """False: secret values are `{"redacted": N}`, N their length in bytes."""
     max_decompressed: int = MAX_DECOMPRESSED
+
+
+UNMARKED: Final = (0, 0, 0, 0, 0)
+"""The mark of a context in which nothing is noted yet."""
 
 
 class DecodeContext:

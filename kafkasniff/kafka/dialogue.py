@@ -17,13 +17,17 @@ from kafkasniff.streams import NO_TIME
 __all__ = ["Dialogue"]
 
 _SASL_HANDSHAKE: Final = 17
+_TRUNCATED: Final = ("body-truncated", "array-too-long")
+"""Problems of a body that ends too early and is right up to there."""
+NEAR: Final = 10_000
+"""Outstanding responses have ids less than this away from the last request's."""
 _INT = Struct(">i")
 
 
 class Dialogue:
     """Frames of both streams in, messages, tokens and ends of exchanges into the log."""
 
-    __slots__ = ("_early", "_log", "_options", "_ordinal", "_sasl", "ledger", "retransmits")
+    __slots__ = ("_early", "_last_id", "_log", "_options", "_ordinal", "_sasl", "ledger", "retransmits")
 
     def __init__(self, log: EventLog, options: DecodeOptions) -> None:
         self._log = log
@@ -31,6 +35,8 @@ class Dialogue:
         self._sasl: RawSasl | None = None
         self._early: list[tuple[int, Frame]] = []
         """Responses that wait for their request: (frames of patience left, frame)."""
+        self._last_id: int | None = None
+        """Correlation id of the last request."""
         self._ordinal = 0
         self.ledger = Ledger()
         self.retransmits = 0
@@ -40,7 +46,16 @@ class Dialogue:
         """Raw tokens follow."""
         self._sasl = RawSasl(mechanism)
 
-    def is_exact_response(self, correlation_id: int, message: bytes) -> bool:
+    # What a search for responses asks (search.Requests).
+
+    def __contains__(self, correlation_id: object) -> bool:
+        return correlation_id in self.ledger
+
+    def is_near(self, correlation_id: int) -> bool:
+        """Whether this could be the id of a request of this connection; True where no request was seen."""
+        return self._last_id is None or abs(correlation_id - self._last_id) < NEAR
+
+    def is_exact(self, correlation_id: int, message: bytes) -> bool:
         """Whether a message decodes to its last byte as the response to the outstanding request of this id."""
         pending = self.ledger.oldest(correlation_id)
         if pending is None:
@@ -48,6 +63,15 @@ class Dialogue:
         options = DecodeOptions(records="skip", show_secrets=True)
         decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, options)
         return decoded.body is not None and not decoded.problems
+
+    def is_beginning_of_response(self, message: bytes) -> bool:
+        """Whether what is there of a message decodes, as far as it goes, as a response to an outstanding request."""
+        pending = self.ledger.oldest(_INT.unpack_from(message)[0])
+        if pending is None:
+            return False
+        options = DecodeOptions(records="skip", show_secrets=True)
+        decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, options)
+        return all(problem.kind in _TRUNCATED for problem in decoded.problems)
 
     def close(self, reason: Literal["fin", "rst", "reused", "idle", "end"]) -> None:
         """The connection is over: so are its exchanges."""
@@ -95,6 +119,7 @@ class Dialogue:
         if decoded.correlation_id is None or decoded.api_key is None or decoded.api_version is None:
             self._end(ordinal, "unanswered")
             return
+        self._last_id = decoded.correlation_id
         mechanism = None
         if decoded.api_key == _SASL_HANDSHAKE and decoded.api_version == 0 and decoded.body is not None:
             mechanism = str(decoded.body.get("mechanism"))

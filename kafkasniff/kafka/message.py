@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.context import UNMARKED, DecodeContext, DecodeOptions
 from kafkasniff.kafka.dissectors import api
-from kafkasniff.kafka.schema import Schema
+from kafkasniff.kafka.schema import NOT_CLEAN, Schema
 from kafkasniff.kafka.wire import Odd, varint_rest
 from kafkasniff.model import Body, ErrorCode, Problem
 
@@ -78,6 +78,15 @@ class _Plan(NamedTuple):
     header: int
     schema: Schema | None
     has_secrets: bool
+
+
+class _Known(NamedTuple):
+    """What is known of a message whether or not its header can be read."""
+
+    api_key: int | None = None
+    api: str | None = None
+    api_version: int | None = None
+    correlation_id: int | None = None
 
 
 # Keys and versions come from the wire: the caches are bounded, and larger than what is defined (362 pairs).
@@ -210,13 +219,12 @@ def decode_request(data: bytes, start: int, end: int, options: DecodeOptions = _
     tags: tuple[tuple[int, bytes], ...] = ()
     if plan.header > 0:
         if end - position < 2:
-            return _without_header("it ends within the client id", end - start, *known)
+            return _without_header("it ends within the client id", end - start, _Known(*known))
         (length,) = _int16(data, position)
         position += 2
         if length < -1 or length > end - position:
-            return _without_header(
-                f"a client id of {length} bytes, {end - position} left", position - 2 - start, *known
-            )
+            detail = f"a client id of {length} bytes, {end - position} left"
+            return _without_header(detail, position - 2 - start, _Known(*known))
         if length >= 0:
             client_id = _text(data[position : position + length])
             if isinstance(client_id, bytes):
@@ -226,7 +234,7 @@ def decode_request(data: bytes, start: int, end: int, options: DecodeOptions = _
         if plan.header > 1:
             read = _read_tags(data, position, end)
             if read is None:
-                return _without_header("its tagged fields do not fit", position - start, *known)
+                return _without_header("its tagged fields do not fit", position - start, _Known(*known))
             tags, position = read
             if tags:
                 _judge_tags(tags, context, position)
@@ -237,13 +245,13 @@ def decode_request(data: bytes, start: int, end: int, options: DecodeOptions = _
     )
 
 
-def decode_response(
+def decode_response(  # noqa: PLR0917 - the message's place and what its request was, in the order of decode_request
     data: bytes, start: int, end: int, api_key: int, api_version: int, options: DecodeOptions = _DEFAULT
 ) -> Decoded:
     """Decode the response `data[start:end]` to a request of that API key and version."""
     plan = _response_plan(api_key, api_version)
     if end - start < 4:
-        return _without_header("a response has at least 4 bytes", end - start, api_key, plan.api, api_version)
+        return _without_header("a response has at least 4 bytes", end - start, _Known(api_key, plan.api, api_version))
     (correlation_id,) = _int32(data, start)
     known = (api_key, plan.api, api_version, correlation_id)
     context = DecodeContext(options, start)
@@ -252,7 +260,7 @@ def decode_response(
     if plan.header > 0:
         read = _read_tags(data, position, end)
         if read is None:
-            return _without_header("its tagged fields do not fit", position - start, *known)
+            return _without_header("its tagged fields do not fit", position - start, _Known(*known))
         tags, position = read
         if tags:
             _judge_tags(tags, context, position)
@@ -310,11 +318,19 @@ def _read_body(plan: _Plan, data: bytes, position: int, end: int, context: Decod
         else:
             context.problem("version-unknown", f"{plan.api} version {plan.version} is not known")
         return None, False
-    body, after, complete = schema.read(data, position, end, context)
-    if complete and after != end:
+    mark = context.mark() if context.problems else UNMARKED
+    try:
+        # What `schema.read` does, without its result's tuples: this is where most messages pass.
+        body, after = schema.decode(data, position, end, context)
+    except NOT_CLEAN:
+        context.rewind(mark)
+        body, after, complete = schema.walk(data, position, end, context)
+        if not complete:
+            return body, False
+    if after != end:
         detail = f"{end - after} bytes follow the body of {plan.api} version {plan.version}"
         context.problem("trailing-bytes", detail, after, size=end - after, always=True)
-    return body, complete
+    return body, True
 
 
 def _raw(plan: _Plan, raw: bytes, context: DecodeContext) -> tuple[bytes | None, int | None]:
@@ -330,14 +346,6 @@ def _problems(context: DecodeContext) -> tuple[Problem, ...]:
     return tuple(context.problems)
 
 
-def _without_header(
-    detail: str,
-    offset: int,
-    api_key: int | None = None,
-    api: str | None = None,
-    api_version: int | None = None,
-    correlation_id: int | None = None,
-) -> Decoded:
-    """A message whose header cannot be read, with what is known of it."""
-    problem = Problem("header-truncated", f"not a header: {detail}", offset)
-    return Decoded(api_key, api, api_version, correlation_id, problems=(problem,))
+def _without_header(detail: str, offset: int, known: _Known = _Known()) -> Decoded:  # noqa: B008 - immutable
+    """A message whose header cannot be read."""
+    return Decoded(*known, problems=(Problem("header-truncated", f"not a header: {detail}", offset),))

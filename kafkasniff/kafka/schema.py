@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import struct
+from typing import Final
 
 from kafkasniff.kafka.compiler import Decoder, compile_source, source_of
 from kafkasniff.kafka.context import DecodeContext
@@ -12,7 +13,11 @@ from kafkasniff.kafka.layout import Struct, cut
 from kafkasniff.kafka.walker import Span, Walk, walk
 from kafkasniff.kafka.wire import Odd
 
-__all__ = ["Schema"]
+__all__ = ["NOT_CLEAN", "Schema"]
+
+
+NOT_CLEAN: Final = (Odd, IndexError, struct.error, UnicodeDecodeError)
+"""What a compiled decoder raises where the walker has to read."""
 
 
 class Schema:
@@ -51,12 +56,16 @@ class Schema:
         mark = context.mark()
         try:
             body, position_after = self.decode(data, position, end, context)
-        except (Odd, IndexError, struct.error, UnicodeDecodeError):
+        except NOT_CLEAN:
             context.rewind(mark)
             return walk(self.root, data, position, end, context)
         return Walk(body, position_after, True)
 
+    def walk(self, data: bytes, position: int, end: int, context: DecodeContext) -> Walk:
+        """The same by the walker alone."""
+        return walk(self.root, data, position, end, context)
+
     def spans(self, data: bytes, position: int, end: int, context: DecodeContext) -> tuple[Walk, list[Span]]:
-        """The same by the walker, with the place of every field."""
+        """The same by the walker alone, with the place of every field."""
         spans: list[Span] = []
-        return walk(self.root, data, position, end, context, spans), spans
+        return walk(self.root, data, position, end, context, spans=spans), spans

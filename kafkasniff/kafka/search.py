@@ -16,10 +16,9 @@ result does not depend on how packets were batched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
 from functools import cache
 from struct import Struct
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +33,7 @@ __all__ = [
     "MIN_CHAIN",
     "RESPONSE_CHAIN",
     "SEARCH_LIMIT",
+    "Requests",
     "Searcher",
     "is_exact_request",
     "is_gssapi_token",
@@ -49,6 +49,8 @@ SEARCH_LIMIT: Final = 4 << 20
 by default (max.request.size), since a capture may start anywhere in one."""
 MAX_SEARCH: Final = 16 << 20
 """Bytes kept while searching; where no candidate was accepted by then, the older half is given up."""
+SMALLEST_RESPONSE: Final = 6
+"""A correlation id and an error code: Heartbeat v0."""
 MAX_CANDIDATES: Final = 64
 NEWER_VERSIONS: Final = 3
 """A client may be newer than the dissectors: versions that much above the known ones are plausible."""
@@ -91,6 +93,19 @@ def name_protocol(head: bytes) -> str | None:
         if head.startswith(start):
             return name
     return None
+
+
+class Requests(Protocol):
+    """What a search for responses has to know of the requests."""
+
+    def __contains__(self, correlation_id: object, /) -> bool:
+        """Whether a request with this correlation id is outstanding."""
+
+    def is_near(self, correlation_id: int) -> bool:
+        """Whether this could be the id of a request of this connection; True where no request was seen."""
+
+    def is_exact(self, correlation_id: int, message: bytes) -> bool:
+        """Whether a message decodes to its last byte as the response to the outstanding request with this id."""
 
 
 class _Candidate:
@@ -340,22 +355,12 @@ class Searcher:
 
     # -- responses --------------------------------------------------------------------------------------------------
 
-    def find_response(
-        self,
-        outstanding: Container[int],
-        is_exact: Callable[[int, bytes], bool],
-        chain: int = RESPONSE_CHAIN,
-    ) -> int | None:
-        """Position of the first frame of an accepted chain of responses.
-
-        `outstanding` holds the correlation ids of requests without a response, `is_exact(correlation_id, message)`
-        tells whether the message decodes exactly as the response to that request; `chain`: how many frames with
-        rising ids suffice.
-        """
+    def find_response(self, requests: Requests, chain: int = RESPONSE_CHAIN) -> int | None:
+        """Position of the first frame of an accepted chain of responses; `chain`: how many with rising ids suffice."""
         if not self.aligned:
-            self._scan_for_responses(outstanding)
+            self._scan_for_responses(requests)
         for candidate in sorted(self._responses, key=lambda candidate: candidate.start):
-            verdict = self._follow_responses(candidate, outstanding, is_exact, chain)
+            verdict = self._follow_responses(candidate, requests, chain)
             if verdict:
                 self.accepted_requests = False
                 return candidate.start
@@ -368,7 +373,7 @@ class Searcher:
         """Nothing here can be responses any more."""
         return self._is_hopeless(self._responses)
 
-    def _scan_for_responses(self, outstanding: Container[int]) -> None:
+    def _scan_for_responses(self, requests: Requests) -> None:
         limit = len(self._data) - 8
         if limit < self._scanned_responses:
             return
@@ -377,34 +382,30 @@ class Searcher:
         size = (_uint16(raw, 0, count).astype(np.int64) << 16) | _uint16(raw, 2, count)
         known = {candidate.start for candidate in self._responses}
         # A response that starts within a segment: only where its correlation id is one that is waited for.
-        for position in np.flatnonzero((size >= 4) & (size <= self._max_size)).tolist():
+        for position in np.flatnonzero((size >= SMALLEST_RESPONSE) & (size <= self._max_size)).tolist():
             at = self._scanned_responses + position
             if len(self._responses) >= MAX_CANDIDATES:
                 break
-            if _RESPONSE.unpack_from(self._data, at)[1] in outstanding and at not in known:
+            if _RESPONSE.unpack_from(self._data, at)[1] in requests and at not in known:
                 self._responses.append(_Candidate(at))
         self._scanned_responses += count
 
-    def _follow_responses(
-        self,
-        candidate: _Candidate,
-        outstanding: Container[int],
-        is_exact: Callable[[int, bytes], bool],
-        chain: int,
-    ) -> bool | None:
+    def _follow_responses(self, candidate: _Candidate, requests: Requests, chain: int) -> bool | None:
         data = self._data
         while len(data) - candidate.at >= 8:
             size, correlation_id = _RESPONSE.unpack_from(data, candidate.at)
-            if size < 4 or size > self._max_size:
+            if size < SMALLEST_RESPONSE or size > self._max_size:
                 return False
-            expected = correlation_id in outstanding
+            expected = correlation_id in requests
             rise = correlation_id - candidate.correlation_id
-            if not expected and candidate.frames and not 0 < rise < MAX_RISE:
+            if not expected and (
+                (candidate.frames and not 0 < rise < MAX_RISE) or not requests.is_near(correlation_id)
+            ):
                 return False
             end = candidate.at + 4 + size
             if end > len(data):
                 return None
-            if expected and is_exact(correlation_id, bytes(data[candidate.at + 4 : end])):
+            if expected and requests.is_exact(correlation_id, bytes(data[candidate.at + 4 : end])):
                 return True
             candidate.frames += 1
             candidate.correlation_id = correlation_id
@@ -413,7 +414,7 @@ class Searcher:
                 return True
         if len(data) - candidate.at >= 4:
             size = _INT.unpack_from(data, candidate.at)[0]
-            if size < 4 or size > self._max_size:
+            if size < SMALLEST_RESPONSE or size > self._max_size:
                 return False
         return None
 

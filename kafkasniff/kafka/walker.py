@@ -54,13 +54,14 @@ class _Failure(Exception):  # noqa: N818 - ends the walk from any depth; never l
 
 
 def walk(
-    root: Struct, data: bytes, position: int, end: int, context: DecodeContext, spans: list[Span] | None = None
+    root: Struct, data: bytes, position: int, end: int, context: DecodeContext, *, spans: list[Span] | None = None
 ) -> Walk:
     """Read `data[position:end]` by a layout; problems and error codes go to the context, spans to `spans`.
 
     `data` may go on behind `end`; nothing behind it is read.
     """
-    walker = _Walker(data, position, end, context, root.secrets and not context.options.show_secrets, spans)
+    hide = root.secrets and not context.options.show_secrets
+    walker = _Walker(data, position, end, context, hide=hide, spans=spans)
     body: dict[str, Any] = {}
     try:
         walker.struct(root, body, "")
@@ -72,7 +73,7 @@ def walk(
 
 class _Walker:
     def __init__(
-        self, data: bytes, position: int, end: int, context: DecodeContext, hide: bool, spans: list[Span] | None
+        self, data: bytes, position: int, end: int, context: DecodeContext, *, hide: bool, spans: list[Span] | None
     ) -> None:
         self.data = data
         self.position = position
@@ -328,6 +329,8 @@ class _Walker:
                 self.element(field, values, f"{path}[{index}]")
         except _Failure as failure:
             # A message that was cut keeps the elements that are there; where there is none the count is to blame.
+            if not values:
+                del into[field.name]
             if len(values) <= 1 and count * size > room and failure.kind == "body-truncated":
                 raise _Failure("array-too-long", too_long, start) from None
             raise

@@ -80,7 +80,7 @@ def keep_tag(context: DecodeContext, struct: dict[str, Any], tag: int, value: by
     struct.setdefault("_unknown_tags", []).append(kept)
 
 
-def unknown_tags(
+def unknown_tags(  # noqa: PLR0917 - called by compiled decoders, where keywords would cost
     context: DecodeContext, data: bytes, position: int, end: int, count: int, struct: dict[str, Any], show: bool
 ) -> int:
     """Read the tag section of a struct that has no tagged fields of its own; returns the position after it.

@@ -229,11 +229,10 @@ class JsonSink:
 
     def _add(self, item: dict[str, Any]) -> None:
         try:
-            line = self._dumps(item)
+            self._lines.add(self._dumps(item))
         except orjson.JSONEncodeError:
             # Only a capture's name can hold what JSON cannot.
-            line = self._dumps(_encodable(item))
-        self._lines.add(line)
+            self._lines.add(self._dumps(_encodable(item)))
 
     def flush(self) -> None:
         """Hand on all lines so far."""

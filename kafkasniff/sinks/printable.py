@@ -63,20 +63,22 @@ def cut(text: str, width: int, *, unit: str = "") -> str:
 
 @lru_cache(maxsize=8192)
 def _word(value: str | bytes, width: int) -> str:
-    # Cut before escaping too, so that a megabyte of control characters costs nothing; 64 escapes are long enough.
-    rest = len(value) - width
-    text = printable(value[:width])
-    if rest > 0:
-        text = f"{text}… +{rest}"
-        return f'"{text}"' if _SEPARATOR.search(text[: text.index("…")]) else text
+    # Cut before escaping, so that a megabyte of control characters costs nothing, and again behind it: no name may take
+    # more room than `width`, or one hostile client id would widen its column for good.
+    kept = value[:width]
+    text = printable(kept)
+    while len(text) > width:
+        kept = kept[:-1]
+        text = printable(kept)
+    rest = len(value) - len(kept)
     if not text or _SEPARATOR.search(text):
-        return '"' + text.replace('"', '\\"') + '"'
-    return text
+        text = '"' + text.replace('"', '\\"') + '"'
+    return f"{text}… +{rest}" if rest else text
 
 
 def word(value: object, width: int = WORD_WIDTH) -> str:
     """A name from the wire as one word of a line: safe, quoted where it holds separators or nothing, cut at `width`."""
-    if isinstance(value, str | bytes):
+    if type(value) is str or isinstance(value, str | bytes):  # the first test is the fast one
         return _word(value, width)
     if value is None:
         return "null"

@@ -31,28 +31,40 @@ LATENCY_WIDTH: Final = 8
 """Columns of a latency: `duration` needs 7 below 1000 s."""
 
 _NO_TIME: Final = " " * 15
+_NO_LATENCY: Final = " " * LATENCY_WIDTH
 _INDENT: Final = " " * 17
 
 
 class _Column:
-    """A column that grows: values padded to the widest so far, kept ready."""
+    """A column that grows: texts padded to the widest so far, kept ready by what they stand for."""
 
-    __slots__ = ("_ready", "width")
+    __slots__ = ("blank", "ready", "width")
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self._ready: dict[str, str] = {}
+        self.blank = " " * width
+        self.ready: dict[object, str] = {}
 
-    def pad(self, text: str, before: str = "", after: str = "") -> str:
-        """`text` in its colours, padded; the padding is not coloured."""
-        ready = self._ready.get(text)
-        if ready is None:
-            width = display_width(text)
-            if width > self.width or len(self._ready) >= LINE_CACHE:
-                self._ready.clear()
-                self.width = max(width, self.width)
-            ready = self._ready[text] = f"{before}{text}{after}{' ' * (self.width - width)}"
-        return ready
+    def pad(self, key: object, text: str, before: str = "", after: str = "") -> str:
+        """`text` in its colours, padded; the padding is not coloured. From now on `ready` has it by `key`."""
+        width = display_width(text)
+        if width > self.width or len(self.ready) >= LINE_CACHE:
+            self.ready.clear()
+            self.width = max(width, self.width)
+            self.blank = " " * self.width
+        padded = self.ready[key] = f"{before}{text}{after}{' ' * (self.width - width)}"
+        return padded
+
+
+def _label(message: Message) -> str:
+    """API and version, as far as they are known: an orphan response's are not."""
+    if message.api is not None:
+        return f"{message.api} v{message.api_version}"
+    return "?" if message.api_key is None else f"API {message.api_key} v{message.api_version}"
+
+
+def _client(client_id: str | bytes | None) -> str:
+    return "-" if client_id is None else word(client_id, CLIENT_WIDTH)
 
 
 class TextSink:
@@ -88,7 +100,7 @@ class TextSink:
         self._pairs: dict[int | None, tuple[Endpoint | None, Endpoint | None, str, str]] = {}
         self._pair_width = 0
         self._apis = _Column(12)
-        self._ids = _Column(4)
+        self._number_width = 4
         self._clients = _Column(8)
         self._arrows = self._encodable("→←")
 
@@ -125,31 +137,28 @@ class TextSink:
             self._turn_capture(message.capture)
         time = self._time(message.time_ns)
         paint = self._paint
-        version = message.api_version
-        if message.api is not None:
-            label = f"{message.api} v{version}"
-        elif message.api_key is not None:
-            label = f"API {message.api_key} v{version}"
-        else:
-            label = "?"
-        api = self._apis.pad(label, paint.api, paint.reset)
-        number = self._ids.pad(f"#{'?' if message.correlation_id is None else message.correlation_id}")
-        if message.type == "request":
-            pair = self._pair(message.connection, message.client, message.broker)[2]
-            latency = "        "
-            client = self._clients.pad("-" if message.client_id is None else word(message.client_id, CLIENT_WIDTH))
-        else:
-            pair = self._pair(message.connection, message.client, message.broker)[3]
-            ns = message.latency_ns
-            latency = "        " if ns is None else f"{duration(ns):>{LATENCY_WIDTH}}"
-            client = self._clients.pad("")
+        key = (message.api_key, message.api_version)
+        api = self._apis.ready.get(key) or self._apis.pad(key, _label(message), paint.api, paint.reset)
+        number = f"#{'?' if message.correlation_id is None else message.correlation_id}"
+        self._number_width = max(self._number_width, len(number))
+        number = number.ljust(self._number_width)
+        pair = self._pairs.get(message.connection)
+        if pair is None or pair[0] is not message.client or pair[1] is not message.broker:
+            pair = self._pair(message.connection, message.client, message.broker)
         told = summary(message, paint)
         if message.body_version is not None:
             told = f"{told}, read as v{message.body_version}"
-        line = f"{time}  {pair}  {api}  {number}  {latency}  {client}  {told}".rstrip()
+        if message.type == "request":
+            client = message.client_id
+            shown = self._clients.ready.get(client) or self._clients.pad(client, _client(client))
+            line = f"{time}  {pair[2]}  {api}  {number}  {_NO_LATENCY}  {shown}  {told}"
+        else:
+            ns = message.latency_ns
+            latency = _NO_LATENCY if ns is None else f"{duration(ns):>{LATENCY_WIDTH}}"
+            line = f"{time}  {pair[3]}  {api}  {number}  {latency}  {self._clients.blank}  {told}"
         if message.problems or self._verbosity:
             line = "\n".join([line, *self._below(message)])
-        self._add(line + "\n")
+        self._add(f"{line}\n" if told else f"{line.rstrip()}\n")
 
     def _time(self, time_ns: int | None) -> str:
         """The clock, after a line with the date where the day is another one."""
@@ -223,7 +232,7 @@ class TextSink:
             self._turn_capture(token.capture)
         time = self._time(token.time_ns)
         pair = self._pair(token.connection, token.client, token.broker)[2 if token.direction == "request" else 3]
-        api = self._apis.pad("SASL token", self._paint.api, self._paint.reset)
+        api = self._apis.pad("SASL", "SASL token", self._paint.api, self._paint.reset)
         mechanism = "" if token.mechanism is None else f"{word(token.mechanism)} "
         shown = "redacted" if token.token is None else bytes_dump(token.token, 64)
         self._add(f"{time}  {pair}  {api}  {mechanism}{amount(token.size)}, {shown}\n")

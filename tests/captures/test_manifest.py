@@ -54,7 +54,11 @@ def requests_on_the_wire(entry):
 
 
 def test_every_file_is_in_the_manifest_and_the_other_way_round():
-    on_disk = {file.name for file in CAPTURES.iterdir() if file.is_file()} - {"manifest.json", "README.md", ".gitignore"}
+    on_disk = {file.name for file in CAPTURES.iterdir() if file.is_file()} - {
+        "manifest.json",
+        "README.md",
+        ".gitignore",
+    }
     assert on_disk == {name for entry in ENTRIES for name in (entry["file"], entry["sidecar"])}
 
 

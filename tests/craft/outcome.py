@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from kafkasniff.capture import open_captures
 from kafkasniff.inspector import Inspector
 from kafkasniff.model import Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.packets import PacketBatch
@@ -100,8 +101,6 @@ def packets_outcome(packets: Sequence[Packet], **options: Any) -> Outcome:
 
 def files_outcome(paths: Iterable[Path], *, chunk_size: int | None = None, **options: Any) -> Outcome:
     """What kafkasniff makes of capture files."""
-    from kafkasniff.capture import open_captures
-
     extra = {} if chunk_size is None else {"chunk_size": chunk_size}
     with open_captures([str(path) for path in paths], **extra) as source:
         return outcome(source, **options)

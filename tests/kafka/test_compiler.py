@@ -59,7 +59,7 @@ def check(schema: Schema, rng: random.Random, choices: dict) -> bytes:
 
     walked = DecodeContext(SHOW, 3)
     spans: list[Span] = []
-    result = walk(schema.root, data, 3, end, walked, spans)
+    result = walk(schema.root, data, 3, end, walked, spans=spans)
     assert result.body == expected
     assert list(result.body) == list(body)
     assert (result.position, result.complete) == (end, True)

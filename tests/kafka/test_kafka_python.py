@@ -21,7 +21,7 @@ def message_classes() -> dict[str, Any]:
     import kafka.protocol.consumer
     import kafka.protocol.metadata
     import kafka.protocol.producer
-    import kafka.protocol.sasl
+    import kafka.protocol.sasl  # noqa: F401 - these register their classes
     from kafka.protocol.api_message import ApiMessage
 
     def below(cls: type) -> Iterator[type]:

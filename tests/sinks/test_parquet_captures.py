@@ -70,9 +70,10 @@ def test_produced_records_are_those_that_the_client_logged(name: str, tmp_path: 
         if row["api"] == "Produce":
             for part in row["partitions"]:
                 topic = part["topic"] or names[part["topic_id"]]
-                assert part["compression"] == codecs[topic]
+                # librdkafka sends a batch as it is where compression would make it longer, as of one short record.
+                assert part["compression"] in ({codecs[topic]} if part["record_count"] > 1 else {codecs[topic], "none"})
                 assert part["batch_count"] >= 1
-                assert (part["uncompressed_bytes"] == part["bytes"]) == (codecs[topic] == "none")
+                assert (part["uncompressed_bytes"] == part["bytes"]) == (part["compression"] == "none")
                 if part["error_code"]:
                     # A leader that was not elected yet; the client says nothing of what it sent again.
                     assert (part["error"], part["offset"]) == ("NOT_LEADER_OR_FOLLOWER", -1)

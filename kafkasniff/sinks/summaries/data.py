@@ -111,7 +111,7 @@ def _fetch_response(body: Body) -> str:
             )
         elif len(phrases) < SHOWN and total - empty == 0 and total <= SHOWN:
             phrases.append(f"{name} no records, high watermark {item.get('high_watermark')}")
-    return _listed(phrases, total)
+    return _listed(phrases, total) if total or body.get("error_code") or body.get("responses") else "nothing new"
 
 
 def _list_offsets_request(body: Body) -> str:

@@ -40,7 +40,7 @@ PARTITIONS_SHOWN: Final = 6
 Summarise = Callable[[Body], str]
 """A body's phrase, safe to print; "" where there is nothing to tell."""
 
-_MESSAGE_WIDTH: Final = 100
+_MESSAGE_WIDTH: Final = 160
 _STEP: Final = re.compile(r"([a-z_0-9]+)(?:\[(\d+)\])?")
 _PARTITION_FIELDS: Final = ("partition_index", "partition", "index")
 _NAME_FIELDS: Final = (
@@ -96,11 +96,15 @@ def lists(value: object) -> list[Any]:
 
 
 def topic_of(item: Body) -> str:
-    """Name of the topic that a struct is about, else its id."""
-    for field in ("_topic_name", "name", "topic", "topic_name"):
-        value = item.get(field)
-        if value is not None:
-            return word(value)
+    """Name of the topic that a struct is about, else its id. Hot."""
+    value = item.get("name")
+    if value is None:
+        for field in ("topic", "topic_name", "_topic_name"):
+            value = item.get(field)
+            if value is not None:
+                return word(value)
+    else:
+        return word(value)
     value = item.get("topic_id")
     return "?" if value is None or value == NO_ID else word(value)
 

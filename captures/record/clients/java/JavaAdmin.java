@@ -141,9 +141,10 @@ final class JavaAdmin {
     private static void quotasAndCredentials(Admin admin) throws Exception {
         var entity = new ClientQuotaEntity(new TreeMap<>(Map.of("user", "alice", "client-id", "app")));
         admin.alterClientQuotas(List.of(new ClientQuotaAlteration(entity, List.of(
-            new ClientQuotaAlteration.Op("producer_byte_rate", 1234567.5),
+            new ClientQuotaAlteration.Op("producer_byte_rate", 1234567.0),
+            new ClientQuotaAlteration.Op("request_percentage", 12.75),
             new ClientQuotaAlteration.Op("consumer_byte_rate", null))))).all().get();
-        Report.line("altered_quota", "entity", entity.entries(), "producer_byte_rate", 1234567.5);
+        Report.line("altered_quota", "entity", entity.entries(), "producer_byte_rate", 1234567.0, "request_percentage", 12.75);
         attempt("describe quotas", admin.describeClientQuotas(ClientQuotaFilter.all()).entities());
         admin.alterUserScramCredentials(List.of(
             new UserScramCredentialUpsertion("alice", new ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), "alice-password"),

@@ -57,7 +57,6 @@ final class JavaSasl {
 
     private static Object[] login(String mechanism, String module, String user, String password, String... more) {
         String jaas = module + " required username=\"" + user + "\" password=\"" + password + "\" " + String.join(" ", more) + ";";
-        return new Object[] {"security.protocol", "SASL_PLAINTEXT", "sasl.mechanism", mechanism, "sasl.jaas.config", jaas,
-            "default.api.timeout.ms", 10000};
+        return new Object[] {"security.protocol", "SASL_PLAINTEXT", "sasl.mechanism", mechanism, "sasl.jaas.config", jaas};
     }
 }

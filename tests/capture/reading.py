@@ -1,0 +1,117 @@
+"""What a capture source yields, as plain rows, with the rules that hold for every source checked on the way."""
+
+from __future__ import annotations
+
+import io
+import ipaddress
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kafkasniff.capture import open_captures
+from kafkasniff.model import Problem
+from kafkasniff.packets import Note, PacketBatch
+
+
+class Row(NamedTuple):
+    order: int
+    capture: int
+    number: int
+    time_ns: int
+    src: str
+    sport: int
+    dst: str
+    dport: int
+    seq: int
+    ack: int
+    flags: int
+    window: int
+    payload: bytes
+    wire_length: int
+    ident: int
+
+
+class Result(NamedTuple):
+    rows: list[Row]
+    notes: list[Note]
+    packets: int
+    broken: bool
+
+    @property
+    def kinds(self) -> list[str]:
+        return [note.value.kind for note in self.notes if isinstance(note.value, Problem)]
+
+    @property
+    def payloads(self) -> list[bytes]:
+        return [row.payload for row in self.rows]
+
+    def problem(self, kind: str) -> Problem:
+        (found,) = (n.value for n in self.notes if isinstance(n.value, Problem) and n.value.kind == kind)
+        return found
+
+
+def address(high: int, low: int) -> str:
+    whole = ipaddress.IPv6Address(int(high) << 64 | int(low))
+    return str(whole.ipv4_mapped or whole)
+
+
+def batch_rows(batch: PacketBatch) -> list[Row]:
+    rows = []
+    for i in range(len(batch)):
+        offset, length = int(batch.offset[i]), int(batch.length[i])
+        assert length >= 0
+        assert 0 <= offset <= offset + length <= len(batch.buffer)
+        assert length <= batch.wire_length[i]
+        rows.append(
+            Row(
+                int(batch.order[i]),
+                int(batch.capture[i]),
+                int(batch.number[i]),
+                int(batch.time_ns[i]),
+                address(batch.src_hi[i], batch.src_lo[i]),
+                int(batch.src_port[i]),
+                address(batch.dst_hi[i], batch.dst_lo[i]),
+                int(batch.dst_port[i]),
+                int(batch.seq[i]),
+                int(batch.ack[i]),
+                int(batch.flags[i]),
+                int(batch.window[i]),
+                batch.buffer[offset : offset + length],
+                int(batch.wire_length[i]),
+                int(batch.ident[i]),
+            )
+        )
+    return rows
+
+
+def collect(source: Iterable[PacketBatch]) -> Result:
+    """All rows and notes of a source; holds it to the rules of `PacketBatch`."""
+    rows: list[Row] = []
+    notes: list[Note] = []
+    packets = 0
+    order = 0
+    for batch in source:
+        assert isinstance(batch.buffer, bytes)
+        assert batch.end_order == order + batch.packets
+        assert all(order <= note.order <= batch.end_order for note in batch.notes)
+        assert [note.order for note in batch.notes] == sorted(note.order for note in batch.notes)
+        found = batch_rows(batch)
+        assert all(order <= row.order < batch.end_order for row in found)
+        rows += found
+        notes += batch.notes
+        packets += batch.packets
+        order = batch.end_order
+    assert all(a.order < b.order for a, b in itertools.pairwise(rows))
+    return Result(rows, notes, packets, getattr(source, "broken", False))
+
+
+def read(*paths: str | Path, **options: Any) -> Result:
+    with open_captures([str(path) for path in paths], **options) as source:
+        return collect(source)
+
+
+def read_bytes(data: bytes, **options: Any) -> Result:
+    """A capture that comes through stdin."""
+    with open_captures(["-"], stdin=io.BytesIO(data), **options) as source:
+        return collect(source)

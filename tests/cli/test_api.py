@@ -1,0 +1,172 @@
+"""`kafkasniff api`, run as a command line with streams of its own."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.main import run
+from kafkasniff.errors import DefinitionError
+from kafkasniff.kafka import coverage
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+
+
+def command(*arguments: str, width: int = 120) -> tuple[int, str, str]:
+    out, err = io.BytesIO(), io.StringIO()
+    environment = Environment(stdin=io.BytesIO(), stdout=out, stderr=err, width=width)
+    code = run(["api", *arguments], environment)
+    return code, out.getvalue().decode(), err.getvalue()
+
+
+def text(*arguments: str, width: int = 120) -> str:
+    code, out, err = command(*arguments, width=width)
+    assert (code, err) == (Exit.OK, "")
+    assert all(len(line) <= width for line in out.splitlines())
+    return out
+
+
+def values(*arguments: str) -> Any:
+    code, out, err = command(*arguments, "--format", "json")
+    assert (code, err) == (Exit.OK, "")
+    return json.loads(out)
+
+
+def words(out: str) -> list[list[str]]:
+    return [line.split() for line in out.splitlines()]
+
+
+def test_list() -> None:
+    rows = words(text())
+    assert ["18", "ApiVersions", "0-4", "3+", "0.10.0"] in [row[:5] for row in rows]
+    assert ["4", "LeaderAndIsr", "0-7", "4+", "0.8.0", "until", "4.0"] in [row[:7] for row in rows]
+    assert len(rows) == 1 + 93
+    listed = values()
+    assert [entry["api_key"] for entry in listed] == list(range(93))
+    assert listed[17]["flexible_since"] is None
+
+
+def test_one_api() -> None:
+    for name in ("ElectLeaders", "43", "elect_leaders", "ElectPreferredLeaders"):
+        out = text(name)
+        assert out.startswith("ElectLeaders  key 43\n")
+    rows = words(text("ElectLeaders"))
+    assert ["topic_partitions", "[]?", "0-2"] in rows
+    assert ["election_type", "int8", "1-2", "enum", "election_type"] in rows
+    assert "0 PREFERRED, 1 UNCLEAN" in text("43")
+    assert "first released  0 in 2.2, 1-2 in 2.4" in text("43")
+    entry = values("43")
+    assert entry["request"][1]["fields"][1] == {"name": "partitions", "type": "[]int32", "versions": "0-2"}
+    assert entry["headers"]["2"] == {"request": 2, "response": 1}
+    assert "null in 1-13" in text("Metadata")
+
+
+def test_one_version() -> None:
+    rows = words(text("Fetch", "12"))
+    assert ["topic", "string", "topic_name"] in rows
+    assert not any(row[:1] == ["topic_id"] for row in rows)
+    assert "first release 2.7, flexible" in text("Fetch", "12")
+    entry = values("ApiVersions", "3")
+    assert (entry["request_header"], entry["response_header"]) == (2, 0)
+    assert [field["name"] for field in entry["request"]] == ["client_software_name", "client_software_version"]
+    assert entry["response"][3]["tag"] == 0
+    assert "(never stable)" in text("ShareFetch", "0")
+    assert "no fields" in text("ApiVersions", "0")
+
+
+def test_structures() -> None:
+    out = text("ConfigRecord")
+    assert ["value", "string?", "0", "secret", "by", "its", "name"] in words(out)
+    assert values("config_record", "0")["fields"][0]["enum"] == "config_resource_type"
+    assert "kind" not in values("RequestHeader", "1")
+    assert values("RequestHeader")["kind"] == "header"
+
+
+def test_code_is_what_runs() -> None:
+    out = text("Heartbeat", "4", "--code", width=200)
+    request, _, response = out.partition("# Heartbeat response")
+    namespace: dict[str, Any] = {}
+    exec(request, namespace)
+    body, position = namespace["decode"](b"\x02g\x00\x00\x00\x05\x02m\x00\x00", 0, 10, DecodeContext(DecodeOptions()))
+    assert body == {"group_id": "g", "generation_id": 5, "member_id": "m", "group_instance_id": None}
+    assert position == 10
+    assert "def decode(" in response
+    assert values("Heartbeat", "4", "--code")[0]["source"] in out
+
+
+def test_release() -> None:
+    rows = words(text("--release", "3.9.1"))
+    assert rows[0] == ["key", "API", "versions", "in", "3.9"]
+    assert ["1", "Fetch", "0-17"] in rows
+    assert ["78", "ShareFetch", "0", "version", "0", "needs", "an", "opt-in"] in rows
+    assert words(text("Fetch", "--release", "4.0"))[1:] == [["1", "Fetch", "4-17"]]
+    entry = values("--release", "0.8.0")
+    assert (entry["release"], entry["complete"]) == ("0.8.0", True)
+    assert [api["max_version"] for api in entry["apis"][:2]] == [0, 0]
+    assert values("--release", "4.3")["complete"] is False
+    assert "only the versions that it added are known" in text("--release", "4.3")
+
+
+def test_coverage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert values("--coverage")["pairs_defined"] == 362
+    (tmp_path / "proven.txt").write_text("# Evidence.\nProduce 9 a capture\nProduce 9 a class\n3 0 nothing\n")
+    monkeypatch.setattr(coverage, "data_folder", lambda: tmp_path)
+    monkeypatch.setattr(coverage, "read_data", lambda name: lines_of(tmp_path / name))
+    with pytest.raises(DefinitionError, match=r"proven\.txt:4"):
+        coverage.proven_pairs()
+    (tmp_path / "proven.txt").write_text("# Evidence.\nProduce 9 a capture\nProduce 9 a class\nVote 2 x\n")
+    assert coverage.proven_pairs() == {(0, 9): ["a capture", "a class"], (52, 2): ["x"]}
+    entry = values("--coverage")
+    assert (entry["pairs_defined"], entry["pairs_proven"]) == (362, 2)
+    assert entry["apis"][52]["proven"] == [2]
+    out = text("--coverage")
+    assert out.endswith("pairs of API and version: 362 defined, 2 proven\n")
+    assert ["52", "Vote", "3", "1", "0,", "1"] in words(out)
+
+
+def lines_of(path: Path) -> tuple[Path, list[tuple[int, str]]]:
+    lines = enumerate(path.read_text().splitlines(), 1)
+    return path, [(number, line) for number, line in lines if not line.startswith("#")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["Produc"], "no API is called 'Produc'; Produce?"),
+        (["listofset"], "no API is called 'listofset'; ListOffsets?"),
+        (["zzzzzzzz"], "no API is called 'zzzzzzzz'"),
+        (["99"], "no API has the key 99: keys go from 0 to 92"),
+        (["123456789012345678901234567890"], "no API has the key"),
+        (["Produce", "99"], "Produce has no version 99: it has 0-13"),
+        (["ConfigRecord", "5"], "ConfigRecord has no version 5: it has 0"),
+        (["Produce", "--code"], "--code needs a version"),
+        (["--code"], "--code needs an API and a version"),
+        (["--release", "9.9"], "release '9.9' is not known"),
+        (["--release", "3.9", "--code", "Produce", "1"], "--release tells the versions"),
+        (["--coverage", "Produce"], "--coverage is about all APIs"),
+        (["ConfigRecord", "--release", "3.9"], "ConfigRecord is no API"),
+        (["Produce", "-1"], "No such option"),
+        (["Produce", "x"], "Invalid value for '[VERSION]'"),
+        (["--format", "xml"], "xml"),
+    ],
+)
+def test_bad_usage(arguments: list[str], told: str) -> None:
+    code, out, err = command(*arguments)
+    assert (code, out) == (Exit.USAGE, "")
+    assert told in err
+    assert err.count("\n") == 1
+
+
+def test_colours_only_when_asked() -> None:
+    assert "\x1b[" not in text()
+    code, out, _ = command("43", "--color", "always")
+    assert code == Exit.OK
+    assert "\x1b[" in out
+
+
+def test_narrow_terminal() -> None:
+    assert len(text(width=60).splitlines()) >= 94

@@ -1,0 +1,135 @@
+"""The grammar: what a file says, and where a bad one is at fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.errors import DefinitionError
+from kafkasniff.kafka.definition import Versions, parse_api, parse_data
+
+PATH = Path("900_sample.txt")
+
+SAMPLE = """\
+# Does something.
+# More on it.
+api 900 Sample   versions 0-5   flexible 3+
+listeners broker controller
+formerly Example
+header request 0   versions 0
+header response 0
+
+request
+  name         string?   1+   nullable 2-4  entity topic_name  default null
+  kind         int8           enum acks
+  parts        []?       2+   secret
+    id         uuid
+    old        []int32   2-3
+  left         {}        4+   tag 0
+    code       error          default -1
+  note         string    0-1  secret config
+  note         bytes     2+   classic
+
+response
+"""
+
+
+def test_sample() -> None:
+    api = parse_api(PATH, SAMPLE)
+    assert (api.key, api.name, api.summary) == (900, "Sample", "Does something.")
+    assert (str(api.versions), str(api.flexible)) == ("0-5", "3-5")
+    assert (api.listeners, api.former_names) == (("broker", "controller"), ("Example",))
+    assert api.request_headers == ((Versions(0, 0), 0),)
+    assert api.response_headers == ((Versions(0, 5), 0),)
+    assert api.response.fields == ()
+    name, kind, parts, left, note, note_2 = api.request.fields
+    assert (name.type, str(name.versions), str(name.nullable)) == ("string", "1-5", "2-4")
+    assert (name.entity, name.default, name.secret) == ("topic_name", "null", "no")
+    assert (kind.enum, str(kind.versions), str(kind.nullable)) == ("acks", "0-5", "none")
+    assert (parts.type, parts.array, str(parts.nullable), parts.secret) == ("struct", True, "2-5", "value")
+    assert [(field.name, str(field.versions), field.array) for field in parts.fields] == [
+        ("id", "2-5", False),
+        ("old", "2-3", True),
+    ]
+    assert (left.type, left.array, left.tag, left.fields[0].default) == ("struct", False, 0, "-1")
+    assert (note.secret, note_2.classic) == ("config", True)
+
+
+@pytest.mark.parametrize(
+    ("line", "replacement", "number", "detail"),
+    [
+        (3, "api x Sample   versions 0-5", 3, "the file starts with"),
+        (3, "api 900 Sample   versions 0+", 3, "no last one"),
+        (3, "api 900 Sample   flexible 3+", 3, "versions are missing"),
+        (3, "api 900 Sample   versions 0-5   flexible 6+", 3, "not within"),
+        (3, "api 900 Sample   versions 0-5   extra 6", 3, "not known"),
+        (3, "api 900 Sample   versions", 3, "lacks a value"),
+        (4, "listener broker", 4, "not known"),
+        (6, "header request 0   versions 7", 6, "not within"),
+        (10, "  name         strin", 10, "not a type"),
+        (10, "  name         []{}", 10, "not a type"),
+        (10, "  name         int32?", 10, "has no null"),
+        (10, "  name", 10, "a field is"),
+        (10, "  Name         int32", 10, "a field is"),
+        (10, "  name         string   1+  nullable 2+", 10, "nullable needs"),
+        (10, "  name         string   4-2", 10, "not within"),
+        (10, "  name         string   1++", 10, "not a range"),
+        (10, "  name         string   1+  tag x", 10, "a tag is a number"),
+        (10, "  name         string   1+  tag", 10, "lacks a value"),
+        (10, "  name         string   1+  classic classic", 10, "not known here, or here twice"),
+        (10, "   name        string", 10, "two spaces"),
+        (11, "    kind       int8", 11, "fields of their own"),
+        (13, "    id         uuid     0+", 13, "not within"),
+        (18, "  note         bytes", 18, "here twice"),
+        (20, "reply", 20, "not known"),
+        (20, "request", 20, "not known"),
+    ],
+)
+def test_faults_are_told_with_file_and_line(line: int, replacement: str, number: int, detail: str) -> None:
+    lines = SAMPLE.splitlines()
+    lines[line - 1] = replacement
+    with pytest.raises(DefinitionError, match=rf"^900_sample\.txt:{number}: .*{detail}"):
+        parse_api(PATH, "\n".join(lines))
+
+
+def test_a_file_without_a_response() -> None:
+    with pytest.raises(DefinitionError, match=r"^900_sample\.txt:end: a file holds one request and one response"):
+        parse_api(PATH, "\n".join(SAMPLE.splitlines()[:18]))
+    with pytest.raises(DefinitionError, match="ends too early"):
+        parse_api(PATH, "# nothing\n")
+
+
+def test_data_blocks() -> None:
+    text = "# One.\ndata OneRecord   kind metadata   id 3   versions 1-2   flexible 2+   releases 2.8-3.0\n  a  int8\n"
+    one, two = parse_data(Path("some.txt"), text + "\ndata Two   kind file   versions 0\n")
+    assert (one.message.name, one.summary, one.kind, one.id, one.file) == ("OneRecord", "One.", "metadata", 3, "some")
+    assert one.releases == ("2.8", "3.0")
+    assert (str(one.message.versions), str(one.message.flexible)) == ("1-2", "2")
+    assert (two.summary, two.id, two.message.fields, str(two.message.flexible)) == ("", None, (), "none")
+    with pytest.raises(DefinitionError, match=r"some\.txt:1: a block starts with"):
+        parse_data(Path("some.txt"), "api 1 X\n")
+    with pytest.raises(DefinitionError, match=r"some\.txt:1: kind is missing"):
+        parse_data(Path("some.txt"), "data X   versions 0\n")
+
+
+def test_versions() -> None:
+    assert 3 in Versions(3, 3)
+    assert 4 not in Versions(0, 3)
+    assert 0 not in Versions(0, -1)
+    assert Versions(0, -1).within(Versions(5, 5))
+    assert not Versions(0, 3).within(Versions(1, 3))
+
+
+@given(st.text(alphabet="ab{}[]?#0-5+ \n\tapi request versions string tag", max_size=200))
+def test_any_text_parses_or_is_told(text: str) -> None:
+    for content in (text, SAMPLE.replace("request\n", "request\n" + text, 1)):
+        try:
+            parsed = parse_api(PATH, content)
+        except DefinitionError as error:
+            told = str(error)
+        else:
+            told = f"900_sample.txt: {parsed.name}"
+        assert told.startswith("900_sample.txt:")
