@@ -11,7 +11,7 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import NoReturn
 
@@ -44,6 +44,31 @@ def missing(reason: str) -> NoReturn:
     if os.environ.get("KAFKASNIFF_REQUIRE_ALL"):
         pytest.fail(f"{reason}, and KAFKASNIFF_REQUIRE_ALL is set", pytrace=False)
     pytest.skip(reason)
+
+
+def fail_what_was_not_installed(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Where everything is required, turn a skip for a package that cannot be imported into a failure."""
+    if report.skipped and os.environ.get("KAFKASNIFF_REQUIRE_ALL") and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if re.search("could not import|not installed", reason):
+            report.outcome = "failed"
+            report.longrepr = f"{reason}, and KAFKASNIFF_REQUIRE_ALL is set"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """`pytest.importorskip` within a test."""
+    report = yield
+    fail_what_was_not_installed(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """`pytest.importorskip` at the top of a module."""
+    report = yield
+    fail_what_was_not_installed(report)
+    return report
 
 
 def shipped_captures() -> list[Path]:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.craft.outcome import Outcome, files_outcome
+from tests.craft.read import read_packets
 
 pytestmark = pytest.mark.tshark
 
@@ -113,14 +114,23 @@ def both(tshark: str, capture: Path) -> tuple[Connections, Connections]:
 
 def test_requests_are_those_that_tshark_sees(capture_path: Path, require_tool: Callable[[str], str]) -> None:
     theirs, ours = both(require_tool("tshark"), capture_path)
-    assert {names: [seen.requests for seen in group] for names, group in ours.items()} == {
-        names: [seen.requests for seen in group] for names, group in theirs.items()
-    }
+    if any(packet.cut for packet in read_packets(capture_path)):
+        # Of messages that the snap length cut, tshark shows nothing.
+        for names, group in theirs.items():
+            for their, our in zip(group, ours[names], strict=True):
+                rest = iter(our.requests)
+                assert all(request in rest for request in their.requests)
+    else:
+        assert {names: [seen.requests for seen in group] for names, group in ours.items()} == {
+            names: [seen.requests for seen in group] for names, group in theirs.items()
+        }
     assert sum(len(seen.requests) for group in theirs.values() for seen in group) > 0
 
 
 def test_responses_answer_what_tshark_says(capture_path: Path, require_tool: Callable[[str], str]) -> None:
     theirs, ours = both(require_tool("tshark"), capture_path)
+    if any(packet.cut for packet in read_packets(capture_path)):
+        pytest.skip("a snap length cut the responses, tshark shows none of them")
     told = 0
     for names, group in theirs.items():
         for their, our in zip(group, ours[names], strict=True):

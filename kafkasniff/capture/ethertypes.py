@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.capture.walk import Layer, Span, Walk
 
-__all__ = ["IP4", "IP6", "VLAN_TYPES", "follow"]
+__all__ = ["FOLLOWED", "VLAN_TYPES", "follow"]
 
 IP4: Final = 0x0800
 IP6: Final = 0x86DD
@@ -23,6 +23,9 @@ _OTHERS: Final = (
     (MPLS_TYPES, Layer.MPLS),
     ((PPPOE_SESSION,), Layer.PPPOE),
 )
+
+FOLLOWED: Final = (IP4, IP6, *(kind for kinds, _ in _OTHERS for kind in kinds))
+"""The types that lead anywhere."""
 
 
 def follow(walk: Walk, span: Span, kind: NDArray[Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from kafkasniff.capture.ethertypes import VLAN_TYPES, follow
+from kafkasniff.capture.ethertypes import FOLLOWED, VLAN_TYPES, follow
 from kafkasniff.capture.walk import Layer, Span, Walk
 
 __all__ = ["LINKS", "ethernet", "mpls", "ppp", "pppoe", "vlan"]
@@ -78,10 +78,16 @@ def _below(walk: Walk, span: Span) -> None:
     nibble = walk.byte(span.at) >> 4
     ip = (nibble == 4) | (nibble == 6)
     walk.push(Layer.IP, span.pick(ip))
-    # A pseudo-wire carries Ethernet, behind a control word of four bytes (RFC 4448) whose first bits are zero.
-    control = nibble == 0
-    walk.push(Layer.ETHERNET, span.pick(control).skip(4).deeper())
-    walk.push(Layer.ETHERNET, span.pick(~ip & ~control).deeper())
+    wire = span.pick(~ip)
+    wire = wire.pick(wire.end - wire.at >= 18)
+    if not len(wire.rows):
+        return
+    # A pseudo-wire carries Ethernet, behind a control word of four bytes whose first bits are zero (RFC 4448), or not:
+    # addresses may begin with zero bits as well, so the Ethernet type decides.
+    bare = np.isin(walk.short(wire.at + 12), FOLLOWED)
+    control = (walk.word(wire.at) >> 28 == 0) & np.isin(walk.short(wire.at + 16), FOLLOWED) & ~bare
+    walk.push(Layer.ETHERNET, wire.pick(bare).deeper())
+    walk.push(Layer.ETHERNET, wire.pick(control).skip(4).deeper())
 
 
 def pppoe(walk: Walk, span: Span) -> None:

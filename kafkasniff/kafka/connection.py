@@ -360,7 +360,8 @@ class KafkaConnection:
             chain = 1 if self._forced else MIN_CHAIN
             start = searcher.find_request(None if self._log.client is None else chain)
         if start is None and self._log.client in (None, 1 - direction):
-            chain = 1 if self._forced else RESPONSE_CHAIN
+            # Anywhere in a stream a single response would be too little even if it is known to be a broker's.
+            chain = (1 if searcher.aligned else MIN_CHAIN) if self._forced else RESPONSE_CHAIN
             start = searcher.find_response(self._dialogue, chain)
         return start
 

@@ -156,9 +156,11 @@ class TextSink:
             ns = message.latency_ns
             latency = _NO_LATENCY if ns is None else f"{duration(ns):>{LATENCY_WIDTH}}"
             line = f"{time}  {pair[3]}  {api}  {number}  {latency}  {self._clients.blank}  {told}"
+        if not told:
+            line = line.rstrip()
         if message.problems or self._verbosity:
             line = "\n".join([line, *self._below(message)])
-        self._add(f"{line}\n" if told else f"{line.rstrip()}\n")
+        self._add(f"{line}\n")
 
     def _time(self, time_ns: int | None) -> str:
         """The clock, after a line with the date where the day is another one."""

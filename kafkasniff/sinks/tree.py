@@ -5,6 +5,7 @@ Fields without fields of their own share lines up to the width; the order is tha
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ VALUE_WIDTH: Final = 400
 MARGIN: Final = 4
 """Columns in front of the tree."""
 
+_UTF8: Final = codecs.getincrementaldecoder("utf-8")
 # int64 fields that are times without "timestamp" in their names.
 _TIMES: Final = frozenset({"log_append_time_ms", "transaction_start_time_ms"})
 
@@ -30,24 +32,16 @@ _TIMES: Final = frozenset({"log_append_time_ms", "transaction_start_time_ms"})
 def bytes_dump(value: bytes, limit: int = VALUE_WIDTH) -> str:
     """Bytes for a reader: as quoted text where they are UTF-8, else in hex; at most `limit` of them, the rest told."""
     shown = value[:limit]
-    rest = f"… +{len(value) - limit} bytes" if len(value) > limit else ""
     try:
-        # A cut through the last character must not turn text into hex.
-        text = shown.decode() if not rest else shown.decode("utf-8", "ignore" if _cut_inside(shown) else "strict")
+        # Incremental: a cut through the last character must not turn text into hex.
+        text = _UTF8().decode(shown, final=len(shown) == len(value))
     except UnicodeDecodeError:
-        return f"0x{shown.hex()}{rest}"
-    return f'"{_quoted(text)}"{rest}'
-
-
-def _cut_inside(shown: bytes) -> bool:
-    """Whether only the last character is broken: valid UTF-8 up to at most three bytes before the end."""
-    for cut in (1, 2, 3):
-        try:
-            shown[:-cut].decode()
-        except UnicodeDecodeError:
-            continue
-        return True
-    return False
+        told = f"0x{shown.hex()}"
+    else:
+        told = f'"{_quoted(text)}"'
+        shown = text.encode()
+    rest = len(value) - len(shown)
+    return f"{told}… +{rest} bytes" if rest else told
 
 
 def _quoted(text: str) -> str:
@@ -139,7 +133,7 @@ class _Tree:
         line, used = "", 0
         for plain, text in items:
             size = display_width(plain)
-            if line and indent + used + 2 + size > self.width:
+            if line and indent + used + 3 + size > self.width:  # a comma may follow
                 yield f"{' ' * indent}{line},"
                 line, used = "", 0
             line, used = (f"{line}, {text}", used + 2 + size) if line else (text, size)

@@ -40,7 +40,7 @@ from scapy.contrib.erspan import ERSPAN_I, ERSPAN_II, ERSPAN_III
 from scapy.contrib.geneve import GENEVE
 from scapy.contrib.mpls import MPLS
 
-from tests.capture.files import pcap, pcap_header, pcap_record
+from tests.capture.files import enhanced, interface, pcap, pcap_header, pcap_record, section
 from tests.capture.reading import Row, read, read_bytes
 
 PAYLOAD = bytes(range(256)) * 2
@@ -119,6 +119,7 @@ CASES: dict[str, tuple[int, Packet | bytes]] = {
     "mpls": (1, ETHER / MPLS(label=16, s=1) / ip4()),
     "mpls-stack": (1, ETHER / MPLS(label=16, s=0) / MPLS(label=17, s=0) / MPLS(label=18, s=1) / ip6()),
     "mpls-pseudo-wire": (1, bytes(ETHER / MPLS(label=16, s=1)) + bytes(4) + bytes(ETHER / ip4())),
+    "mpls-pseudo-wire-bare": (1, ETHER / MPLS(label=16, s=1) / ETHER / Dot1Q(vlan=4) / ip6()),
     "mpls-link": (219, MPLS(label=16, s=1) / ip4()),
     "gre": (1, ETHER / IP(**OUTER4) / GRE() / ip4()),
     "gre-6-in-6": (1, ETHER / IPv6(**OUTER6) / GRE() / ip6()),
@@ -192,6 +193,9 @@ NOT_TSHARK = {
     "null-netbsd-6": "tshark reads address family 24 as something else",
     "pktap": "tshark wants all of pktap's fields",
     "pflog": "tshark wants all of pflog's fields",
+    "mpls-link": "tshark does not know the number in a file",
+    "mpls-pseudo-wire": "tshark must be told that there is a control word",
+    "ppp-pppd": "tshark does not know the number in a file",
     "raw-12": "tshark does not know the number in a file",
     "raw-14": "tshark does not know the number in a file",
     "9100": "tshark reads 0x9100 as VLAN only if a preference says so",
@@ -233,18 +237,20 @@ def test_all_layers_in_one_file_of_a_link_type() -> None:
 
 
 @pytest.mark.tshark
-@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_TSHARK])
-def test_tshark_finds_the_same_segment(name: str, tmp_path: Path, require_tool: Callable[[str], str]) -> None:
-    link, packet = CASES[name]
-    path = tmp_path / "one.pcap"
-    path.write_bytes(pcap([bytes(packet)], link=link))
+def test_tshark_finds_the_same_segments(tmp_path: Path, require_tool: Callable[[str], str]) -> None:
+    names = [name for name in CASES if name not in NOT_TSHARK]
+    path = tmp_path / "all.pcapng"
+    blocks = [section(), *(interface(CASES[name][0]) for name in names)]
+    blocks += [enhanced(bytes(CASES[name][1]), 1_000_000 + number, number) for number, name in enumerate(names)]
+    path.write_bytes(b"".join(blocks))
     fields = ["tcp.srcport", "tcp.dstport", "tcp.seq_raw", "tcp.ack_raw", "tcp.window_size_value", "tcp.len"]
     command = [require_tool("tshark"), "-r", str(path), "-T", "fields", "-E", "occurrence=l"]
-    told = subprocess.run(
-        [*command, *(part for field in fields for part in ("-e", field))], capture_output=True, text=True, check=True
-    ).stdout
-    (row,) = read(path).rows
-    assert told.split() == [str(v) for v in (row.sport, row.dport, row.seq, row.ack, row.window, row.wire_length)]
+    command += [part for field in fields for part in ("-e", field)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rows = read(path).rows
+    found = [(r.sport, r.dport, r.seq, r.ack, r.window, r.wire_length) for r in rows]
+    said = [tuple(int(value) for value in line.split()) for line in told.splitlines()]
+    assert dict(zip(names, found, strict=True)) == dict(zip(names, said, strict=True))
 
 
 def test_other_packets_are_only_counted() -> None:

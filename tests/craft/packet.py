@@ -121,3 +121,13 @@ def retimed(packets: Iterable[Packet]) -> list[Packet]:
         now = max(now, packet.time_ns)
         result.append(packet if packet.time_ns == now else packet.but(time_ns=now))
     return result
+
+
+def spread(packets: Iterable[Packet]) -> list[Packet]:
+    """The packets with times that grow from each to the next, by a nanosecond at least."""
+    result: list[Packet] = []
+    now = -(2**63)
+    for packet in packets:
+        now = max(now + 1, packet.time_ns)
+        result.append(packet.but(time_ns=now))
+    return result
