@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from kafkasniff.capture.raw import Interface, NoteValue, Parsed, RawPackets
-from kafkasniff.capture.resync import IMPLAUSIBLE, RESYNC_LIMIT, UNFINISHED, find_chain
+from kafkasniff.capture.resync import IMPLAUSIBLE, RESYNC_LIMIT, UNFINISHED, Search, chain_at, find_chain
 from kafkasniff.model import Problem
 
 __all__ = ["HEADER_SIZE", "PcapParser", "is_pcap"]
@@ -39,7 +39,7 @@ SMALLEST_PACKET: Final = 14
 """Fewest captured bytes of a record found by a search: runs of zeros and small numbers are no records."""
 
 TIME_REACH: Final = 7 * 86_400
-"""Seconds that records found by a search may lie apart."""
+"""Seconds that neighbouring records may lie apart without further proof."""
 
 
 def is_pcap(head: bytes) -> bool:
@@ -71,6 +71,7 @@ class PcapParser:
         self._header = np.dtype([("seconds", u4), ("fraction", u4), ("captured", u4), ("wire", u4)])
         self._lost_at: int | None = None
         """Offset in the file of the corrupt place that the way back from is being searched."""
+        self._last_seconds: int | None = None
 
     def parse(self, data: bytes, base: int, *, ended: bool) -> Parsed:
         """Records in `data`, which lies at offset `base` of the file; the first byte begins a record."""
@@ -79,14 +80,7 @@ class PcapParser:
         parts: list[RawPackets] = []
         while True:
             if self._lost_at is not None:
-                search = find_chain(
-                    data,
-                    position,
-                    ended=ended,
-                    header=self._record,
-                    candidates=self._candidates,
-                    step=self._step,
-                )
+                search = self._search(data, position, ended=ended)
                 skipped = base + search.position - self._lost_at
                 given_up = not search.found and (ended or skipped > RESYNC_LIMIT)
                 if not search.found and not given_up:
@@ -109,15 +103,21 @@ class PcapParser:
                 position = search.position
                 if given_up:
                     return Parsed(RawPackets.joined(parts), notes, len(data), given_up=True)
-            good, position, need = self._scan(data, position)
+            good, position, need = self._scan(data, position, ended=ended)
             if good is not None:
                 parts.append(good)
-            if need:
+            # What looks like a record cut by the end of the file may be a corrupt length, with good records behind it.
+            if need and not (ended and position < len(data) and self._search(data, position + 1, ended=True).found):
                 return Parsed(RawPackets.joined(parts), notes, position, need)
             self._lost_at = base + position
             position += 1
 
-    def _scan(self, data: bytes, position: int) -> tuple[RawPackets | None, int, int]:
+    def _search(self, data: bytes, position: int, *, ended: bool) -> Search:
+        return find_chain(
+            data, position, ended=ended, header=self._record, candidates=self._candidates, step=self._step
+        )
+
+    def _scan(self, data: bytes, position: int, *, ended: bool) -> tuple[RawPackets | None, int, int]:
         """Records from `position` on: (packets, where they end, bytes needed to go on, 0 at a corrupt record)."""
         # The only per-packet Python of the fast path, hence its form: from length field to length field until one is
         # outside of the data or implausible. Everything else is read by columns.
@@ -152,13 +152,26 @@ class PcapParser:
         # A record that claims fewer bytes on the wire than it holds, or none at all, or more than a second of fraction,
         # was not written by a capture program.
         odd = (wire < captured_column) | (wire == 0) | (heads["fraction"] >= 1_000_000_000)
+        seconds = heads["seconds"].astype(np.int64)
+        before = seconds[0] if self._last_seconds is None else self._last_seconds
+        leaps = np.abs(np.diff(seconds, prepend=before)) > TIME_REACH
+        count = len(places)
         if odd.any():
-            count = int(np.argmax(odd))
-            position, need = starts[count] - LENGTH_AT, 0
+            count, need = int(np.argmax(odd)), 0
+        for leap in np.flatnonzero(leaps[:count]).tolist():
+            # A clock may be set, but a shifted header looks like this, too: it must have good records behind it.
+            first, step = int(places[leap]), self._loose_step
+            proof = chain_at(data, first, ended=ended, header=self._record, step=step, cut_end=True)
+            if proof >= 0:
+                count, need = leap, proof
+                break
+        if count < len(places):
+            position = int(places[count])
             if not count:
                 return None, position, need
-            places, heads, captured_column, wire = places[:count], heads[:count], captured_column[:count], wire[:count]
-        seconds = heads["seconds"].astype(np.int64)
+            places, heads, captured_column = places[:count], heads[:count], captured_column[:count]
+            wire, seconds = wire[:count], seconds[:count]
+        self._last_seconds = int(seconds[-1])
         interface = self.interfaces[0]
         packets = RawPackets.build(
             data,
@@ -185,14 +198,23 @@ class PcapParser:
         places: np.ndarray[tuple[int], np.dtype[np.int64]] = likely.astype(np.int64) + first
         return places
 
-    def _step(self, data: bytes, position: int, first: int) -> int:
-        """The record behind a header, as `resync.Step`."""
+    def _loose_step(self, data: bytes, position: int, first: int) -> int:
+        """A record that a capture program may have written, as `resync.Step`."""
+        del first
         if position + self._record > len(data):
             return UNFINISHED
-        seconds, fraction, captured, wire = struct.unpack_from(self._order + "IIII", data, position)
-        if not SMALLEST_PACKET <= captured <= self._longest or not captured <= wire <= LARGEST_PACKET:
+        _, fraction, captured, wire = struct.unpack_from(self._order + "IIII", data, position)
+        if captured > self._longest or not captured <= wire <= LARGEST_PACKET or not wire or fraction >= 1_000_000_000:
             return IMPLAUSIBLE
+        return int(position + self._record + captured)
+
+    def _step(self, data: bytes, position: int, first: int) -> int:
+        """A record as capture programs usually write it, as `resync.Step`."""
+        after = self._loose_step(data, position, first)
+        if after < 0:
+            return after
+        seconds, fraction, captured = struct.unpack_from(self._order + "III", data, position)
         (first_seconds,) = struct.unpack_from(self._order + "I", data, first)
         if fraction * self._unit >= 1_000_000_000 or abs(seconds - first_seconds) > TIME_REACH:
             return IMPLAUSIBLE
-        return int(position + self._record + captured)
+        return IMPLAUSIBLE if captured < SMALLEST_PACKET else after

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kafkasniff.capture.options import name_records, options
 from kafkasniff.capture.packet_blocks import FIXED, PacketBlocks, read_blocks
 from kafkasniff.capture.raw import UNDESCRIBED_LINK, Interface, NoteValue, Parsed, RawPackets
-from kafkasniff.capture.resync import IMPLAUSIBLE, RESYNC_LIMIT, UNFINISHED, find_chain
+from kafkasniff.capture.resync import IMPLAUSIBLE, RESYNC_LIMIT, UNFINISHED, Search, find_chain
 from kafkasniff.capture.ticks import nanoseconds
 from kafkasniff.model import Problem
 from kafkasniff.packets import NO_TIME
@@ -90,9 +90,7 @@ class PcapngParser:
         position = 0
         while True:
             if self._lost_at is not None:
-                search = find_chain(
-                    data, position, ended=ended, header=12, candidates=self._candidates, step=self._step
-                )
+                search = self._search(data, position, ended=ended)
                 skipped = base + search.position - self._lost_at
                 given_up = not search.found and (ended or skipped > RESYNC_LIMIT)
                 if not search.found and not given_up:
@@ -107,10 +105,14 @@ class PcapngParser:
                     return self._parsed(len(data), 1, given_up=True)
                 position = search.position
             position, need = self._scan(data, position)
-            if need:
+            # What looks like a block cut by the end of the file may be a corrupt length, with good blocks behind it.
+            if need and not (ended and position < len(data) and self._search(data, position + 1, ended=True).found):
                 return self._parsed(position, need)
             self._lost_at = base + position
             position += 1
+
+    def _search(self, data: bytes, position: int, *, ended: bool) -> Search:
+        return find_chain(data, position, ended=ended, header=12, candidates=self._candidates, step=self._step)
 
     def _parsed(self, consumed: int, need: int, *, given_up: bool = False) -> Parsed:
         packets = RawPackets.joined(self._parts)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["IMPLAUSIBLE", "RESYNC_LIMIT", "UNFINISHED", "Search", "find_chain"]
+__all__ = ["IMPLAUSIBLE", "RESYNC_LIMIT", "UNFINISHED", "Search", "chain_at", "find_chain"]
 
 CHAIN: Final = 3
 """Plausible records in a row that count as the way back."""
@@ -54,20 +54,29 @@ def find_chain(data: bytes, position: int, *, ended: bool, header: int, candidat
     while position < last:
         border = min(position + WINDOW, last)
         for candidate in candidates(data, position, border).tolist():
-            place = candidate
-            for _ in range(CHAIN):
-                if ended and place == len(data) and place > candidate:
-                    return Search(candidate, True)
-                after = step(data, place, candidate)
-                if after == IMPLAUSIBLE:
-                    break
-                if after == UNFINISHED or after > len(data):
-                    if ended:
-                        break
-                    wanted = place + header if after == UNFINISHED else after
-                    return Search(candidate, False, wanted - candidate)
-                place = after
-            else:
-                return Search(candidate, True)
+            need = chain_at(data, candidate, ended=ended, header=header, step=step)
+            if need != 0:
+                return Search(candidate, need < 0, max(need, 1))
         position = border
     return Search(len(data) if ended else position, False, header)
+
+
+def chain_at(data: bytes, first: int, *, ended: bool, header: int, step: Step, cut_end: bool = False) -> int:
+    """Whether a chain begins right at `first`: -1 if so, 0 if not, else how many bytes from there on would tell.
+
+    With `cut_end` it may end in a record that the end of the data cuts.
+    """
+    place = first
+    for _ in range(CHAIN):
+        if ended and place == len(data) and place > first:
+            return -1
+        after = step(data, place, first)
+        if after == IMPLAUSIBLE:
+            return 0
+        if after == UNFINISHED or after > len(data):
+            if ended:
+                return -1 if cut_end and place > first else 0
+            wanted = place + header if after == UNFINISHED else after
+            return wanted - first
+        place = after
+    return -1

@@ -406,6 +406,8 @@ class Searcher:
             if end > len(data):
                 return None
             if expected and requests.is_exact(correlation_id, bytes(data[candidate.at + 4 : end])):
+                if candidate.frames and not 0 < rise < MAX_RISE:
+                    candidate.start = candidate.at  # what was taken for frames before it was none
                 return True
             candidate.frames += 1
             candidate.correlation_id = correlation_id

@@ -81,10 +81,8 @@ def test_garbage_between_records(size: int) -> None:
     garbage = random.Random(size).randbytes(size)
     records = [pcap_record(data) for data in frames(COUNT)]
     result = read_bytes(pcap_header() + b"".join(records[:7]) + garbage + b"".join(records[7:]))
-    # One byte may look like the start of the next record's time: then that record goes with it.
-    assert numbers(result.payloads)[:7] == list(range(7))
-    assert numbers(result.payloads)[-12:] == list(range(8, 20))
-    assert result.broken
+    assert numbers(result.payloads) == list(range(COUNT))
+    assert told(result) == size
     whole, head, block_size = pcapng()
     place = head + 7 * block_size
     result = read_bytes(whole[:place] + garbage + whole[place:])

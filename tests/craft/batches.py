@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import ipaddress
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 
 from kafkasniff.packets import COLUMNS, PacketBatch
-from tests.craft.packet import Packet, ip_bytes
+from tests.craft.packet import Packet, ip_bytes, packed
 
 
+@functools.cache
 def _halves(address: str) -> tuple[int, int]:
-    parsed = ipaddress.ip_address(address)
-    value = int(parsed) | (0xFFFF << 32 if parsed.version == 4 else 0)
+    data = packed(address)
+    value = int.from_bytes(data) | (0xFFFF << 32 if len(data) == 4 else 0)
     return value >> 64, value & 0xFFFF_FFFF_FFFF_FFFF
 
 

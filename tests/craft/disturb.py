@@ -148,7 +148,7 @@ def resegmented(
     return result
 
 
-def single_bytes(packets: Packets, rng: Random, budget: int = 12_000) -> list[Packet]:
+def single_bytes(packets: Packets, rng: Random, budget: int = 6_000) -> list[Packet]:
     """Segments of one byte."""
     return resegmented(packets, rng, (1,), budget)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import ipaddress
 import struct
 from collections.abc import Iterable
@@ -82,10 +83,15 @@ def checksum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
+@functools.cache
+def packed(address: str) -> bytes:
+    """An address as 4 or 16 bytes."""
+    return ipaddress.ip_address(address).packed
+
+
 def ip_bytes(packet: Packet) -> bytes:
     """The packet from its IP header on, with true checksums; without the `cut` bytes, which the headers count."""
-    src = ipaddress.ip_address(packet.src).packed
-    dst = ipaddress.ip_address(packet.dst).packed
+    src, dst = packed(packet.src), packed(packet.dst)
     tcp_length = 20 + len(packet.payload) + packet.cut
     tcp = struct.pack(
         ">HHIIBBHHH",

@@ -5,6 +5,7 @@ Anything that is not understood raises ValueError: a capture that was read in ha
 
 from __future__ import annotations
 
+import functools
 import gzip
 import ipaddress
 import struct
@@ -91,6 +92,11 @@ def _ticks(options: bytes, order: str) -> int:
     return 1_000_000
 
 
+@functools.cache
+def _text(address: bytes) -> str:
+    return str(ipaddress.ip_address(address))
+
+
 def tcp_packet(time_ns: int, link: int, data: bytes, wire: int) -> Packet | None:
     """The TCP segment in a captured packet; None for other protocols."""
     if link not in LINK_HEADERS:
@@ -102,13 +108,13 @@ def tcp_packet(time_ns: int, link: int, data: bytes, wire: int) -> Packet | None
     if version == 4:
         total, ident = struct.unpack_from(">HH", data, start + 2)
         header, protocol = (data[start] & 15) * 4, data[start + 9]
-        src, dst = (str(ipaddress.IPv4Address(data[start + at : start + at + 4])) for at in (12, 16))
+        src, dst = (_text(data[start + at : start + at + 4]) for at in (12, 16))
         if struct.unpack_from(">H", data, start + 6)[0] & 0x3FFF:
             raise ValueError("fragments are not read here")
     elif version == 6:
         ident = struct.unpack_from(">I", data, start)[0] & 0xFFFFF
         total, header, protocol = 40 + struct.unpack_from(">H", data, start + 4)[0], 40, data[start + 6]
-        src, dst = (str(ipaddress.IPv6Address(data[start + at : start + at + 16])) for at in (8, 24))
+        src, dst = (_text(data[start + at : start + at + 16]) for at in (8, 24))
     else:
         return None
     if protocol != 6:

@@ -119,13 +119,13 @@ def test_harmless_disturbances_keep_all_bytes(disturbance: Disturbance) -> None:
     packets = mixed()
     expected = stream_bytes(packets)
     changed = 0
-    for seed in range(5):
+    for seed in range(3):
         after = disturbance(packets, Random(seed))
         assert stream_bytes(after) == expected
         assert [packet.time_ns for packet in after] == sorted(packet.time_ns for packet in after)
         assert after == disturbance(packets, Random(seed)), "the same seed gives the same capture"
         changed += after != packets
-    assert changed == 5
+    assert changed == 3
 
 
 def test_disturbances_do_what_they_are_called() -> None:
