@@ -50,7 +50,7 @@ $(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
 
 demo: $(VENV)/.installed
 	@echo "\$$ kafkasniff decode $(DEMO_CAPTURE)"
-	@$(BIN)/kafkasniff decode --color auto $(DEMO_CAPTURE)
+	@$(BIN)/kafkasniff decode $(DEMO_CAPTURE)
 	@echo
 	@echo "\$$ kafkasniff decode --format json --api Produce --count 2 $(DEMO_CAPTURE)"
 	@$(BIN)/kafkasniff decode --quiet --format json --api Produce --count 2 $(DEMO_CAPTURE)

@@ -62,7 +62,7 @@ def _checksums(rows: Bytes, extra: Numbers | int = 0) -> Numbers:
     """The Internet checksum of each row, RFC 1071; `extra` is added to the sum (a pseudo header's)."""
     if rows.shape[1] % 2:
         rows = np.pad(rows, ((0, 0), (0, 1)))
-    total = np.ascontiguousarray(rows).view(">u2").sum(axis=1, dtype=np.int64) + extra
+    total: Numbers = np.ascontiguousarray(rows).view(">u2").sum(axis=1, dtype=np.int64) + extra
     for _ in range(2):
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF

@@ -116,9 +116,8 @@ def file_bytes(form: str) -> bytes:
     return pcap_bytes(packets, "sll", nanoseconds=True) if form == "pcap" else pcapng_bytes(packets, sections=3)
 
 
-def read_in_chunks(path: Path, chunk_size: int | None) -> Output:
-    extra = {} if chunk_size is None else {"chunk_size": chunk_size}
-    with open_captures([str(path)], **extra) as source:
+def read_in_chunks(path: Path, chunk_size: int = 16 << 20) -> Output:
+    with open_captures([str(path)], chunk_size=chunk_size) as source:
         return output(source)
 
 
@@ -131,13 +130,13 @@ def read_in_chunks(path: Path, chunk_size: int | None) -> Output:
 def test_chunks_of_any_size(form: str, chunk_size: int, tmp_path: Path) -> None:
     path = tmp_path / f"sample.{form}"
     path.write_bytes(file_bytes(form))
-    same(read_in_chunks(path, chunk_size), read_in_chunks(path, None))
+    same(read_in_chunks(path, chunk_size), read_in_chunks(path))
 
 
 @pytest.mark.parametrize("chunk_size", [1, 100, 4096])
 @pytest.mark.parametrize("name", SHIPPED)
 def test_chunks_of_a_real_capture(name: str, chunk_size: int) -> None:
-    same(read_in_chunks(SHIPPED[name], chunk_size), read_in_chunks(SHIPPED[name], None))
+    same(read_in_chunks(SHIPPED[name], chunk_size), read_in_chunks(SHIPPED[name]))
 
 
 # -- one connection alone

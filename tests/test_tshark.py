@@ -70,9 +70,9 @@ def by_tshark(tshark: str, capture: Path) -> Connections:
     for line in done.stdout.splitlines():
         cells = dict(zip(FIELDS, line.split("\t"), strict=True))
         ends = []
-        for side, port in (("src", "tcp.srcport"), ("dst", "tcp.dstport")):
-            four, six = cells[f"ip.{side}"], cells[f"ipv6.{side}"]
-            ends.append(f"{four}:{cells[port]}" if four else f"[{six}]:{cells[port]}")
+        for side in ("src", "dst"):
+            four, six, number = cells[f"ip.{side}"], cells[f"ipv6.{side}"], cells[f"tcp.{side}port"]
+            ends.append(f"{four}:{number}" if four else f"[{six}]:{number}")
         versions, ids = numbers(cells["kafka.api_version"]), numbers(cells["kafka.correlation_id"])
         keys = numbers(cells["kafka.api_key"])
         is_request = int(cells["tcp.dstport"]) in ports

@@ -55,9 +55,14 @@ def command_line() -> None:
 def run(arguments: Sequence[str], environment: Environment) -> int:
     """Run one command line; returns the exit code. Raises nothing."""
     try:
-        result = command_line.main(args=list(arguments), prog_name="kafkasniff", obj=environment, standalone_mode=False)
+        # Not `command_line.main`: that makes an exit code of its own of a broken pipe.
+        with command_line.make_context("kafkasniff", list(arguments), obj=environment) as context:
+            result = command_line.invoke(context)
         code = int(result) if isinstance(result, int) else Exit.OK
         _flush(environment)
+    except click.exceptions.Exit as end:
+        # --help, --version
+        return end.exit_code
     except BrokenPipeError:
         # The reader has seen enough (`| head`): not an error, and there is nobody to tell.
         return Exit.OK
@@ -87,6 +92,10 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
     except KafkasniffError as error:
         environment.say(_one_line(str(error)))
         return Exit.INTERNAL
+    except OSError as error:
+        # Reading is guarded where it happens; what comes this far could not be written.
+        environment.say(f"cannot write: {_one_line(error.strerror or str(error))}")
+        return Exit.UNAVAILABLE
     except Exception as error:  # the last resort: a bug becomes one line and its exit code
         if environment.verbosity:
             with contextlib.suppress(OSError, ValueError):

@@ -26,6 +26,7 @@ VERSION_MARGIN: Final = 5
 MAX_HEADER_TAGS: Final = 1000
 """Tagged fields of a header; none is defined to this day (KIP-482)."""
 
+PRODUCE: Final = 0
 API_VERSIONS: Final = 18
 UNSUPPORTED_VERSION: Final = 35
 
@@ -239,6 +240,8 @@ def decode_request(data: bytes, start: int, end: int, options: DecodeOptions = _
             if tags:
                 _judge_tags(tags, context, position)
     body, complete = _read_body(plan, data, position, end, context)
+    if key == PRODUCE and complete and body is not None:
+        _judge_produce(body, context)
     raw, raw_redacted = (None, None) if complete else _raw(plan, data[position:end], context)
     return Decoded(
         *known, client_id, header, tags, body, None, raw, raw_redacted, tuple(context.errors), _problems(context)
@@ -285,6 +288,17 @@ def decode_response(  # noqa: PLR0917 - the message's place and what its request
         tuple(context.errors),
         _problems(context),
     )
+
+
+def _judge_produce(body: Body, context: DecodeContext) -> None:
+    """Report batches that are not whole: a Fetch response may end within one, a Produce request may not."""
+    for topic in body.get("topic_data") or ():
+        for partition in topic.get("partition_data") or ():
+            records = partition.get("records")
+            if records is not None and records["truncated_bytes"]:
+                count = records["truncated_bytes"]
+                detail = f"{count} bytes behind the last whole batch for partition {partition.get('index')}"
+                context.problem("records-truncated", detail, size=count)
 
 
 def _version_of_refusal(plan: _Plan, data: bytes, position: int, end: int, options: DecodeOptions) -> int:

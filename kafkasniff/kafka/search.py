@@ -347,9 +347,8 @@ class Searcher:
             head = bytes(self._data[start : start + 4])
             if is_gssapi_token(bytes(self._data[start : start + 24]), 0, 24) or (self.aligned and head[0] == 0x60):
                 return None
-            key = int.from_bytes(head[:2], "big")
-            limits = _version_limits()
-            if key >= len(limits) or int.from_bytes(head[2:4], "big") > limits[key]:
+            known = api(int.from_bytes(head[:2], "big"))
+            if known is None or int.from_bytes(head[2:4], "big") > known.max_version + NEWER_VERSIONS:
                 return False
         return None
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import io
 import itertools
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from kafkasniff.capture import open_captures
 from kafkasniff.inspector import Inspector
@@ -91,7 +92,7 @@ def outcome(batches: Iterable[PacketBatch], **options: Any) -> Outcome:
     """The JSON lines of `batches`, parsed."""
     stream = io.BytesIO()
     summary = _run(batches, [JsonSink(stream)], options)
-    return Outcome([json.loads(line) for line in stream.getvalue().splitlines()], summary)
+    return Outcome([orjson.loads(line) for line in stream.getvalue().splitlines()], summary)
 
 
 def packets_outcome(packets: Sequence[Packet], **options: Any) -> Outcome:
@@ -99,10 +100,9 @@ def packets_outcome(packets: Sequence[Packet], **options: Any) -> Outcome:
     return outcome([batch(packets)], **options)
 
 
-def files_outcome(paths: Iterable[Path], *, chunk_size: int | None = None, **options: Any) -> Outcome:
+def files_outcome(paths: Iterable[Path], **options: Any) -> Outcome:
     """What kafkasniff makes of capture files."""
-    extra = {} if chunk_size is None else {"chunk_size": chunk_size}
-    with open_captures([str(path) for path in paths], **extra) as source:
+    with open_captures([str(path) for path in paths]) as source:
         return outcome(source, **options)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import ipaddress
 import struct
 from collections.abc import Iterable
+from typing import NamedTuple
 
 FIN = 0x01
 SYN = 0x02
@@ -22,8 +22,7 @@ Stream = tuple[str, int, str, int]
 """One direction of a 4-tuple: source address and port, destination address and port."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Packet:
+class Packet(NamedTuple):
     """One TCP segment as a capture holds it."""
 
     time_ns: int
@@ -65,7 +64,7 @@ class Packet:
         return ":" in self.src
 
     def but(self, **changes: object) -> Packet:
-        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+        return self._replace(**changes)  # type: ignore[arg-type]
 
 
 def ahead(sequence: int, other: int) -> int:

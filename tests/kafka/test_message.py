@@ -22,6 +22,7 @@ from kafkasniff.kafka.message import (
     request_header,
 )
 from kafkasniff.kafka.walker import walk
+from tests.craft import kafka_bytes
 from tests.kafka.encode import Encoder, Plan
 
 SHOW = DecodeOptions(show_secrets=True)
@@ -631,3 +632,13 @@ def test_walker_is_what_reads_odd_messages() -> None:
     root = layout_of(3, 0, "request")
     context = DecodeContext(SHOW)
     assert walk(root, b"\x00\x00\x00\x01\x00\x01\xff", 0, 7, context).body == {"topics": [{"name": b"\xff"}]}
+
+
+def test_a_produce_request_has_no_cut_batches() -> None:
+    batch = kafka_bytes.record_batch([kafka_bytes.record(0, b"k", b"v")])
+    for extra, kinds in ((b"", []), (batch[:-1], ["records-truncated"])):
+        frame = kafka_bytes.produce_request(1, "topic", batch + extra)
+        decoded = decode_request(frame, 4, len(frame))
+        assert [problem.kind for problem in decoded.problems] == kinds
+        assert decoded.body is not None
+        assert decoded.body["topic_data"][0]["partition_data"][0]["records"]["truncated_bytes"] == len(extra)

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.craft.samples import mixed
+from tests.craft.write import pcap_bytes
+
+
+@pytest.fixture(scope="session")
+def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A producer, a consumer and something that is not Kafka: 46 messages."""
+    path = tmp_path_factory.mktemp("captures") / "mixed.pcap"
+    path.write_bytes(pcap_bytes(mixed(), nanoseconds=True))
+    return path

@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import kafkasniff as package
+from kafkasniff.cli import main as entrance
+from kafkasniff.cli.environment import Environment, Exit, Interrupted
+from kafkasniff.errors import CaptureError, DefinitionError, MissingPartError, OutputError, UsageError
+from tests.cli.console import kafkasniff
+
+PYTHON = [sys.executable, "-m", "kafkasniff"]
+HEAVY = ("numpy", "pyarrow", "rich", "scapy", "orjson", "msgspec")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["decode", "--help"], ["live", "--help"], ["export", "-h"]]
+)
+def test_help_is_light(arguments: list[str]) -> None:
+    code = (
+        "import sys\nfrom kafkasniff.cli.main import main\nsys.argv[1:] = sys.argv[2:]\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "x", *arguments], capture_output=True, text=True, check=True, timeout=60
+    )
+    allowed = [] if arguments[0].startswith("-") else ["msgspec"]
+    assert done.stderr.strip() in {"[]", repr(allowed)}
+    assert "kafkasniff" in done.stdout
+
+
+def test_version_and_the_list_of_commands() -> None:
+    done = subprocess.run([*PYTHON, "--version"], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == f"kafkasniff {package.__version__}\n"
+    done = subprocess.run([*PYTHON, "--help"], capture_output=True, text=True, check=True, timeout=60)
+    for command in ("decode", "live", "export", "api", "decode-bytes"):
+        assert f"  {command} " in done.stdout
+    # Every command that is listed can be had.
+    group = entrance.command_line
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+
+
+def test_options_of_later_issues_are_absent() -> None:
+    for command in ("decode", "live", "export"):
+        shown = subprocess.run([*PYTHON, command, "--help"], capture_output=True, text=True, check=True, timeout=60)
+        words = shown.stdout.replace(",", " ").split()
+        absent = {"--jobs", "--filter", "--two-pass", "--topic-ids", "--keylog", "--no-payload", "--write", "--top"}
+        assert not absent & set(words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["decode"], "Missing argument"),
+        (["decode", "--nonsense", "x"], "--nonsense"),
+        (["decodee"], "decodee"),
+        (["decode", "x", "--api", "Nonsense"], "no API is called 'Nonsense'"),
+        (["decode", "x", "--host", "nowhere"], "'nowhere' is not an address"),
+        (["decode", "x", "--slower-than", "soon"], "'soon' is not a duration"),
+        (["decode", "x", "--since", "then"], "'then' is not a time"),
+        (["decode", "x", "-c", "0"], "0 is not in the range"),
+        (["decode", "x", "--port", "70000"], "70000 is not in the range"),
+        (["decode", "-", "-"], "stdin"),
+        (["live"], "--interface"),
+        (["export", "x"], "--output"),
+        (["decode-bytes", "--response", "00"], "--api and --version"),
+    ],
+)
+def test_bad_usage_is_one_line_and_code_2(arguments: list[str], said: str) -> None:
+    result = kafkasniff(*arguments)
+    assert result.code == Exit.USAGE
+    assert said in result.err
+    assert result.err.startswith("kafkasniff: ")
+    assert result.err.count("\n") == 1
+    assert result.out == b""
+
+
+def test_no_command_shows_the_help_as_bad_usage() -> None:
+    result = kafkasniff()
+    assert result.code == Exit.USAGE
+    assert "Commands:" in result.err
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        (UsageError("x"), 2),
+        (OutputError("x"), 5),
+        (MissingPartError("x"), 5),
+        (CaptureError("x"), 3),
+        (DefinitionError("x"), 70),
+        (ZeroDivisionError("x"), 70),
+        (KeyboardInterrupt(), 130),
+        (Interrupted(signal.SIGINT), 130),
+        (Interrupted(signal.SIGTERM), 143),
+        (BrokenPipeError(), 0),
+    ],
+)
+def test_every_exception_has_its_code_and_at_most_one_line(
+    raised: BaseException, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise raised
+
+    monkeypatch.setattr(entrance.command_line, "invoke", fail)
+    result = kafkasniff("decode", "x")
+    assert result.code == code
+    assert result.err.count("\n") <= 1
+    assert "Traceback" not in result.err
+    if isinstance(raised, ZeroDivisionError):
+        assert result.err == "kafkasniff: internal error: ZeroDivisionError: x (-v shows where)\n"
+
+
+def test_an_internal_error_shows_its_traceback_when_asked_for(capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError("a bug\nof two lines \x1b[31m")
+
+    monkeypatch.setattr("kafkasniff.sinks.text.TextSink.write", fail)
+    result = kafkasniff("decode", capture)
+    assert result.code == 70
+    assert (
+        result.err == "kafkasniff: internal error: ZeroDivisionError: a bug of two lines \\x1b[31m (-v shows where)\n"
+    )
+    result = kafkasniff("decode", "-v", capture)
+    assert result.code == 70
+    assert "Traceback" in result.err
+    assert result.err.splitlines()[-1].startswith("kafkasniff: internal error: ZeroDivisionError")
+
+
+def test_what_a_message_quotes_is_neutralised() -> None:
+    result = kafkasniff("decode", "/nowhere/\x1b[31m\n.pcap")
+    assert result.code == 3
+    assert "\x1b" not in result.err
+    assert result.err.count("\n") == 1
+
+
+# -- as a process ---------------------------------------------------------------------------------------------------
+
+
+def test_a_reader_that_goes_away_is_no_error(capture: Path) -> None:
+    for form in ("text", "json"):
+        decode = f'{sys.executable} -m kafkasniff decode --format {form} -vv "{capture}"'
+        command = f'{decode} | head -c 10 >/dev/null; echo "${{PIPESTATUS[0]}}"'
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, timeout=60)
+        assert done.stdout == "0\n"
+        assert "Traceback" not in done.stderr
+        assert "Broken" not in done.stderr
+
+
+def test_a_pipe_that_is_closed_before_the_first_line(capture: Path) -> None:
+    command = f'{sys.executable} -m kafkasniff decode "{capture}" | true; echo "${{PIPESTATUS[0]}}"'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "0\n"
+    assert "Error" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux only")
+def test_a_full_disk_is_code_5(capture: Path) -> None:
+    for arguments in (["decode", str(capture)], ["api"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(
+                [*PYTHON, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+            )
+        assert done.returncode == 5
+        assert done.stderr.count("\n") == 1
+        assert "No space left" in done.stderr
+
+
+def test_a_closed_stdout_is_code_5(capture: Path) -> None:
+    command = f'{sys.executable} -m kafkasniff decode "{capture}" >&-; echo $?'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "5\n"
+    assert done.stderr.startswith("kafkasniff: cannot write to stdout")
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_a_run_between_lines(signum: int, code: int, capture: Path) -> None:
+    # Stdin stays open: the run waits for packets until it is told to stop.
+    process = subprocess.Popen(
+        [*PYTHON, "decode", "--format", "json", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        process.stdin.write(capture.read_bytes())
+        process.stdin.flush()
+        first = process.stdout.readline()
+        assert first.startswith(b'{"type":"request"')
+        process.send_signal(signum)
+        rest, said = process.stdout.read(), process.stderr.read().decode()
+        assert process.wait(timeout=30) == code
+    finally:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            stream.close()
+    assert rest.endswith(b"}\n")
+    assert said.startswith("kafkasniff: interrupted: ")
+    assert "Traceback" not in said
+
+
+def test_packets_of_a_pipe_are_shown_as_they_come(capture: Path) -> None:
+    # The second half is held back: what the first half completes must be there without it.
+    data = capture.read_bytes()
+    process = subprocess.Popen([*PYTHON, "decode", "-q", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(data[: len(data) // 2])
+        process.stdin.flush()
+        lines = [process.stdout.readline() for _ in range(5)]
+        assert b"ApiVersions v3" in lines[1]
+        process.stdin.write(data[len(data) // 2 :])
+        process.stdin.close()
+        rest = process.stdout.read()
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    whole = subprocess.run([*PYTHON, "decode", "-q", str(capture)], capture_output=True, check=True, timeout=60).stdout
+    assert b"".join(lines) + rest == whole
+
+
+def interrupt(signum: int) -> None:
+    os.kill(os.getpid(), signum)
+    time.sleep(0.01)  # the handler runs between two bytecodes of the main thread
+
+
+def test_signals_wait_while_they_are_held_but_not_a_second_one() -> None:
+    world = Environment(stdin=io.BytesIO(), stdout=io.BytesIO(), stderr=io.StringIO())
+    done: list[str] = []
+
+    def held(*signals: int) -> None:
+        with world.interrupts.held():
+            for signum in signals:
+                interrupt(signum)
+                done.append("went on")
+
+    with world.interrupts.installed():
+        with pytest.raises(Interrupted) as caught:
+            held(signal.SIGTERM)
+        assert caught.value.code == Exit.SIGTERM
+        assert done == ["went on"]
+        with pytest.raises(Interrupted):
+            held(signal.SIGTERM, signal.SIGINT)
+        assert done == ["went on"] * 2
+        # Nothing is left over for the next block.
+        held()
+
+
+def test_the_first_signal_may_only_stop() -> None:
+    world = Environment(stdin=io.BytesIO(), stdout=io.BytesIO(), stderr=io.StringIO())
+    stopped: list[int] = []
+    with world.interrupts.installed(), world.interrupts.stopping(lambda: stopped.append(1)):
+        interrupt(signal.SIGINT)
+        assert stopped == [1]
+        with pytest.raises(Interrupted):
+            interrupt(signal.SIGINT)
