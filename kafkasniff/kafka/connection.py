@@ -24,8 +24,9 @@ from kafkasniff.kafka.dialogue import Dialogue
 from kafkasniff.kafka.events import Event, EventLog
 from kafkasniff.kafka.framing import MAX_FRAME, Frame, Framer
 from kafkasniff.kafka.message import request_header
+from kafkasniff.kafka.other_protocols import is_gssapi_token, name_protocol
 from kafkasniff.kafka.proxy import MAX_PROLOGUE, proxy_prologue
-from kafkasniff.kafka.search import MIN_CHAIN, RESPONSE_CHAIN, Searcher, is_gssapi_token, name_protocol
+from kafkasniff.kafka.search import MIN_CHAIN, RESPONSE_CHAIN, Searcher
 from kafkasniff.streams import Closed, Gap, Item, Retransmit, Run, Started, Stretch, TcpProblem
 
 __all__ = ["ConnectionOptions", "KafkaConnection"]

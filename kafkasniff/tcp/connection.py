@@ -21,10 +21,11 @@ All of it counts packets and packet times of this connection alone.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kafkasniff.packets import ACK, FIN, RST, SYN
 from kafkasniff.streams import Closed, Gap, Item, Retransmit, Run, Started, Stretch, TcpProblem
+from kafkasniff.tcp.stream import MASK, Held, Packet, Stream
 
 __all__ = [
     "GRACE_NS",
@@ -33,7 +34,6 @@ __all__ = [
     "MAX_HELD_BYTES",
     "MAX_HELD_SEGMENTS",
     "ONE_SIDED_PACKETS",
-    "Packet",
     "TcpConnection",
 ]
 
@@ -47,124 +47,10 @@ MAX_AHEAD: Final = 64 << 20
 """A segment further ahead is outside any plausible window (TCP's limit, 1 GiB, would fit half of all forgeries)."""
 AHEAD_SEGMENTS: Final = 3
 """So many consecutive segments outside the window are the stream going on behind a large loss, not a stray packet."""
-RECENT: Final = 16
-"""Packets per stream remembered to tell one packet captured twice from a retransmission."""
 MAX_PROBLEMS: Final = 20
 """Problems told per connection and kind; forged packets must not flood the output."""
 
 _SYN_IGNORED = "a SYN on an open connection was not followed by a new one"
-_HALF = 1 << 31
-_MASK = (1 << 32) - 1
-
-
-class Packet(NamedTuple):
-    """One TCP packet, as a row of PacketBatch; `packet` as streams.PACKET_SHIFT says, `direction` 0 or 1."""
-
-    direction: int
-    order: int
-    packet: int
-    time_ns: int
-    clock: int
-    """Running maximum of the packet times of the run."""
-    seq: int
-    ack: int
-    flags: int
-    offset: int
-    length: int
-    wire_length: int
-    ident: int
-
-
-class _Held(NamedTuple):
-    """A segment; `start` is its position, `data` its captured bytes, `wire` its length on the wire.
-
-    `held_count` and `held_clock`: the connection's packet count and packet clock when it was held back.
-    """
-
-    start: int
-    data: bytes
-    wire: int
-    packet: int
-    time_ns: int
-    held_count: int = 0
-    held_clock: int = 0
-
-    def part(self, start: int, end: int) -> _Held:
-        """The piece of it between two positions."""
-        return self._replace(start=start, data=self.data[start - self.start : end - self.start], wire=end - start)
-
-
-class Stream:
-    """One direction of a connection."""
-
-    __slots__ = (
-        "acked",
-        "ahead_count",
-        "ahead_next",
-        "bulk",
-        "fin",
-        "finished",
-        "held",
-        "held_bytes",
-        "isn",
-        "next",
-        "opened_count",
-        "recent",
-    )
-
-    def __init__(self) -> None:
-        self.next: int | None = None
-        """Position of the next byte; None before the first SYN or data."""
-        self.isn: int | None = None
-        """Initial sequence number, where the SYN was seen."""
-        self.fin: int | None = None
-        """Position of the FIN, once seen."""
-        self.finished = False
-        """Everything up to the FIN was delivered or given up."""
-        self.held: list[_Held] = []
-        """Segments behind holes, by position, without overlaps."""
-        self.held_bytes = 0
-        self.opened_count = 0
-        """The connection's packet count when the first hole opened, or when a packet of the peer was seen since."""
-        self.acked = -1
-        """The highest position that the peer was seen to acknowledge while a hole was open."""
-        self.ahead_next = -1
-        self.ahead_count = 0
-        self.recent: list[tuple[int, int, int]] = []
-        """(seq, wire length, ident) of the last RECENT packets with data."""
-        self.bulk: tuple[list[int], list[int], list[int]] | None = None
-        """The same three as columns, of packets delivered in bulk since, not yet taken into `recent`."""
-
-    @property
-    def clean(self) -> bool:
-        """Nothing is held back, so that the next plain segment can be delivered without further looks."""
-        return not self.held and self.next is not None and not self.finished and self.fin is None
-
-    def delivered_in_bulk(self, seq: list[int], wire: list[int], ident: list[int]) -> None:
-        """Note packets with data that were delivered without a look at each: columns of at most the last RECENT."""
-        if self.bulk is not None and len(seq) < RECENT:
-            self._merge_bulk()
-        self.bulk = (seq, wire, ident)
-
-    def remember(self, key: tuple[int, int, int]) -> bool:
-        """Note one packet with data; True where the same packet is among the last RECENT."""
-        if self.bulk is not None:
-            self._merge_bulk()
-        known = key in self.recent
-        self.recent.append(key)
-        if len(self.recent) > RECENT:
-            del self.recent[0]
-        return known
-
-    def _merge_bulk(self) -> None:
-        if self.bulk is not None:
-            self.recent = [*self.recent, *zip(*self.bulk, strict=True)][-RECENT:]
-            self.bulk = None
-
-    def position(self, seq: int) -> int:
-        """Unwrap a sequence number: the position nearest to `next` that has these low 32 bits (RFC 9293, 3.4)."""
-        expected = self.next or 0
-        return expected + ((seq - expected + _HALF) & _MASK) - _HALF
 
 
 class TcpConnection:
@@ -238,7 +124,7 @@ class TcpConnection:
                 stream.isn = seq
                 stream.next = seq + 1
                 self.items.append(Started(packet.order, direction, client=not flags & ACK))
-            seq = (seq + 1) & _MASK  # data on a SYN starts behind it (RFC 7413)
+            seq = (seq + 1) & MASK  # data on a SYN starts behind it (RFC 7413)
         if packet.wire_length:
             self._data(packet, stream, seq)
         if flags & FIN:
@@ -258,7 +144,7 @@ class TcpConnection:
                 if pending is None or pending.direction == packet.direction:
                     # The answer to a SYN that was not captured.
                     return pending is None
-                return packet.ack == (pending.seq + 1) & _MASK
+                return packet.ack == (pending.seq + 1) & MASK
             if stream.fin is not None or self.streams[1 - packet.direction].fin is not None:
                 return True
             # Its data, if any (TCP fast open), would have to be kept beyond the batch: it counts as cut off.
@@ -266,7 +152,7 @@ class TcpConnection:
             return False
         if pending is None:
             return False
-        expected = (pending.seq + 1) & _MASK
+        expected = (pending.seq + 1) & MASK
         if pending.direction != packet.direction:
             return bool(packet.flags & RST) and packet.flags & ACK > 0 and packet.ack == expected  # refused
         if packet.seq == expected:
@@ -290,7 +176,7 @@ class TcpConnection:
         peer = self.streams[1 - packet.direction]
         if stream.next is None:
             # A refused or half-captured connection: the RST must acknowledge what the peer sent.
-            believed = peer.next is None or not packet.flags & ACK or packet.ack == peer.next & _MASK
+            believed = peer.next is None or not packet.flags & ACK or packet.ack == peer.next & MASK
         else:
             position = stream.position(packet.seq)
             end = max(stream.next, stream.held[-1].start + stream.held[-1].wire if stream.held else 0, stream.fin or 0)
@@ -345,13 +231,13 @@ class TcpConnection:
         if ahead > 0:
             if copied and self._covered(stream, start, wire):
                 return
-            held = _Held(start, data, wire, packet.packet, packet.time_ns, self.packets, packet.clock)
+            held = Held(start, data, wire, packet.packet, packet.time_ns, self.packets, packet.clock)
             self._hold(stream, held, packet)
             return
         if ahead < 0:
             data = data[-ahead:]
             wire += ahead
-        self._deliver(stream, packet, _Held(stream.next, data, wire, packet.packet, packet.time_ns))
+        self._deliver(stream, packet, Held(stream.next, data, wire, packet.packet, packet.time_ns))
 
     def _beyond_loss(self, packet: Packet, stream: Stream, start: int) -> bool:
         """Whether a segment implausibly far ahead is the stream going on after a large loss."""
@@ -376,7 +262,7 @@ class TcpConnection:
         index = bisect_right(stream.held, start, key=lambda held: held.start) - 1
         return index >= 0 and stream.held[index].start + stream.held[index].wire >= start + wire
 
-    def _hold(self, stream: Stream, segment: _Held, packet: Packet) -> None:
+    def _hold(self, stream: Stream, segment: Held, packet: Packet) -> None:
         """Keep a segment that lies behind a hole; where it overlaps with what is held, what is held stays."""
         if not stream.held:
             stream.opened_count = self.packets
@@ -404,11 +290,11 @@ class TcpConnection:
         while stream.held_bytes > MAX_HELD_BYTES or len(held) > MAX_HELD_SEGMENTS:
             self._give_up_hole(stream, packet)
 
-    def _deliver(self, stream: Stream, packet: Packet, fresh: _Held) -> None:
+    def _deliver(self, stream: Stream, packet: Packet, fresh: Held) -> None:
         """Hand out a segment that starts at `next`, and the held ones that it reaches; what was held first stays."""
         direction = 0 if stream is self.streams[0] else 1
         held = stream.held
-        segments: list[_Held] = []
+        segments: list[Held] = []
         position = fresh.start
         end = fresh.start + fresh.wire
         taken = 0
@@ -427,7 +313,7 @@ class TcpConnection:
             del held[:taken]
             stream.opened_count = self.packets
         stream.next = position
-        plain: list[_Held] = []
+        plain: list[Held] = []
         for segment in segments:
             plain.append(segment)
             if len(segment.data) < segment.wire:
@@ -438,7 +324,7 @@ class TcpConnection:
         self._run(direction, plain, packet)
         self._finish(stream)
 
-    def _run(self, direction: int, segments: list[_Held], packet: Packet) -> None:
+    def _run(self, direction: int, segments: list[Held], packet: Packet) -> None:
         data = [segment.data for segment in segments if segment.data]
         if not data:
             return

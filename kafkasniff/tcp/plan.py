@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.packets import FIN, RST, SYN, PacketBatch
 from kafkasniff.streams import PACKET_SHIFT
-from kafkasniff.tcp.connection import Packet
+from kafkasniff.tcp.stream import Packet
 
 __all__ = ["BatchPlan", "Key"]
 

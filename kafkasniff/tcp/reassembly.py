@@ -15,8 +15,9 @@ import numpy as np
 
 from kafkasniff.packets import NO_TIME, PacketBatch
 from kafkasniff.streams import Item, Run, Stretch
-from kafkasniff.tcp.connection import RECENT, Packet, TcpConnection
+from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.plan import BatchPlan, Key
+from kafkasniff.tcp.stream import MASK, RECENT, Packet
 
 __all__ = ["IDLE_NS", "LINGER_NS", "Delta", "Reassembler"]
 
@@ -24,8 +25,6 @@ IDLE_NS: Final = 3_600_000_000_000
 """A connection silent for an hour of packet time is over; brokers close idle ones after ten minutes by default."""
 LINGER_NS: Final = 60_000_000_000
 """A closed connection is remembered for a minute (TIME_WAIT), so that late copies of its packets open no new one."""
-
-_MASK = 0xFFFFFFFF
 
 Delta = tuple[TcpConnection, list[Item]]
 """What one connection yielded in one batch."""
@@ -216,7 +215,7 @@ def _deliver(plan: BatchPlan, group: int, connection: TcpConnection) -> bool:
     for stream, (first, last) in zip(connection.streams, halves, strict=True):
         if stream.held:
             return False
-        if first < last and (stream.next is None or stream.fin is not None or stream.next & _MASK != plan.seq[first]):
+        if first < last and (stream.next is None or stream.fin is not None or stream.next & MASK != plan.seq[first]):
             return False
     runs: list[Run | None] = [None, None]
     for direction, (first, last) in enumerate(halves):
@@ -248,7 +247,7 @@ def _deliver_stretch(plan: BatchPlan, connection: TcpConnection, packets: list[P
         if packet.wire_length:
             halves[packet.direction].append(packet)
     for stream, half in zip(connection.streams, halves, strict=True):
-        if half and (stream.next is None or stream.fin is not None or stream.next & _MASK != half[0].seq):
+        if half and (stream.next is None or stream.fin is not None or stream.next & MASK != half[0].seq):
             return False
     runs: list[Run | None] = [None, None]
     for direction, half in enumerate(halves):

@@ -1,0 +1,125 @@
+"""One stream's state in reassembly, and the rows and segments it is made of."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+__all__ = ["MASK", "RECENT", "Held", "Packet", "Stream"]
+
+RECENT: Final = 16
+"""Packets per stream remembered to tell one packet captured twice from a retransmission."""
+
+MASK: Final = (1 << 32) - 1
+"""Sequence numbers count modulo 2^32."""
+
+_HALF: Final = 1 << 31
+
+
+class Packet(NamedTuple):
+    """One TCP packet, as a row of PacketBatch; `packet` as streams.PACKET_SHIFT says, `direction` 0 or 1."""
+
+    direction: int
+    order: int
+    packet: int
+    time_ns: int
+    clock: int
+    """Running maximum of the packet times of the run."""
+    seq: int
+    ack: int
+    flags: int
+    offset: int
+    length: int
+    wire_length: int
+    ident: int
+
+
+class Held(NamedTuple):
+    """A segment; `start` is its position, `data` its captured bytes, `wire` its length on the wire.
+
+    `held_count` and `held_clock`: the connection's packet count and packet clock when it was held back.
+    """
+
+    start: int
+    data: bytes
+    wire: int
+    packet: int
+    time_ns: int
+    held_count: int = 0
+    held_clock: int = 0
+
+    def part(self, start: int, end: int) -> Held:
+        """The piece of it between two positions."""
+        return self._replace(start=start, data=self.data[start - self.start : end - self.start], wire=end - start)
+
+
+class Stream:
+    """One direction of a connection."""
+
+    __slots__ = (
+        "acked",
+        "ahead_count",
+        "ahead_next",
+        "bulk",
+        "fin",
+        "finished",
+        "held",
+        "held_bytes",
+        "isn",
+        "next",
+        "opened_count",
+        "recent",
+    )
+
+    def __init__(self) -> None:
+        self.next: int | None = None
+        """Position of the next byte; None before the first SYN or data."""
+        self.isn: int | None = None
+        """Initial sequence number, where the SYN was seen."""
+        self.fin: int | None = None
+        """Position of the FIN, once seen."""
+        self.finished = False
+        """Everything up to the FIN was delivered or given up."""
+        self.held: list[Held] = []
+        """Segments behind holes, by position, without overlaps."""
+        self.held_bytes = 0
+        self.opened_count = 0
+        """The connection's packet count when the first hole opened, or when a packet of the peer was seen since."""
+        self.acked = -1
+        """The highest position that the peer was seen to acknowledge while a hole was open."""
+        self.ahead_next = -1
+        self.ahead_count = 0
+        self.recent: list[tuple[int, int, int]] = []
+        """(seq, wire length, ident) of the last RECENT packets with data."""
+        self.bulk: tuple[list[int], list[int], list[int]] | None = None
+        """The same three as columns, of packets delivered in bulk since, not yet taken into `recent`."""
+
+    @property
+    def clean(self) -> bool:
+        """Nothing is held back, so that the next plain segment can be delivered without further looks."""
+        return not self.held and self.next is not None and not self.finished and self.fin is None
+
+    def delivered_in_bulk(self, seq: list[int], wire: list[int], ident: list[int]) -> None:
+        """Note packets with data that were delivered without a look at each: columns of at most the last RECENT."""
+        if self.bulk is not None and len(seq) < RECENT:
+            self._merge_bulk()
+        self.bulk = (seq, wire, ident)
+
+    def remember(self, key: tuple[int, int, int]) -> bool:
+        """Note one packet with data; True where the same packet is among the last RECENT."""
+        if self.bulk is not None:
+            self._merge_bulk()
+        known = key in self.recent
+        self.recent.append(key)
+        if len(self.recent) > RECENT:
+            del self.recent[0]
+        return known
+
+    def _merge_bulk(self) -> None:
+        if self.bulk is not None:
+            self.recent = [*self.recent, *zip(*self.bulk, strict=True)][-RECENT:]
+            self.bulk = None
+
+    def position(self, seq: int) -> int:
+        """Unwrap a sequence number: the position nearest to `next` that has these low 32 bits (RFC 9293, 3.4)."""
+        expected = self.next or 0
+        return expected + ((seq - expected + _HALF) & MASK) - _HALF
