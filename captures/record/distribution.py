@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -77,3 +79,24 @@ def java() -> str:
 def class_path(version: str = DEFAULT_VERSION) -> str:
     """Class path of everything that belongs to one Kafka release."""
     return str(kafka_jars(version) / "*")
+
+
+def python_with(*requirements: str) -> str:
+    """Path of a Python in a virtual environment that holds the given pinned packages, made on first use.
+
+    Raises ``SetupError`` if they cannot be installed.
+    """
+    name = hashlib.sha256("\n".join([sys.version, *requirements]).encode()).hexdigest()[:12]
+    target = cache_directory() / f"venv-{name}"
+    python = target / "bin" / "python"
+    if (target / "complete").exists():
+        return str(python)
+    for command in (
+        [sys.executable, "-m", "venv", "--clear", str(target)],
+        [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *requirements],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False)
+        if done.returncode != 0:
+            raise SetupError(f"cannot install {', '.join(requirements)}: {done.stderr[-800:]}")
+    (target / "complete").write_text("\n".join(requirements) + "\n", encoding="utf-8")
+    return str(python)

@@ -1,8 +1,8 @@
 """Sidecars: what a client says it did, and the requests and responses that its debug log names.
 
 A line of a sidecar is one JSON object. ``request`` and ``response`` lines come from the client's own protocol log and hold
-``api_key``, ``api`` and what that log tells of ``api_version``, ``correlation_id``, ``client_id``, ``node``, ``size`` (the
-length prefix of the message) and ``text`` (the body as the client prints it). All other lines are the client program's reports.
+``api_key``, ``api`` and what that log tells of ``api_version``, ``correlation_id``, ``client_id``, ``client_port``, ``node``,
+``size`` (the length prefix of the message) and ``text`` (the body as the client prints it). All other lines are the client program's reports.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ _JAVA_RECEIVED = re.compile(
 )
 # SaslClientAuthenticator talks before NetworkClient does, and names no body.
 _RDKAFKA = re.compile(
-    r"\|(?P<client>[^|]*?)#(?:producer|consumer)-\d+\| \[thrd:[^\]]*\]: (?P<node>\S+): "
+    r"\|(?P<client>[^|]*?)#(?:producer|consumer)-\d+\| \[thrd:.*?\]: (?P<node>\S+): "
     r"(?P<verb>Sent|Received) (?P<api>\w+?)(?:Request|Response) \(v(?P<version>\d+), (?P<size>\d+) bytes"
     r"(?: @ \d+)?, CorrId (?P<id>\d+)"
 )
+# kafka-python 3: connections are named by node and local port, not by client id.
 _PYTHON = re.compile(
-    r"<BrokerConnection client_id=(?P<client>.*?), node_id=(?P<node>[\w-]+).*?> (?P<verb>Request|Response) (?P<id>\d+)"
+    r"<KafkaConnection node_id=(?P<node>[\w-]+) host=\[\S+<-(?P<port>\d+)\].*?>:? (?P<verb>Request|Response) (?P<id>\d+)"
     r"(?: \([\d.]+ ms\))?: (?P<text>(?P<api>\w+?)(?:Request|Response)\(version=(?P<version>\d+).*)$"
 )
 
@@ -78,8 +79,14 @@ def kafka_python_log(lines: Iterable[str]) -> Iterator[Entry]:
 def _entry(kind: str, found: re.Match[str]) -> Entry:
     key = api_key(found["api"])
     entry: Entry = {"kind": kind, "api_key": key, "api": api_name(key), "api_version": int(found["version"])}
-    entry |= {"correlation_id": int(found["id"]), "client_id": found["client"], "node": found["node"]}
-    text = found.groupdict().get("text")
+    entry["correlation_id"] = int(found["id"])
+    groups = found.groupdict()
+    if "client" in groups:
+        entry["client_id"] = groups["client"]
+    if "port" in groups:
+        entry["client_port"] = int(groups["port"])
+    entry["node"] = found["node"]
+    text = groups.get("text")
     if text is not None and len(text) <= TEXT_LIMIT:
         entry["text"] = text
     return entry

@@ -6,22 +6,23 @@ import atexit
 import functools
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .broker import Listener
-from .distribution import COVERED_VERSION, SetupError, class_path, java
+from .distribution import COVERED_VERSION, SetupError, class_path, java, python_with
 from .journal import java_log, kafka_python_log, rdkafka_log
 from .scenario import BrokerOptions, Scenario
 from .sniffer import SniffOptions
 
 CLIENTS = Path(__file__).with_name("clients")
+_CONFLUENT = ("confluent-kafka==2.16.1",)
+_KAFKA_PYTHON = ("kafka-python==3.0.12", "python-snappy==0.7.3", "lz4==4.4.5", "zstandard==0.25.0")
 
 
-def _python(program: str, *arguments: str) -> Callable[[], Sequence[str]]:
-    return lambda: [sys.executable, str(CLIENTS / program), *arguments]
+def _python(requirements: Sequence[str], program: str, *arguments: str) -> Callable[[], Sequence[str]]:
+    return lambda: [python_with(*requirements), str(CLIENTS / program), *arguments]
 
 
 @functools.cache
@@ -155,38 +156,38 @@ LIBRDKAFKA = [
     Scenario(
         "librdkafka-codecs.pcap",
         "produce and fetch in all codecs, with keys, null and empty values, headers, binary data",
-        _python("librdkafka_codecs.py"),
+        _python(_CONFLUENT, "librdkafka_codecs.py"),
         rdkafka_log,
     ),
     Scenario(
         "librdkafka-group-classic.pcap",
         "classic group, eager range assignor: one member, a second joins and leaves; commits, describe, delete",
-        _python("librdkafka_group.py", "classic"),
+        _python(_CONFLUENT, "librdkafka_group.py", "classic"),
         rdkafka_log,
     ),
     Scenario(
         "librdkafka-group-consumer.pcap",
         "KIP-848 group: one member, a second joins and leaves; commits, describe, delete",
-        _python("librdkafka_group.py", "consumer"),
+        _python(_CONFLUENT, "librdkafka_group.py", "consumer"),
         rdkafka_log,
         broker=BrokerOptions(properties=_QUICK_GROUPS),
     ),
     Scenario(
         "librdkafka-transactions.pcap",
         "transactions committed and aborted; readers of both isolation levels",
-        _python("librdkafka_small.py", "transaction"),
+        _python(_CONFLUENT, "librdkafka_small.py", "transaction"),
         rdkafka_log,
     ),
     Scenario(
         "librdkafka-acks0.pcap",
         "a producer that wants no answer (acks=0), then a reader",
-        _python("librdkafka_small.py", "acks0"),
+        _python(_CONFLUENT, "librdkafka_small.py", "acks0"),
         rdkafka_log,
     ),
     Scenario(
         "librdkafka-ipv6-ns.pcapng",
         "IPv6 loopback, pcapng with nanoseconds (dumpcap)",
-        _python("librdkafka_small.py", "plain"),
+        _python(_CONFLUENT, "librdkafka_small.py", "plain"),
         rdkafka_log,
         broker=BrokerOptions(listeners=[Listener(host="::1")]),
         sniff=SniffOptions(pcapng=True, nanoseconds=True),
@@ -194,14 +195,14 @@ LIBRDKAFKA = [
     Scenario(
         "librdkafka-nanoseconds.pcap",
         "pcap with nanoseconds; records of 48 and 20 kB",
-        _python("librdkafka_small.py", "large"),
+        _python(_CONFLUENT, "librdkafka_small.py", "large"),
         rdkafka_log,
         sniff=SniffOptions(nanoseconds=True),
     ),
     Scenario(
         "librdkafka-snaplen-128.pcap",
         "packets cut to 128 bytes",
-        _python("librdkafka_small.py", "plain"),
+        _python(_CONFLUENT, "librdkafka_small.py", "plain"),
         rdkafka_log,
         log_is_complete=False,  # it is; but the capture does not hold every byte
         sniff=SniffOptions(snap_length=128),
@@ -209,7 +210,7 @@ LIBRDKAFKA = [
     Scenario(
         "librdkafka-sasl.pcap",
         "SASL PLAIN and SCRAM in SaslAuthenticate, right and wrong passwords",
-        _python("librdkafka_small.py", "sasl"),
+        _python(_CONFLUENT, "librdkafka_small.py", "sasl"),
         rdkafka_log,
         broker=BrokerOptions(listeners=[_SASL], storage_options=_SCRAM_USERS),
     ),
@@ -219,19 +220,19 @@ KAFKA_PYTHON = [
     Scenario(
         "kafka-python-codecs.pcap",
         "produce and fetch in all codecs, with keys, null and empty values, headers, binary data",
-        _python("kafka_python_client.py", "codecs"),
+        _python(_KAFKA_PYTHON, "kafka_python_client.py", "codecs"),
         kafka_python_log,
     ),
     Scenario(
         "kafka-python-group.pcap",
         "classic group: a second member joins and leaves; commits with metadata",
-        _python("kafka_python_client.py", "group"),
+        _python(_KAFKA_PYTHON, "kafka_python_client.py", "group"),
         kafka_python_log,
     ),
     Scenario(
         "kafka-python-admin.pcap",
         "topics created, described, deleted; settings; errors",
-        _python("kafka_python_client.py", "admin"),
+        _python(_KAFKA_PYTHON, "kafka_python_client.py", "admin"),
         kafka_python_log,
     ),
 ]

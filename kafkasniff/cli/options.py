@@ -163,6 +163,8 @@ def split_options(kind: type[_Options], options: dict[str, Any]) -> _Options:
 
 def make_predicate(options: FilterOptions) -> Predicate | None:
     """The predicate tree of the short forms; None where there are none. Raises UsageError."""
+    if options == FilterOptions():
+        return None
     from kafkasniff import filters
     from kafkasniff.filters import Compare
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.progress import Progress
-from kafkasniff.filters import Predicate, Selector
 from kafkasniff.inspector import Inspector
 from kafkasniff.model import Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.packets import NO_TIME, PacketBatch
+
+if TYPE_CHECKING:
+    from kafkasniff.filters import Predicate, Selector
 
 __all__ = ["Event", "Pipeline", "Sink", "summary_line"]
 
@@ -46,7 +48,7 @@ class Pipeline:
         self._environment = environment
         self._inspector = inspector
         self._sink = sink
-        self._selector = None if predicate is None else Selector(predicate)
+        self._selector = None if predicate is None else _selector(predicate)
         self._limit = limit
         self._flush = flush
         self.shown = 0
@@ -105,6 +107,13 @@ class Pipeline:
                     self.shown += 1
         if self._flush is not None:
             self._flush()
+
+
+def _selector(predicate: Predicate) -> Selector:
+    # Imported when there is something to select: without, the first line comes sooner.
+    from kafkasniff.filters import Selector
+
+    return Selector(predicate)
 
 
 def summary_line(summary: Summary, shown: int | None = None) -> str:

@@ -1,4 +1,4 @@
-"""JSON lines: one object per message, SASL token or problem, by the contract in `docs/json.md`.
+"""JSON lines: one object per message, SASL token or problem; programs depend on the keys and their order.
 
 Bodies go through orjson as they are; only what JSON has no form for (bytes) comes back through its `default` hook. So
 nothing walks over a body here, with one exception: float64 fields, because orjson writes NaN and infinities as null.

@@ -87,7 +87,7 @@ def test_cut_compressed_capture(codec: str, through_stdin: bool, tmp_path) -> No
 
 @CODECS
 def test_only_the_last_bytes_are_missing(codec: str) -> None:
-    result = read_bytes(COMPRESS[codec](noisy(100))[:-2])
+    result = read_bytes(COMPRESS[codec](noisy(400))[:-2])
     assert result.kinds == ["capture-cut"]
 
 
@@ -114,7 +114,7 @@ def test_garbage_behind_a_member(codec: str) -> None:
 def test_compressed_but_no_capture(codec: str) -> None:
     with pytest.raises(CaptureError, match="not a capture"):
         read_bytes(COMPRESS[codec](b"plain text" * 100))
-    with pytest.raises(CaptureError, match="cut|file header|not a capture"):
+    with pytest.raises(CaptureError, match=r"is cut|file header|not a capture"):
         read_bytes(COMPRESS[codec](pcap(frames(1)))[:9])
 
 

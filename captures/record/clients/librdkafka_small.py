@@ -94,6 +94,7 @@ def sasl() -> None:
         for password in ("bob-secret", "wrong-secret"):
             client_id = f"rdkafka-{mechanism.lower()}"
             own = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.username": "bob"}
+            own |= {"reconnect.backoff.ms": 1500, "reconnect.backoff.max.ms": 3000}  # few attempts
             admin = AdminClient({**base, **own, "sasl.password": password, "client.id": client_id})
             try:
                 metadata = admin.list_topics(timeout=4)

@@ -43,6 +43,7 @@ final class JavaSasl {
             var token = admin.createDelegationToken(new CreateDelegationTokenOptions().maxLifetimeMs(600_000)).delegationToken().get();
             String hmac = Base64.getEncoder().encodeToString(token.hmac());
             Report.line("created_token", "token_id", token.tokenInfo().tokenId(), "owner", token.tokenInfo().owner(), "hmac", hmac);
+            Thread.sleep(1500);  // until the broker has heard of it
             try (var user = Clients.admin(bootstrap, "token-user",
                     login("SCRAM-SHA-256", SCRAM, token.tokenInfo().tokenId(), hmac, "tokenauth=true"))) {
                 Report.line("described_cluster", "cluster_id", user.describeCluster().clusterId().get());

@@ -1,0 +1,233 @@
+"""Live capture on loopback and over a pair of namespaces of the test's own."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kafkasniff.capture.bpf import compile_filter
+from kafkasniff.capture.live import LiveSource, open_live
+from kafkasniff.errors import CaptureError, MissingPartError, UsageError
+from tests.capture.reading import Result, Row, collect
+
+MESSAGE = bytes(range(250)) * 4
+
+
+@pytest.fixture(autouse=True)
+def _allowed(require_root: Callable[[], None]) -> None:
+    require_root()
+
+
+@contextlib.contextmanager
+def conversation(count: int, after: Callable[[], None]) -> Iterator[int]:
+    """`count` messages to a server on loopback, then `after`; yields the server's port before it begins."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def talk() -> None:
+            with socket.create_connection(server.getsockname()) as client, server.accept()[0] as peer:
+                for _ in range(count):
+                    client.sendall(MESSAGE)
+                    received = 0
+                    while received < len(MESSAGE):
+                        received += len(peer.recv(65_536))
+            after()
+
+        thread = threading.Thread(target=talk)
+        thread.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            thread.join()
+
+
+def of_port(result: Result, port: int) -> list[Row]:
+    return [row for row in result.rows if port in (row.sport, row.dport)]
+
+
+def check(rows: list[Row], port: int, count: int) -> None:
+    sent = [row for row in rows if row.dport == port]
+    stream = b"".join(row.payload for row in sent)
+    assert stream == MESSAGE * count  # each packet once, although loopback shows it twice
+    assert {row.src for row in rows} == {"127.0.0.1"}
+    now = time.time_ns()
+    assert all(now - 60_000_000_000 < row.time_ns <= now for row in rows)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("interface", ["lo", "any"])
+@pytest.mark.parametrize("bpf", [None, "tcp"])
+def test_a_conversation_on_loopback(interface: str, bpf: str | None) -> None:
+    ready: list[bool] = []
+    with open_live(interface, bpf=bpf, on_ready=lambda: ready.append(True)) as source:
+        assert ready == [True]
+        assert source.captures == (interface,)
+        with conversation(50, source.stop) as port:
+            result = collect(source)
+        assert (source.bytes_total, source.broken) == (None, False)
+        assert source.bytes_read >= 50 * len(MESSAGE)
+    check(of_port(result, port), port, 50)
+    assert result.notes == []
+
+
+@pytest.mark.root
+def test_batches_come_soon_and_stop_works_in_the_middle() -> None:
+    with open_live("lo", bpf="tcp") as source, conversation(1, lambda: None) as port:
+        batches = iter(source)
+        started = time.monotonic()
+        seen = 0
+        while not seen:
+            batch = next(batches)
+            seen = int(((batch.src_port == port) | (batch.dst_port == port)).sum())
+        assert time.monotonic() - started < 5
+        timer = threading.Timer(0.1, source.stop)
+        timer.start()
+        collect(batches) if False else list(batches)
+        timer.join()
+
+
+@pytest.mark.root
+def test_a_filter_keeps_the_rest_out() -> None:
+    with open_live("lo", bpf="udp port 9") as source, conversation(20, source.stop) as port:
+        result = collect(source)
+    assert of_port(result, port) == []
+    assert result.packets == 0
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("bpf", [None, "tcp"])
+def test_a_snap_length_cuts_the_payload(bpf: str | None) -> None:
+    with open_live("lo", bpf=bpf, snaplen=96) as source, conversation(5, source.stop) as port:
+        result = collect(source)
+    rows = [row for row in of_port(result, port) if row.wire_length]
+    assert sum(row.wire_length for row in rows) == 5 * len(MESSAGE)
+    assert all(len(row.payload) == 96 - 66 for row in rows)  # Ethernet, IPv4, TCP with time stamps
+
+
+@pytest.mark.root
+def test_losses_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ring of a megabyte and a reader that sleeps."""
+    monkeypatch.setattr("kafkasniff.capture.ring.BLOCK_SIZES", (1 << 16,))
+    with open_live("lo", bpf="udp") as source:
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+        ):
+            sink.bind(("127.0.0.1", 0))
+            for _ in range(400):
+                sender.sendto(bytes(8000), sink.getsockname())
+        source.stop()
+        result = collect(source)
+    detail = result.problem("capture-loss").detail
+    lost = int(detail.split(": ")[1].split()[0])
+    assert 0 < lost < 400
+    assert result.packets + lost == 400
+    assert not result.broken
+
+
+@pytest.mark.root
+def test_stop_before_and_after() -> None:
+    with open_live("lo", bpf="udp port 9") as source:
+        source.stop()
+        assert collect(source).packets == 0
+        with pytest.raises(UsageError, match="only once"):
+            iter(source)
+    source.stop()  # harmless when all is over
+
+
+@pytest.mark.root
+def test_stop_in_a_signal_handler() -> None:
+    program = (
+        "import signal\n"
+        "from kafkasniff.capture.live import open_live\n"
+        "source = open_live('lo', bpf='udp port 9', on_ready=lambda: print('ready', flush=True))\n"
+        "signal.signal(signal.SIGTERM, lambda *_: source.stop())\n"
+        "for batch in source: pass\n"
+        "source.close()\n"
+        "print('ended')\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        assert process.stdout.read() == "ended\n"
+        assert process.wait(10) == 0
+
+
+@pytest.mark.root
+def test_an_interface_that_goes_away_ends_the_capture(require_tool: Callable[[str], str]) -> None:
+    ip = require_tool("ip")
+    subprocess.run([ip, "link", "add", "ksnifft0", "type", "veth", "peer", "name", "ksnifft1"], check=True)
+    try:
+        for name in ("ksnifft0", "ksnifft1"):
+            subprocess.run([ip, "link", "set", name, "up"], check=True)
+        with open_live("ksnifft0") as source:
+            threading.Timer(0.2, lambda: subprocess.run([ip, "link", "set", "ksnifft0", "down"], check=True)).start()
+            result = collect(source)
+        assert "capture-cut" in result.kinds
+    finally:
+        subprocess.run([ip, "link", "del", "ksnifft0"], check=True)
+
+
+def test_unknown_interface() -> None:
+    with pytest.raises(CaptureError, match=r"nosuch0: there is no such interface; there are: .*lo") as caught:
+        open_live("nosuch0")
+    assert "\n" not in str(caught.value)
+
+
+def test_wrong_filter() -> None:
+    with pytest.raises(UsageError, match="makes no sense"):
+        open_live("lo", bpf="tcp and and")
+
+
+def test_without_privileges(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_args: object) -> socket.socket:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("kafkasniff.capture.live._hardware", lambda _name: 772)
+    monkeypatch.setattr("kafkasniff.capture.live.socket.socket", refuse)
+    with pytest.raises(MissingPartError) as caught:
+        open_live("lo")
+    text = str(caught.value)
+    assert "\n" not in text
+    for way in ("sudo", "setcap", "tcpdump -i lo -U -w - | kafkasniff decode -"):
+        assert way in text
+
+
+def test_without_libpcap(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_name: str) -> None:
+        raise OSError("no such library")
+
+    monkeypatch.setattr("kafkasniff.capture.bpf.ctypes.CDLL", missing)
+    with pytest.raises(MissingPartError, match="libpcap"):
+        compile_filter("tcp", 1, 100)
+    assert len(compile_filter("", 1, 100)) == 8
+
+
+@pytest.mark.parametrize("expression", ["tcp", "tcp port 9092 and host 10.0.0.1", "ip6 or vlan 5"])
+def test_filters_are_those_of_tcpdump(expression: str, require_tool: Callable[[str], str]) -> None:
+    command = [require_tool("tcpdump"), "-ddd", "-y", "EN10MB", "-s", "1000", "-i", "lo", expression]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[1:]
+    code = compile_filter(expression, 1, 1000)
+    ours = [str(value) for at in range(0, len(code), 8) for value in _instruction(code[at : at + 8])]
+    if "vlan" not in expression:  # tcpdump knows that the kernel takes tags out of live packets
+        assert ours == told
+    assert ours[-4:] == told[-4:]
+
+
+def _instruction(data: bytes) -> tuple[int, int, int, int]:
+    order = sys.byteorder
+    return int.from_bytes(data[:2], order), data[2], data[3], int.from_bytes(data[4:], order)
+
+
+def test_live_source_is_like_a_capture_source() -> None:
+    from kafkasniff.capture import CaptureSource
+
+    public = {name for name in dir(CaptureSource) if not name.startswith("_")}
+    assert public <= {name for name in dir(LiveSource) if not name.startswith("_")} | {"bytes_read"}

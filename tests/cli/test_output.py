@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import io
+import stat
+from pathlib import Path
+
+import pytest
+
+from kafkasniff.cli.output import Output
+from kafkasniff.errors import OutputError, UsageError
+from tests.cli.console import environment
+
+
+def said(world: object) -> str:
+    stream = getattr(world, "stderr")  # noqa: B009
+    assert isinstance(stream, io.StringIO)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("path", [None, "-"])
+def test_stdout(path: str | None) -> None:
+    world = environment()
+    with Output(world, path) as output:
+        assert output.is_stdout
+        output.write(b"data")
+    assert isinstance(world.stdout, io.BytesIO)
+    assert world.stdout.getvalue() == b"data"
+    assert not world.stdout.closed
+
+
+def test_a_file_is_created_for_its_owner_and_an_old_one_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    for data in (b"a longer text", b"short"):
+        with Output(environment(), str(path)) as output:
+            output.write(data)
+        assert path.read_bytes() == data
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_what_cannot_be_opened_or_written(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="Is a directory"):
+        Output(environment(), str(tmp_path))
+
+    class Full(io.BytesIO):
+        def write(self, _: object) -> int:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OutputError, match="to stdout: No space left"), Output(environment(stdout=Full())) as output:
+        output.write(b"x")
+
+
+def test_a_reader_that_went_away_is_not_an_output_error() -> None:
+    class Gone(io.BytesIO):
+        def write(self, _: object) -> int:
+            raise BrokenPipeError(32, "Broken pipe")
+
+    with pytest.raises(BrokenPipeError), Output(environment(stdout=Gone())) as output:
+        output.write(b"x")
+
+
+def test_a_file_left_by_an_exception_is_said_to_be_incomplete(tmp_path: Path) -> None:
+    world = environment()
+    path = tmp_path / "out"
+
+    def fail_midway() -> None:
+        with Output(world, str(path)) as output:
+            output.write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_midway()
+    assert said(world) == f"kafkasniff: {path} is incomplete\n"
+    assert path.read_bytes() == b"half"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux only")
+def test_a_disk_that_is_full_at_the_last_moment() -> None:
+    world = environment()
+    with pytest.raises(OutputError, match="No space left"), Output(world, "/dev/full") as output:
+        output.write(b"x")
+    assert said(world) == "kafkasniff: /dev/full is incomplete\n"
+
+
+def test_an_input_is_not_overwritten(tmp_path: Path) -> None:
+    path, link = tmp_path / "a", tmp_path / "b"
+    path.write_bytes(b"capture")
+    link.hardlink_to(path)
+    with pytest.raises(UsageError):
+        Output(environment(), str(link), inputs=["-", str(tmp_path / "other"), str(path)])
+    assert path.read_bytes() == b"capture"
