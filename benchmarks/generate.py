@@ -10,7 +10,8 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import large_segments, small_messages
+from benchmarks import small_messages
+from benchmarks.resegment import resegment
 from tests.craft.samples import mixed
 from tests.craft.write import write_pcap
 
@@ -52,12 +53,15 @@ def main() -> None:
         facts = small_messages.write(path, options.connections, options.packets, options.seed)
         _done(path, [small_messages.BROKER_PORT], connections=options.connections, **facts)
     if "A" in forms:
+        # Here, because the other forms do without confluent-kafka.
+        from benchmarks import large_segments  # noqa: PLC0415
+
         ports = large_segments.record(large, options.megabytes, options.seed)
         _done(large, ports)
     if "B" in forms:
         if not large.exists():
             parser.error("form B is made from form A, which is not there")
-        large_segments.resegment(large, small_segments)
+        resegment(large, small_segments)
         _done(small_segments, json.loads(large.with_suffix(".json").read_text())["ports"])
 
 

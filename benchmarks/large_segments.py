@@ -1,11 +1,10 @@
-"""Form A: real client traffic in large segments, all codecs, recorded from loopback; form B: the same in small ones."""
+"""Form A: real client traffic in large segments, all codecs, recorded from loopback."""
 
 from __future__ import annotations
 
 import os
 import random
 import shutil
-import struct
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,16 +14,11 @@ from typing import Final
 from confluent_kafka import Consumer, Producer
 
 from benchmarks.mock_cluster import MockCluster
-from tests.craft.packet import Packet, ip_bytes
-from tests.craft.read import raw_packets, tcp_packet
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS: Final = 3
 SECONDS: Final = 300
 """Recording ends after this time, whatever the size by then."""
-
-SEGMENT: Final = 1448
-"""Payload of a segment on an Ethernet with an MTU of 1,500 bytes, with TCP timestamps."""
 
 
 def values(seed: int, size: int = 1000) -> Iterator[bytes]:
@@ -118,32 +112,3 @@ def _talk(bootstraps: str, path: Path, size: int, seed: int) -> None:
             consumer.consume(2500, timeout=1.0)
     finally:
         consumer.close()
-
-
-def resegment(source: Path, target: Path) -> None:
-    """Form B: `source` with payloads in segments of SEGMENT bytes, as a nanosecond pcap with Ethernet headers."""
-    with target.open("wb") as out:
-        out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262_144, 1))
-        for raw in raw_packets(source.read_bytes()):
-            packet = tcp_packet(*raw)
-            if packet is None:
-                continue
-            for piece in _pieces(packet):
-                data = bytes(12) + (b"\x86\xdd" if piece.is_ipv6 else b"\x08\x00") + ip_bytes(piece)
-                out.write(struct.pack("<IIII", *divmod(piece.time_ns, 1_000_000_000), len(data), len(data) + piece.cut))
-                out.write(data)
-
-
-def _pieces(packet: Packet) -> Iterator[Packet]:
-    payload = packet.payload
-    if len(payload) <= SEGMENT or packet.cut:
-        yield packet
-        return
-    for number, start in enumerate(range(0, len(payload), SEGMENT)):
-        last = start + SEGMENT >= len(payload)
-        yield packet.but(
-            seq=(packet.seq + start) % 2**32,
-            flags=packet.flags if last else packet.flags & ~0x09,
-            ident=(packet.ident + number) & 0xFFFF,
-            payload=payload[start : start + SEGMENT],
-        )

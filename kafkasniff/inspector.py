@@ -156,6 +156,8 @@ class Inspector:
         for tcp, items in deltas:
             connection = tcp.owner
             assert isinstance(connection, _Connection)
+            if self._ports and not connection.forced:
+                continue
             kafka = connection.kafka
             seen, decoded, lost = kafka.bytes_seen, kafka.bytes_decoded, kafka.bytes_lost
             events = kafka.feed(items)

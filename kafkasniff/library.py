@@ -25,7 +25,7 @@ Path = str | os.PathLike[str]
 def read(paths: Path | list[Path] | tuple[Path, ...], **options: Any) -> Iterator[Exchange]:
     """Exchanges of one or several captures, in order of completion.
 
-    `options` are those of `Inspector`. Bodies hold bytes as bytes. Raises CaptureError where a capture cannot be opened.
+    `options` are those of `Inspector`. Bytes stay bytes in bodies. Raises CaptureError where a capture cannot be opened.
     """
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
@@ -39,8 +39,8 @@ def read(paths: Path | list[Path] | tuple[Path, ...], **options: Any) -> Iterato
 def decode_request(data: bytes) -> Message:
     """Decode one request, header and body, without its length prefix.
 
-    Never raises on bad bytes: then `problems` tells what is wrong, and `header` and `body` may be None. Values are as in the
-    JSON lines (bytes that are not text as `{"base64": …}`); secrets are shown.
+    Never raises on bad bytes: then `problems` tells what is wrong, and `header` and `body` may be None. Values are as in
+    the JSON lines (bytes that are not text as `{"base64": …}`); secrets are shown.
     """
     return _message("request", data, messages.decode_request(data, 0, len(data), _SHOWN))
 

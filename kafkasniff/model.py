@@ -31,7 +31,7 @@ Status = Literal["answered", "no_response", "unanswered", "open", "lost", "orpha
 lost (a gap may have swallowed the response), orphan (a response without its request)."""
 
 Body = dict[str, Any]
-"""A decoded body by the protocol's field names in snake_case; `bytes` values stay bytes, uuids are strings of 22 characters."""
+"""A decoded body by the protocol's names in snake_case; bytes stay bytes, uuids are strings of 22 characters."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, gc=False):
@@ -153,7 +153,7 @@ class Exchange(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     """Problems of the exchange itself; those of its messages are with the messages."""
     connection_id: int = 0
-    """BLAKE2b-64 (signed) of the sorted endpoints and the time of the connection's first packet: the same in every run."""
+    """BLAKE2b-64 (signed) of the sorted endpoints and the time of the first packet: the same in every run."""
     exchange_id: int = 0
     """Ordinal within the connection; (connection_id, exchange_id) is the key of the Parquet tables."""
     retransmits: int = 0

@@ -341,6 +341,7 @@ def test_what_is_not_kafka(head: bytes, word: str) -> None:
 
 def test_forced_ports_exclude_others() -> None:
     assert messages(inspect(greeted(), ports=[9092])) == GREETING
+    assert not inspect(greeted(), ports=[9093])
 
 
 def test_random_bytes_are_not_kafka() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.progress import Progress
@@ -17,6 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["Event", "Pipeline", "Sink", "summary_line"]
 
 Event = Message | SaslToken | Exchange | Problem
+
+FIRST_ROWS: Final = 512
+MAX_ROWS: Final = 32_768
+MAX_BYTES: Final = 4 << 20
+"""A batch goes through in parts. The first is small, so that the first lines come at once; all are bounded in packets and
+payload bytes, since what a part yields is held until it is written, and a signal waits for that."""
 
 
 class Sink(Protocol):
@@ -51,6 +59,7 @@ class Pipeline:
         self._selector = None if predicate is None else _selector(predicate)
         self._limit = limit
         self._flush = flush
+        self._rows = FIRST_ROWS
         self.shown = 0
         """Messages that the sink got."""
 
@@ -80,14 +89,25 @@ class Pipeline:
         """Take all batches of a source, or as many as the limit needs."""
         try:
             for batch in source:
-                self.feed(batch)
-                if progress is not None:
-                    progress.update()
-                if self.full:
-                    break
+                for part in self._parts(batch):
+                    self.feed(part)
+                    if progress is not None:
+                        progress.update()
+                    if self.full:
+                        return
         finally:
             if progress is not None:
                 progress.clear()
+
+    def _parts(self, batch: PacketBatch) -> Iterator[PacketBatch]:
+        while len(batch) > 1:
+            rows = int(np.searchsorted(np.cumsum(batch.length[: self._rows], dtype=np.int64), MAX_BYTES)) + 1
+            if rows >= len(batch):
+                break
+            part, batch = batch.split(rows)
+            self._rows = min(2 * self._rows, MAX_ROWS)
+            yield part
+        yield batch
 
     def _take(self, events: Iterable[Any]) -> None:
         if self._selector is not None:
