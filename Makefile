@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Extra arguments: make test ARGS="-k records"
 ARGS ?=
+BENCH ?=
 WORKERS ?= auto
 # The interpreter that makes the virtual environment; looked for when not given: make test PYTHON=/opt/python3.13
 PYTHON ?=
@@ -11,7 +12,7 @@ PYTHON ?=
 DEMO_CAPTURE ?= captures/librdkafka-codecs.pcap
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types check clean
+.PHONY: help demo test lint types check bench clean
 
 help:
 	@echo "make demo    decode a capture of a real Apache Kafka broker"
@@ -19,6 +20,7 @@ help:
 	@echo "make lint    ruff and the import rules"
 	@echo "make types   mypy --strict"
 	@echo "make check   lint, types and test"
+	@echo "make bench   compare with tshark on generated captures (needs tshark and tcpdump; BENCH='--help' for options)"
 	@echo "make clean   remove the virtual environment and all caches"
 
 # A stamp per set of dependencies: pip runs again when pyproject.toml changes, else not at all.
@@ -67,6 +69,10 @@ types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 check: lint types test
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[clients]'
+	$(BIN)/python -m benchmarks.compare $(BENCH)
 
 clean:
 	rm -rf "$(VENV)" build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -16,7 +16,7 @@ SEGMENT: Final = 1448
 
 
 def resegment(source: Path, target: Path, segment: int = SEGMENT) -> None:
-    """Write `source` with payloads in segments of at most `segment` bytes, as a nanosecond pcap with Ethernet headers."""
+    """Write `source` with segments of at most `segment` bytes, as a nanosecond pcap with Ethernet headers."""
     with target.open("wb") as out:
         out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262_144, 1))
         for raw in raw_packets(source.read_bytes()):

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 import msgspec
 
-from kafkasniff.capture import open_captures
-from kafkasniff.inspector import Inspector
 from kafkasniff.kafka import message as messages
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.model import Body, Exchange, Message
@@ -25,8 +23,12 @@ Path = str | os.PathLike[str]
 def read(paths: Path | list[Path] | tuple[Path, ...], **options: Any) -> Iterator[Exchange]:
     """Exchanges of one or several captures, in order of completion.
 
-    `options` are those of `Inspector`. Bytes stay bytes in bodies. Raises CaptureError where a capture cannot be opened.
+    `options` are those of `Inspector`. Bytes stay bytes in bodies. Raises CaptureError if a capture cannot be opened.
     """
+    # What single messages do not need, NumPy above all, is imported here.
+    from kafkasniff.capture import open_captures  # noqa: PLC0415
+    from kafkasniff.inspector import Inspector  # noqa: PLC0415
+
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
     inspector = Inspector(**{**options, "exchanges": True})
@@ -39,8 +41,8 @@ def read(paths: Path | list[Path] | tuple[Path, ...], **options: Any) -> Iterato
 def decode_request(data: bytes) -> Message:
     """Decode one request, header and body, without its length prefix.
 
-    Never raises on bad bytes: then `problems` tells what is wrong, and `header` and `body` may be None. Values are as in
-    the JSON lines (bytes that are not text as `{"base64": …}`); secrets are shown.
+    Never raises on bad bytes: then `problems` tells what is wrong, and `header` and `body` may be None. Values are as
+    in the JSON lines (bytes that are not text as `{"base64": …}`); secrets are shown.
     """
     return _message("request", data, messages.decode_request(data, 0, len(data), _SHOWN))
 

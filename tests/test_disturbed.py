@@ -163,18 +163,20 @@ def matches(line: Line, whole: Line) -> bool:
 def contained(found: dict[Side, list[Line]], expected: dict[Side, list[Line]]) -> None:
     """`found` has nothing that `expected` has not, none of it twice, in the same order.
 
-    Only orphans may come later than in their turn: it takes time to know that their request will not come.
+    Only orphans may come later than in their turn: it takes time to know that their request will not come. Messages of
+    which nothing but the size is left are looked for last, in what the others leave.
     """
     for side, lines in found.items():
         assert side in expected, f"there was no such stream: {side}"
         left = list(expected[side])
         place = 0
-        for number, line in enumerate(lines):
-            start = 0 if is_orphan(line) else place
+        for line in sorted(lines, key=lambda line: line.get("correlation_id", 0) is None):
+            ordered = not is_orphan(line) and line.get("correlation_id", 0) is not None
+            start = place if ordered else 0
             at = next((at for at in range(start, len(left)) if left[at] and matches(line, left[at])), None)
-            assert at is not None, f"line {number} of {side} was never sent: {line}"
+            assert at is not None, f"of {side} was never sent: {line}"
             left[at] = {}
-            if not is_orphan(line):
+            if ordered:
                 place = at + 1
 
 

@@ -53,7 +53,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
 
     with open_captures(captures, stdin=environment.stdin) as source:
         with Output(environment, wanted.output, inputs=captures) as output:
-            sink = make_sink(environment, output, wanted, captures=len(captures) > 1)
+            sink = make_sink(environment, output, wanted, captures=len(captures) > 1, names=inspector.names)
             to_terminal = output.is_stdout and environment.stdout_tty
             pipeline = Pipeline(
                 environment,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
@@ -210,9 +210,18 @@ def records_wanted(options: OutputOptions) -> Literal["full", "batches"]:
 
 
 def make_sink(
-    environment: Environment, output: Output, options: OutputOptions, *, captures: bool = False, live: bool = False
+    environment: Environment,
+    output: Output,
+    options: OutputOptions,
+    *,
+    captures: bool = False,
+    live: bool = False,
+    names: Mapping[str, str] | None = None,
 ) -> TextSink | JsonSink:
-    """The sink for text or JSON lines; `captures`: there are several, so tell which; `live`: each line at once."""
+    """The sink for text or JSON lines.
+
+    `captures`: there are several, so tell which; `live`: each line at once; `names`: address → name, for text.
+    """
     if options.form == "json":
         from kafkasniff.sinks.jsonl import JsonSink
 
@@ -228,4 +237,5 @@ def make_sink(
         width=environment.width if output.is_stdout and environment.stdout_tty else DEFAULT_WIDTH,
         captures=captures,
         live=live,
+        names=names,
     )

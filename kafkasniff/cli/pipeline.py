@@ -23,8 +23,8 @@ Event = Message | SaslToken | Exchange | Problem
 FIRST_ROWS: Final = 512
 MAX_ROWS: Final = 32_768
 MAX_BYTES: Final = 4 << 20
-"""A batch goes through in parts. The first is small, so that the first lines come at once; all are bounded in packets and
-payload bytes, since what a part yields is held until it is written, and a signal waits for that."""
+"""A batch goes through in parts. The first is small, so that the first lines come at once; all are bounded in packets
+and payload bytes, since what a part yields is held until it is written, and a signal waits for that."""
 
 
 class Sink(Protocol):

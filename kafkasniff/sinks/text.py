@@ -7,7 +7,7 @@ from the wire goes through `kafkasniff.sinks.printable`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kafkasniff.model import Endpoint, Exchange, Message, Problem, SaslToken
@@ -25,6 +25,8 @@ CLIENT_WIDTH: Final = 24
 """Characters of a client id that its column shows."""
 LINE_CACHE: Final = 4096
 """Connections, APIs and client ids whose padded columns are kept ready, each."""
+NAME_WIDTH: Final = 40
+"""Characters of a host's name that are shown."""
 PROBLEMS_SHOWN: Final = 3
 """Problems of one message that are told without `-v`."""
 LATENCY_WIDTH: Final = 8
@@ -72,7 +74,8 @@ class TextSink:
 
     `verbosity` 0: one line per message; 1: its body, too; 2: records, too (where they were decoded). `colour`: with
     ANSI colours; `encoding`: of the stream, what it cannot encode is escaped; `width`: columns that the tree may use;
-    `captures`: tell where another capture begins; `live`: hand on every line at once.
+    `captures`: tell where another capture begins; `live`: hand on every line at once; `names`: address → name, from the
+    captures' name records, shown for the address; may grow while lines are written.
     """
 
     def __init__(
@@ -85,7 +88,9 @@ class TextSink:
         width: int = 120,
         captures: bool = False,
         live: bool = False,
+        names: Mapping[str, str] | None = None,
     ) -> None:
+        self._names: Mapping[str, str] = {} if names is None else names
         self._lines = LineWriter(stream, live=live)
         self._paint = COLOUR if colour else PLAIN
         self._verbosity = verbosity
@@ -186,7 +191,7 @@ class TextSink:
     ) -> tuple[Endpoint | None, Endpoint | None, str, str]:
         ready = self._pairs.get(connection)
         if ready is None or ready[0] != client or ready[1] != broker:
-            left, right = str(client or "?"), str(broker or "?")
+            left, right = self._name(client), self._name(broker)
             width = len(left) + len(right) + 3
             if width > self._pair_width or len(self._pairs) >= LINE_CACHE:
                 self._pairs.clear()
@@ -201,6 +206,12 @@ class TextSink:
                 f"{left} {paint.response}{back}{paint.reset} {right}{pad}",
             )
         return ready
+
+    def _name(self, endpoint: Endpoint | None) -> str:
+        if endpoint is None:
+            return "?"
+        name = self._names.get(endpoint.address)
+        return str(endpoint) if name is None else f"{word(name, NAME_WIDTH)}:{endpoint.port}"
 
     def _below(self, message: Message) -> Iterable[str]:
         """The lines below a message's own: its problems, and with `-v` all that it holds."""

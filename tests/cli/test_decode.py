@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import io
+import ipaddress
 import json
 import stat
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,8 @@ import pytest
 
 from kafkasniff.cli.environment import Exit, Interrupted
 from tests.cli.console import environment, kafkasniff
-from tests.craft.samples import mixed
-from tests.craft.write import pcap_bytes
+from tests.craft.samples import mixed, producer
+from tests.craft.write import pcap_bytes, pcapng_bytes
 
 MESSAGES = 46
 
@@ -302,3 +304,21 @@ def test_a_stream_whose_encoding_knows_little(capture: Path) -> None:
     assert run(["decode", str(capture)], world) == 0
     assert isinstance(world.stdout, io.BytesIO)
     assert "10.0.0.5:51334 > 10.0.0.9:9092" in world.stdout.getvalue().decode("ascii")
+
+
+def test_name_records_name_addresses(tmp_path: Path) -> None:
+    """An address with a name record in the capture (pcapng, section 4.5) goes by its name in text, never in JSON."""
+    packets = producer().packets
+    address = packets[0].dst
+    name = ipaddress.ip_address(address).packed + b"broker-one\0"
+    record = struct.pack("<HH", 1, len(name)) + name + bytes(-len(name) % 4) + bytes(4)
+    block = struct.pack("<II", 4, 12 + len(record)) + record + struct.pack("<I", 12 + len(record))
+    data = pcapng_bytes(packets)
+    head = 0
+    for _ in range(2):  # the section's header and the interface
+        head += struct.unpack_from("<I", data, head + 4)[0]
+    capture = tmp_path / "named.pcapng"
+    capture.write_bytes(data[:head] + block + data[head:])
+    port = packets[0].dport
+    assert f"→ broker-one:{port}" in kafkasniff("decode", capture).text
+    assert kafkasniff("decode", "--format", "json", capture).objects[0]["broker"] == f"{address}:{port}"

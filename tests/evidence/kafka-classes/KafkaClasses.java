@@ -29,7 +29,7 @@ import org.apache.kafka.common.protocol.types.RawTaggedField;
  * Reads messages with Apache Kafka's own classes and prints what they hold, as JSON.
  *
  * <p>A line of stdin is {@code request|response KEY VERSION HEX}, the message without its length prefix; it becomes a line of
- * stdout with {@code header}, {@code header_tags}, {@code header_size}, {@code body} (what Kafka's JsonConverter writes; bytes
+ * stdout with {@code api} (its name), {@code header}, {@code header_tags}, {@code header_size}, {@code body} (what Kafka's JsonConverter writes; bytes
  * as {@code {"base64"}}, records as batches), {@code version} (which the body was read as), {@code remaining} (bytes after the
  * body) and {@code errors} (names of the error codes). A body that Kafka cannot read to its end has {@code failure} and
  * {@code trace}: the values that its reader took from the bytes until then, in order. {@code {"unsupported": true}} where this
@@ -71,6 +71,7 @@ public final class KafkaClasses {
         if (version < type.lowestSupportedVersion() || version > type.highestSupportedVersion(true)) {
             return result.put("unsupported", true);
         }
+        result.put("api", type.name);
         ByteBuffer buffer = ByteBuffer.wrap(message);
         Readable readable = new ByteBufferAccessor(buffer);
         short headerVersion = request ? type.requestHeaderVersion(version) : type.responseHeaderVersion(version);
@@ -350,9 +351,9 @@ public final class KafkaClasses {
             return bytes.remaining();
         }
 
-        @Override
+        /** Of 4.x alone, and no message class asks for it. */
         public Readable slice() {
-            return bytes.slice();
+            throw new UnsupportedOperationException("slice");
         }
     }
 }

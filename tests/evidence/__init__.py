@@ -1,0 +1,1 @@
+"""Evidence for the golden files: what others made of the same bytes. See the README here."""
