@@ -38,12 +38,16 @@ def main() -> None:
     parser.add_argument("--packets", type=int, default=1_000_000, help="packets of form C")
     parser.add_argument("--connections", type=int, default=2000, help="connections of form C")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--missing", action="store_true", help="only those that are not there yet")
     parser.add_argument("--data", type=Path, default=DATA, help="folder for the captures")
     options = parser.parse_args()
     if unknown := set(options.forms) - set(FORMS):
         parser.error(f"no such form: {', '.join(sorted(unknown))}")
-    forms = options.forms or list(FORMS)
     data: Path = options.data
+    # The .json comes last: without it, making the capture was interrupted.
+    forms = [
+        form for form in options.forms or FORMS if not (options.missing and (data / form).with_suffix(".json").exists())
+    ]
     data.mkdir(parents=True, exist_ok=True)
     large, small_segments = data / "A.pcap", data / "B.pcap"
     if "start" in forms:

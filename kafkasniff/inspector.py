@@ -171,7 +171,8 @@ class Inspector:
         summary.bytes_skipped = summary.bytes_stream - summary.bytes_lost - summary.bytes_decoded
 
     def _merge(self, keyed: list[tuple[int, int, int, _Connection | None, Event | Problem]]) -> list[Output]:
-        keyed.sort(key=lambda entry: entry[:3])
+        # The first three differ between any two entries, so that the comparison never reaches the events.
+        keyed.sort()
         out: list[Output] = []
         for _, _, _, connection, event in keyed:
             if connection is None:

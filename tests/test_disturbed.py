@@ -259,7 +259,15 @@ def test_ports_used_again_are_other_connections(source: str) -> None:
 @pytest.mark.parametrize("source", WHOLE)
 def test_a_missing_handshake_changes_no_message(source: str) -> None:
     outcome = packets_outcome(disturb.without_handshake(packets_of(source), seeded(source)))
-    same(outcome.messages(), original(source).messages())
+    whole = original(source)
+    unknown = sum(any(one["kind"] == "version-unknown" for one in line.get("problems", ())) for line in whole.lines)
+    if unknown:
+        # Where a stream begins with a version that nobody knows, nothing shows that it begins there.
+        contained(outcome.messages(), whole.messages())
+        assert outcome.summary.requests >= whole.summary.requests - unknown
+        assert outcome.summary.responses == whole.summary.responses
+    else:
+        same(outcome.messages(), whole.messages())
 
 
 @pytest.mark.parametrize("name", DAMAGE)

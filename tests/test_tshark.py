@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import subprocess
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -152,8 +152,10 @@ def test_responses_answer_what_tshark_says(capture: Path, require_tool: Callable
     told = 0
     for their, our in compared(capture, theirs, ours):
         assert [number for _, number in our.responses] == [number for _, number in their.responses]
+        times = Counter(number for _, number in our.responses)
         for (key, number), (our_key, _) in zip(their.responses, our.responses, strict=True):
-            if key is not None:
+            # Where an id comes again (the Java client's SASL has a cycle of eight), tshark takes its first request.
+            if key is not None and times[number] == 1:
                 told += 1
                 assert our_key == key, f"response {number}"
     assert told > 0

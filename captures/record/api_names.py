@@ -29,6 +29,7 @@ AlterShareGroupOffsets DeleteShareGroupOffsets StreamsGroupTopologyDescriptionUp
 _ALIASES = {
     "apiversion": 18,
     "groupcoordinator": 10,
+    "offset": 2,
     "offsets": 2,
     "listoffset": 2,
     "electpreferredleaders": 43,

@@ -42,19 +42,11 @@ def kafka_jars(version: str = DEFAULT_VERSION) -> Path:
     target = cache_directory() / f"kafka-{version}"
     if target.is_dir():
         return target
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise SetupError("mvn is needed to fetch Apache Kafka's jars")
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".kafka-{version}-", dir=target.parent))
     try:
-        command = [
-            *(maven, "-q", "-B", "-f", str(POM), f"-Dkafka.version={version}", "dependency:copy-dependencies"),
-            *("-DincludeScope=runtime", f"-DoutputDirectory={aside}"),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False)
-        if done.returncode != 0:
-            raise SetupError(f"mvn could not fetch Kafka {version}: {done.stdout[-800:]}{done.stderr[-800:]}")
+        command = ["mvn", "-q", "-B", "-f", str(POM), f"-Dkafka.version={version}", "dependency:copy-dependencies"]
+        _run([*command, "-DincludeScope=runtime", f"-DoutputDirectory={aside}"])
         if target.is_dir():  # another process was quicker
             return target
         aside.chmod(0o755)
@@ -86,17 +78,48 @@ def python_with(*requirements: str) -> str:
 
     Raises ``SetupError`` if they cannot be installed.
     """
-    name = hashlib.sha256("\n".join([sys.version, *requirements]).encode()).hexdigest()[:12]
-    target = cache_directory() / f"venv-{name}"
+    target = cache_directory() / f"venv-{_short_hash(sys.version, *requirements)}"
     python = target / "bin" / "python"
-    if (target / "complete").exists():
-        return str(python)
-    for command in (
-        [sys.executable, "-m", "venv", "--clear", str(target)],
-        [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *requirements],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False)
-        if done.returncode != 0:
-            raise SetupError(f"cannot install {', '.join(requirements)}: {done.stderr[-800:]}")
-    (target / "complete").write_text("\n".join(requirements) + "\n", encoding="utf-8")
+    if not (target / "complete").exists():
+        _run([sys.executable, "-m", "venv", "--clear", str(target)])
+        _run([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *requirements])
+        (target / "complete").write_text("\n".join(requirements) + "\n", encoding="utf-8")
     return str(python)
+
+
+def node_modules(package: Path) -> Path:
+    """The ``node_modules`` that a folder's ``package-lock.json`` asks for, installed on first use.
+
+    Raises ``SetupError`` if they cannot be installed.
+    """
+    lock = package / "package-lock.json"
+    target = cache_directory() / f"node-{_short_hash(lock.read_text(encoding='utf-8'))}"
+    if not (target / "complete").exists():
+        target.mkdir(parents=True, exist_ok=True)
+        for file in (package / "package.json", lock):
+            shutil.copyfile(file, target / file.name)
+        _run(["npm", "ci", "--silent", "--no-audit", "--no-fund", "--prefix", str(target)])
+        (target / "complete").touch()
+    return target / "node_modules"
+
+
+def go_program(module: Path) -> str:
+    """Path of a folder's Go program, built if its sources are new. Raises ``SetupError`` if it cannot be built."""
+    sources = [file.read_text(encoding="utf-8") for file in sorted(module.iterdir()) if file.is_file()]
+    target = cache_directory() / f"{module.name}-{_short_hash(*sources)}"
+    if not target.exists():
+        _run(["go", "build", "-C", str(module), "-o", str(target), "."])
+    return str(target)
+
+
+def _short_hash(*texts: str) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12]
+
+
+def _run(command: list[str]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False)
+    except FileNotFoundError as error:
+        raise SetupError(f"{command[0]} is needed") from error
+    if done.returncode != 0:
+        raise SetupError(f"{' '.join(command)} failed: {done.stdout[-800:]}{done.stderr[-800:]}")

@@ -30,10 +30,10 @@ _JAVA_HEADER = (
     r"correlationId=(?P<id>-?\d+), headerVersion=\d+\)"
 )
 _JAVA_SENDING = re.compile(
-    rf"Sending \w+ request with {_JAVA_HEADER} and timeout \d+ to node (?P<node>-?\d+): (?P<text>.*)$"
+    rf"Sending \w+ request with {_JAVA_HEADER} and timeout \d+ to node (?P<node>\S+): (?P<text>.*)$"
 )
 _JAVA_RECEIVED = re.compile(
-    rf"Received \w+ response from node (?P<node>-?\d+) for request with {_JAVA_HEADER}: (?P<text>.*)$"
+    rf"Received \w+ response from node (?P<node>\S+) for request with {_JAVA_HEADER}: (?P<text>.*)$"
 )
 # SaslClientAuthenticator talks before NetworkClient does, and names no body.
 _RDKAFKA = re.compile(
@@ -45,6 +45,17 @@ _RDKAFKA = re.compile(
 _PYTHON = re.compile(
     r"<KafkaConnection node_id=(?P<node>[\w-]+) host=\[\S+<-(?P<port>\d+)\].*?>:? (?P<verb>Request|Response) (?P<id>\d+)"
     r"(?: \([\d.]+ ms\))?: (?P<text>(?P<api>\w+?)(?:Request|Response)\(version=(?P<version>\d+).*)$"
+)
+
+# kafka-python 2: the version is part of the class's name.
+_OLD_PYTHON = re.compile(
+    r"<BrokerConnection node_id=(?P<node>[\w-]+) host=.*?> (?P<verb>Request|Response) (?P<id>\d+)"
+    r"(?: \([\d.]+ ms\))?: (?P<text>(?P<api>[A-Za-z]+?)(?:Request|Response)_v(?P<version>\d+)\(.*)$"
+)
+_KAFKAJS = re.compile(r"^(?P<verb>Request|Response) \w+\(key: (?P<key>\d+), version: (?P<version>\d+)\)$")
+_FRANZ = re.compile(
+    r"clientId=(?P<client>\S+) \[DEBUG\] (?P<verb>wrote|read) (?P<api>\w+) v(?P<version>\d+); broker: (?P<node>\w+), "
+    r"bytes_(?:written|read): (?P<size>\d+)"
 )
 
 
@@ -74,6 +85,43 @@ def kafka_python_log(lines: Iterable[str]) -> Iterator[Entry]:
     for line in lines:
         if found := _PYTHON.search(line):
             yield _entry("request" if found["verb"] == "Request" else "response", found)
+
+
+def old_kafka_python_log(lines: Iterable[str]) -> Iterator[Entry]:
+    """kafka-python before 3 at debug: headers without client ids, bodies as ``repr``."""
+    for line in lines:
+        if found := _OLD_PYTHON.search(line):
+            yield _entry("request" if found["verb"] == "Request" else "response", found)
+
+
+def kafkajs_log(lines: Iterable[str]) -> Iterator[Entry]:
+    """kafkajs at debug, written as JSON lines: headers, sizes of messages, bodies of responses."""
+    for line in lines:
+        if not line.startswith("{"):
+            continue
+        said = json.loads(line)
+        # A response with an error is told twice, the second time without its size.
+        if (found := _KAFKAJS.match(said["message"])) and "size" in said:
+            key = int(found["key"])
+            entry: Entry = {"kind": found["verb"].lower(), "api_key": key, "api": api_name(key)}
+            entry |= {"api_version": int(found["version"]), "correlation_id": said["correlationId"]}
+            entry |= {"client_id": said["clientId"], "node": said["broker"]}
+            entry["size"] = said["size"] - 4  # it counts the prefix
+            entry |= {name: said[name] for name in ("error", "data") if name in said and said[name] != "[filtered]"}
+            yield entry
+
+
+def franz_log(lines: Iterable[str]) -> Iterator[Entry]:
+    """franz-go at debug: APIs, versions and sizes, but no correlation ids.
+
+    Its sizes are of what went over the wire, the length prefix's four bytes included.
+    """
+    for line in lines:
+        if (found := _FRANZ.search(line)) and found["size"] != "0":  # a read that failed
+            key = api_key(found["api"])
+            entry: Entry = {"kind": "request" if found["verb"] == "wrote" else "response", "api_key": key, "api": api_name(key)}
+            entry |= {"api_version": int(found["version"]), "client_id": found["client"], "node": found["node"]}
+            yield entry | {"size": int(found["size"]) - 4}
 
 
 def _entry(kind: str, found: re.Match[str]) -> Entry:

@@ -49,7 +49,7 @@ class Scenario:
     """Whether every request of the capture is in that log."""
     broker: BrokerOptions = BrokerOptions()
     sniff: SniffOptions = SniffOptions()
-    environment: dict[str, str] = field(default_factory=dict)
+    environment: Callable[[], dict[str, str]] = dict
 
 
 def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
 
     Raises ``SetupError`` if the broker, the client or the recording failed; then nothing is written.
     """
-    command = list(scenario.command())
+    command, environment = list(scenario.command()), scenario.environment()
     work = Path(tempfile.mkdtemp(prefix="kafkasniff-record-"))
     capture = work / scenario.file
     options = scenario.broker
@@ -73,7 +73,7 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
             ports = [broker.port(listener.name) for listener in options.listeners]
             with Sniffer(capture, ports, scenario.sniff):
                 addresses = [broker.bootstrap(listener.name) for listener in options.listeners]
-                _run_client([*command, *addresses], work, scenario.environment)
+                _run_client([*command, *addresses], work, environment)
         entries = read_reports(work / "stdout")
         client = next((entry for entry in entries if entry["kind"] == "client"), None)
         if client is None:

@@ -11,14 +11,27 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .broker import Listener
-from .distribution import COVERED_VERSION, SetupError, class_path, java, python_with
-from .journal import java_log, kafka_python_log, rdkafka_log
+from .distribution import (
+    COVERED_VERSION,
+    DEFAULT_VERSION,
+    OLD_VERSION,
+    SetupError,
+    class_path,
+    go_program,
+    java,
+    node_modules,
+    python_with,
+)
+from .journal import franz_log, java_log, kafka_python_log, kafkajs_log, old_kafka_python_log, rdkafka_log
 from .scenario import BrokerOptions, Scenario
 from .sniffer import SniffOptions
 
 CLIENTS = Path(__file__).with_name("clients")
 _CONFLUENT = ("confluent-kafka==2.16.1",)
 _KAFKA_PYTHON = ("kafka-python==3.0.12", "python-snappy==0.7.3", "lz4==4.4.5", "zstandard==0.25.0")
+
+# crc32c, lz4 and xxhash: what it needs for batches and for the lz4 frames of old.
+_OLD_PYTHON = ("kafka-python==2.0.2", "python-snappy==0.7.3", "lz4==4.4.5", "xxhash==3.5.0", "crc32c==2.7.1")
 
 
 def _python(requirements: Sequence[str], program: str, *arguments: str) -> Callable[[], Sequence[str]]:
@@ -103,6 +116,12 @@ JAVA = [
         "java-transactions.pcap",
         "transactional producer: commit, abort, offsets in a transaction; readers of both isolation levels",
         _java("JavaTransactions"),
+        java_log,
+    ),
+    Scenario(
+        "java-4.4-transactions.pcap",
+        "the same with the client of 4.4, which speaks versions newer than 4.3 (ApiVersions v5)",
+        _java("JavaTransactions", version=DEFAULT_VERSION),
         java_log,
     ),
     Scenario(
@@ -237,4 +256,52 @@ KAFKA_PYTHON = [
     ),
 ]
 
-SCENARIOS: dict[str, Scenario] = {scenario.file: scenario for scenario in [*JAVA, *LIBRDKAFKA, *KAFKA_PYTHON]}
+OTHERS = [
+    Scenario(
+        "kafkajs.pcap",
+        "produce (plain and gzip, in a transaction too), a classic group, admin calls",
+        lambda: ["node", str(CLIENTS / "node" / "kafkajs_client.js")],
+        kafkajs_log,
+        environment=lambda: {"NODE_PATH": str(node_modules(CLIENTS / "node"))},
+    ),
+    Scenario(
+        "franz-go.pcap",
+        "produce in all codecs (idempotent), transactions committed and aborted, a classic group, admin calls",
+        lambda: [go_program(CLIENTS / "go")],
+        franz_log,
+    ),
+]
+
+_OLD_BROKER = BrokerOptions(version=OLD_VERSION)
+
+OLD = [
+    Scenario(
+        "old-message-formats.pcap",
+        "record formats 0, 1 and 2 as clients of 0.8.2, 0.9, 0.10 and 0.11 write and read them, all codecs of the time",
+        _python(_OLD_PYTHON, "old_kafka_python.py", "formats"),
+        old_kafka_python_log,
+        broker=_OLD_BROKER,
+    ),
+    Scenario(
+        "old-groups.pcap",
+        "groups and commits as clients of 0.8.2, 0.9, 0.10 and 0.11 do them; a producer with acks=0",
+        _python(_OLD_PYTHON, "old_kafka_python.py", "group"),
+        old_kafka_python_log,
+        broker=_OLD_BROKER,
+    ),
+    Scenario(
+        "old-raw-sasl.pcap",
+        "SaslHandshake v0 and raw SASL tokens: PLAIN, SCRAM, a wrong password",
+        _python(_OLD_PYTHON, "old_kafka_python.py", "sasl"),
+        old_kafka_python_log,
+        log_is_complete=False,  # raw tokens are no requests
+        broker=BrokerOptions(
+            version=OLD_VERSION,
+            listeners=[_SASL],
+            storage_options=_SCRAM_USERS,
+            properties={"auto.create.topics.enable": "true"},
+        ),
+    ),
+]
+
+SCENARIOS: dict[str, Scenario] = {scenario.file: scenario for scenario in [*JAVA, *LIBRDKAFKA, *KAFKA_PYTHON, *OTHERS, *OLD]}

@@ -80,7 +80,8 @@ class _Datagram:
         self.packet = packet
         self.time_ns = time_ns
         self.protocol = protocol
-        self.pieces: dict[int, Fragment] = {}
+        self.pieces: dict[tuple[int, int], Fragment] = {}
+        """By offset and size, in order of arrival."""
         self.held = 0
         self.total: int | None = None
 
@@ -88,13 +89,9 @@ class _Datagram:
         """One more fragment; the IP datagram if it is whole now."""
         if not fragment.more and self.total is None:
             self.total = fragment.offset + fragment.size
-        known = self.pieces.get(fragment.offset)
-        if known is None or known.size < fragment.size:
-            # A longer one that begins at the same place adds what lies behind the first; that one's bytes still win.
-            if known is not None:
-                fragment = fragment._replace(data=known.data + fragment.data[len(known.data) :])
-                self.held -= known.size
-            self.pieces[fragment.offset] = fragment
+        place = (fragment.offset, fragment.size)
+        if place not in self.pieces:
+            self.pieces[place] = fragment
             self.held += fragment.size
         if self.total is None or self.held < self.total:
             return None
@@ -103,21 +100,22 @@ class _Datagram:
     def _assemble(self, total: int) -> bytes | None:
         position = 0
         captured: int | None = None
-        for offset in sorted(self.pieces):
-            piece = self.pieces[offset]
+        first: Fragment | None = None
+        for (offset, size), piece in sorted(self.pieces.items()):
             if offset > position:
                 return None
-            if len(piece.data) < piece.size and captured is None:
+            first = first or piece
+            if len(piece.data) < size and captured is None:
                 captured = offset + len(piece.data)
-            position = max(position, offset + piece.size)
-        if position < total or 0 not in self.pieces:
+            position = max(position, offset + size)
+        if position < total or first is None:
             return None
         payload = bytearray(total)
         for piece in reversed(self.pieces.values()):  # in order of arrival, so that the first is written last
             data = piece.data[: max(0, total - piece.offset)]
             payload[piece.offset : piece.offset + len(data)] = data
         # Bytes that a snap length cut off cannot be made up: the datagram ends there, its header tells its true length.
-        return _header(self.pieces[0], total) + payload[:captured]
+        return _header(first, total) + payload[:captured]
 
 
 def _header(first: Fragment, total: int) -> bytes:

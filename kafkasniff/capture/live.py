@@ -56,13 +56,14 @@ LAST_BLOCKS_S: Final = 3 * RETIRE_MS / 1000
 class LiveSource:
     """Iterable of `PacketBatch` from an interface, until `stop`; a context manager. It can be iterated once."""
 
-    broken: Final = False
     bytes_total: Final = None
 
     def __init__(self, interface: str, target: socket.socket, ring: Ring, *, cooked: bool) -> None:
         self.captures: tuple[str, ...] = (interface,)
         self.bytes_read = 0
         """Bytes of packets captured so far."""
+        self.broken = False
+        """The capture ended by itself: the interface went away."""
         self._socket = target
         self._ring = ring
         self._cooked = cooked
@@ -150,6 +151,7 @@ class LiveSource:
                 if code:
                     name = self.captures[0]
                     text = f"{name}: the capture ended by itself ({os.strerror(code)})"
+                    self.broken = True
                     notes.append(Note(0, Problem("capture-cut", text, capture=name, packet=self._packets or None)))
                     return
 

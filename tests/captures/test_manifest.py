@@ -22,8 +22,8 @@ def sidecar(entry):
     return [json.loads(line) for line in lines]
 
 
-def requests_on_the_wire(entry):
-    """Requests that clients sent, by a plain walk.
+def streams_on_the_wire(entry, to_broker):
+    """Bytes of each stream of one direction with the client's port, by a plain walk.
 
     Good for captures of loopback alone: whole, in order; only exact repeats are skipped, by sequence number.
     """
@@ -32,9 +32,9 @@ def requests_on_the_wire(entry):
     with PcapReader(str(CAPTURES / entry["file"])) as packets:
         for packet in packets:
             segment = packet[TCP]
-            if segment.dport not in entry["broker_ports"]:
+            if (segment.dport in entry["broker_ports"]) is not to_broker:
                 continue
-            direction = (segment.sport, segment.dport)
+            direction = (segment.sport if to_broker else segment.dport, segment.dport if to_broker else segment.sport)
             if segment.flags & 2:
                 starts[direction] = segment.seq + 1
                 continue
@@ -44,20 +44,41 @@ def requests_on_the_wire(entry):
             stream = streams[direction]
             if data and offset <= len(stream):
                 stream += data[len(stream) - offset :]
-    for (port, _), stream in streams.items():
+    return [(port, bytes(stream)) for (port, _), stream in streams.items()]
+
+
+def requests_on_the_wire(entry):
+    for port, stream in streams_on_the_wire(entry, to_broker=True):
         position = 0
-        while position + 12 <= len(stream):
+        while position + 14 <= len(stream):
             size, key, version, correlation, length = struct.unpack_from(">ihhih", stream, position)
-            client = bytes(stream[position + 14 : position + 14 + max(length, 0)]).decode()
+            client = stream[position + 14 : position + 14 + length].decode() if length >= 0 else None
             yield {
                 "api_key": key,
                 "api_version": version,
                 "correlation_id": correlation,
-                "client_id": client if length >= 0 else None,
+                "client_id": client,
                 "client_port": port,
                 "size": size,
             }
             position += 4 + size
+
+
+def responses_on_the_wire(entry):
+    for port, stream in streams_on_the_wire(entry, to_broker=False):
+        position = 0
+        while position + 8 <= len(stream):
+            size, correlation = struct.unpack_from(">ii", stream, position)
+            yield {"correlation_id": correlation, "client_port": port, "size": size}
+            position += 4 + size
+
+
+def differing(wire, logged):
+    """What the wire and the log do not agree on, of the fields that every line of the log has."""
+    told = [name for name in wire[0] if all(name in line for line in logged)]
+    seen = Counter(tuple(one[name] for name in told) for one in wire)
+    said = Counter(tuple(line[name] for name in told) for line in logged)
+    return told, seen - said, said - seen
 
 
 def test_every_file_is_in_the_manifest_and_the_other_way_round():
@@ -98,14 +119,20 @@ def test_requests_on_the_wire_are_those_of_the_client_log(entry):
     if not entry["requests_complete"]:
         pytest.skip("the client's log does not name every request, or the capture does not hold every byte")
     logged = [line for line in sidecar(entry) if line["kind"] == "request"]
-    wire = list(requests_on_the_wire(entry))
-    assert logged
-    # What each client's log tells differs; what it tells has to be so.
-    told = [name for name in wire[0] if all(name in line for line in logged)]
-    assert {"api_key", "api_version", "correlation_id"} < set(told)
-    assert Counter(tuple(one[name] for name in told) for one in wire) == Counter(
-        tuple(line[name] for name in told) for line in logged
-    )
+    told, unsaid, unseen = differing(list(requests_on_the_wire(entry)), logged)
+    assert {"api_key", "api_version"} < set(told)
+    assert (unsaid, unseen) == (Counter(), Counter())
+
+
+@every_capture
+def test_responses_on_the_wire_are_those_of_the_client_log(entry):
+    if not entry["requests_complete"]:
+        pytest.skip("the client's log does not name every request, or the capture does not hold every byte")
+    logged = [line for line in sidecar(entry) if line["kind"] == "response"]
+    told, _, unseen = differing(list(responses_on_the_wire(entry)), logged)
+    assert {"correlation_id", "size"} & set(told)
+    # Answers that came as the client closed are not in its log.
+    assert unseen == Counter()
 
 
 def test_the_readme_has_a_row_for_every_capture():

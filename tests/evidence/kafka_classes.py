@@ -15,14 +15,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from captures.record.distribution import DEFAULT_VERSION, OLD_VERSION, class_path, java
+from captures.record.distribution import COVERED_VERSION, DEFAULT_VERSION, OLD_VERSION, class_path, java
 from tests.evidence.wire import Frame, frames
 
 Evidence = dict[str, Any]
 
 FOLDER = Path(__file__).parent
 PROGRAM = FOLDER / "kafka-classes" / "KafkaClasses.java"
-RELEASES = (DEFAULT_VERSION, OLD_VERSION)
+RELEASES = (COVERED_VERSION, OLD_VERSION, DEFAULT_VERSION)
+"""The release that the definitions are of; the last that has what KIP-896 removed; the newest, for what is newer than they are."""
 TIMEOUT_S = 300
 
 

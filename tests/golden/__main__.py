@@ -22,7 +22,7 @@ def main() -> int:
         file, new = golden_file(capture), decode(capture)
         if not file.exists() or file.read_bytes() != new:
             file.write_bytes(new)
-            print(f"{file.relative_to(ROOT)}: {len(new)} bytes, {new.count(b'\n')} lines")
+            print(f"{file.relative_to(ROOT)}: {len(new)} bytes, {len(new.splitlines())} lines")
     for file in set(FOLDER.glob("*.jsonl")) - {golden_file(capture) for capture in captures()}:
         file.unlink()
         print(f"{file.relative_to(ROOT)}: removed, its capture is gone")

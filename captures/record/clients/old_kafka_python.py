@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from typing import Any
 
 import kafka
@@ -26,6 +27,7 @@ def create(topics: list[str], partitions: int = 1, **settings: Any) -> None:
     admin = KafkaAdminClient(bootstrap_servers=bootstrap, client_id="old-admin", api_version=(0, 11), **settings)
     admin.create_topics([NewTopic(topic, partitions, 1) for topic in topics])
     report("created", topics=topics, partitions=partitions)
+    time.sleep(1)  # until the broker leads them: early clients do not repeat what failed
     admin.close()
 
 

@@ -141,7 +141,7 @@ public final class KafkaClasses {
             return node;
         }
         ObjectNode object = JSON.createObjectNode();
-        for (Map.Entry<String, JsonNode> field : fields(node)) {
+        for (Map.Entry<String, JsonNode> field : node.properties()) {
             String name = field.getKey();
             if (name.endsWith("SizeInBytes")) {
                 String records = name.substring(0, name.length() - "SizeInBytes".length());
@@ -159,12 +159,6 @@ public final class KafkaClasses {
             object.set("_unknownTags", tags);
         }
         return object;
-    }
-
-    private static List<Map.Entry<String, JsonNode>> fields(JsonNode node) {
-        List<Map.Entry<String, JsonNode>> list = new java.util.ArrayList<>();
-        node.fields().forEachRemaining(list::add);
-        return list;
     }
 
     private static ArrayNode tags(Message message) {

@@ -7,13 +7,13 @@ import java.util.Base64;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Properties;
 import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.protocol.Errors;
-import org.apache.kafka.common.utils.AppInfoParser;
 
 /** What a client program says it did: one JSON object per line on stdout. */
 final class Report {
@@ -32,7 +32,9 @@ final class Report {
 
     /** The first line of every program. */
     static void client() throws Exception {
-        line("client", "name", "Java client", "version", AppInfoParser.getVersion());
+        Properties properties = new Properties();
+        properties.load(Report.class.getResourceAsStream("/kafka/kafka-version.properties"));
+        line("client", "name", "Java client", "version", properties.getProperty("version"));
     }
 
     static void produced(ProducerRecord<byte[], byte[]> record, RecordMetadata metadata, String codec) throws Exception {

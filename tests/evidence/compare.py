@@ -1,0 +1,210 @@
+"""A golden line held against what Kafka's own classes and a plain walk of the capture say of the same message.
+
+Rules, not exceptions. Kafka's JSON differs from ours in form alone:
+
+- a field has Kafka's name in camelCase; ours is the same in snake_case (`snake`). Both sides hold the same set of fields;
+- `bytes` are base64 there; here a string where they are UTF-8, else `{"base64"}`; a secret is its length;
+- a field that is tagged and holds its default is left out there whether it was sent or not: here it may stand all the same;
+- a legacy message set has no fields of batches v2 here, where Kafka's interface answers with stand-ins.
+
+- a version newer than the definitions is not read here at all: the line has the bytes, and a problem says so.
+
+What Kafka could not read to its end (a snap length cut it) is held against the trace of its reader: our values are the
+first of those that it took from the bytes, in that order.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from captures.record.distribution import DEFAULT_VERSION
+from tests.evidence.kafka_classes import Evidence
+from tests.evidence.wire import Frame
+
+Line = dict[str, Any]
+
+V2_ONLY = frozenset(
+    (
+        *("partition_leader_epoch", "transactional", "control", "last_offset_delta", "base_timestamp"),
+        *("producer_id", "producer_epoch", "base_sequence"),
+    )
+)
+
+
+def snake(name: str) -> str:
+    """`throttleTimeMs` → `throttle_time_ms`, `kRaftVersion` → `kraft_version`; Kafka's MessageGenerator.toSnakeCase."""
+    if name.startswith("_"):
+        return "_" + snake(name[1:])
+    words = re.findall(r"[A-Z]+[^A-Z]*", name[0].upper() + name[1:])
+    return "_".join(word.lower() for word in words)
+
+
+def rfc3339(time_ns: int) -> str:
+    """Nanoseconds since the epoch in UTC, written without the product's help."""
+    seconds, fraction = divmod(time_ns, 1_000_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"
+
+
+def raw_bytes(theirs: dict[str, str]) -> bytes:
+    return base64.b64decode(theirs["base64"])
+
+
+def shown(data: bytes) -> Any:
+    """How bytes have to stand in a line."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def is_secret(ours: Any) -> bool:
+    return isinstance(ours, dict) and ours.keys() == {"redacted"}
+
+
+def _is_bytes(theirs: Any) -> bool:
+    return isinstance(theirs, dict) and theirs.keys() == {"base64"}
+
+
+def differences(ours: Any, theirs: Any, path: str = "body") -> Iterator[str]:
+    """What differs between a value of ours and the one in Kafka's JSON, each with its path."""
+    if is_secret(ours) and theirs is not None:
+        length = len(raw_bytes(theirs)) if _is_bytes(theirs) else len(theirs.encode())
+        if ours["redacted"] != length:
+            yield f"{path}: a secret of {ours['redacted']} bytes, Kafka has {length}"
+    elif _is_bytes(theirs):
+        if ours != shown(raw_bytes(theirs)):
+            yield f"{path}: {ours!r}, Kafka has the bytes {raw_bytes(theirs)!r}"
+    elif isinstance(theirs, dict):
+        yield from _fields(ours, {snake(name): value for name, value in theirs.items()}, path)
+    elif isinstance(theirs, list):
+        if not isinstance(ours, list) or len(ours) != len(theirs):
+            yield f"{path}: {ours!r}, Kafka has {len(theirs)} elements"
+            return
+        for index, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            yield from differences(one, other, f"{path}[{index}]")
+    elif ours != theirs or type(ours) is not type(theirs):
+        yield f"{path}: {ours!r}, Kafka has {theirs!r}"
+
+
+def _fields(ours: Any, theirs: dict[str, Any], path: str) -> Iterator[str]:
+    if not isinstance(ours, dict):
+        yield f"{path}: {ours!r}, Kafka has an object"
+        return
+    if "magic" in theirs and theirs["magic"] < 2:
+        theirs = {name: value for name, value in theirs.items() if name not in V2_ONLY}
+    for name in sorted(ours.keys() ^ theirs.keys()):
+        yield f"{path}.{name}: {'Kafka' if name in ours else 'kafkasniff'} has no such field"
+    for name in ours.keys() & theirs.keys():
+        yield from differences(ours[name], theirs[name], f"{path}.{name}")
+
+
+def error_codes(theirs: Any, names: dict[str, str], path: str = "") -> Iterator[Line]:
+    """The line's `errors` by Kafka's JSON: every error code but 0, in the body's order."""
+    if isinstance(theirs, dict):
+        for name, value in theirs.items():
+            below = f"{path}.{snake(name)}" if path else snake(name)
+            if name.lower().endswith("errorcode") and value:
+                yield {"code": value, "name": names[str(value)], "path": below}
+            yield from error_codes(value, names, below)
+    elif isinstance(theirs, list):
+        for index, value in enumerate(theirs):
+            yield from error_codes(value, names, f"{path}[{index}]")
+
+
+def leaves(ours: Any) -> Iterator[Any]:
+    """The plain values of a body, in its order."""
+    if isinstance(ours, dict) and not _is_bytes(ours) and not is_secret(ours):
+        for value in ours.values():
+            yield from leaves(value)
+    elif isinstance(ours, list):
+        for value in ours:
+            yield from leaves(value)
+    else:
+        yield ours
+
+
+def trace_differences(ours: Any, trace: list[Any]) -> Iterator[str]:
+    """What of a body that was cut does not stand in the trace of Kafka's reader, in its order.
+
+    Null strings and arrays are no value of the trace but its length, which is -1 or, compact, 0; a boolean is a byte.
+    """
+    rest = iter(trace)
+    for leaf in leaves(ours):
+        wanted = {None: (-1, 0), True: (1,), False: (0,)}.get(leaf) if leaf is None or isinstance(leaf, bool) else (leaf,)
+        assert wanted is not None
+        for value in rest:
+            if (shown(raw_bytes(value)) if _is_bytes(value) else value) in wanted:
+                break
+        else:
+            yield f"body: {leaf!r} is not what Kafka's reader took from the bytes"
+            return
+
+
+def line_differences(line: Line, frame: Frame, evidence: Evidence) -> Iterator[str]:
+    """All that differs between a line and what others say of its message."""
+    yield from _place(line, frame)
+    header = {snake(name): value for name, value in evidence["header"].items()}
+    expected = {
+        "api": evidence["api"],
+        "api_key": header.get("request_api_key", frame.api_key),
+        "api_version": header.get("request_api_version", frame.api_version),
+        "correlation_id": header["correlation_id"],
+        "client_id": header.get("client_id", frame.client_id),
+        "header_tags": evidence["header_tags"] or None,
+    }
+    for name, value in expected.items():
+        if line.get(name) != value:
+            yield f"{name}: {line.get(name)!r}, Kafka has {value!r}"
+    kinds = [problem["kind"] for problem in line["problems"]]
+    raw = base64.b64encode(frame.data[evidence["header_size"] :]).decode()
+    if "version-unknown" in kinds:
+        if evidence["kafka"] != DEFAULT_VERSION:
+            yield f"problems: version-unknown, Kafka {evidence['kafka']} knows it"
+        if line["body"] is not None or line["raw"] != raw:
+            yield "raw: not the bytes that the capture has"
+        return
+    if "failure" in evidence:
+        if not frame.cut:
+            yield f"Kafka cannot read the body: {evidence['failure']}"
+        yield from trace_differences(line["body"], evidence["trace"])
+        if line["raw"] != raw:
+            yield f"raw: {line['raw']}, the capture has {raw}"
+        if "frame-incomplete" not in kinds:
+            yield "no problem says that the message is not complete"
+        return
+    yield from differences(line["body"], evidence["body"])
+    version = None if evidence["version"] == frame.api_version else evidence["version"]
+    if line.get("body_version") != version:
+        yield f"body_version: {line.get('body_version')}, Kafka read it as {evidence['version']}"
+    if line["type"] == "response":
+        errors = list(error_codes(evidence["body"], evidence["errors"]))
+        if sorted(line["errors"], key=repr) != sorted(errors, key=repr):
+            yield f"errors: {line['errors']}, Kafka has {errors}"
+    if (evidence["remaining"] > 0) != ("trailing-bytes" in kinds):
+        yield f"problems: {kinds}, Kafka leaves {evidence['remaining']} bytes"
+    if "raw" in line:
+        yield "raw: stands although the body was read"
+
+
+def _place(line: Line, frame: Frame) -> Iterator[str]:
+    expected = {
+        "type": frame.kind,
+        "connection": frame.connection,
+        "client": frame.client,
+        "broker": frame.broker,
+        "size": frame.size,
+        "time": rfc3339(frame.time_ns),
+        "first_packet": frame.first_packet,
+        "last_packet": frame.last_packet,
+    }
+    if frame.kind == "response":
+        assert frame.pair is not None
+        expected["latency_ms"] = (frame.first_ns - frame.pair.time_ns) / 1e6
+        expected["duration_ms"] = (frame.time_ns - frame.pair.first_ns) / 1e6
+    for name, value in expected.items():
+        if line[name] != value:
+            yield f"{name}: {line[name]!r}, the capture has {value!r}"

@@ -1,0 +1,207 @@
+"""Every golden line is right by something that this project did not write: Kafka's own classes, a plain walk of the bytes.
+
+Which request a response answers, by tshark: tests/test_tshark.py. What the clients say they did: tests/test_evidence_clients.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.craft.read import file_bytes, raw_packets
+from tests.evidence.compare import differences, line_differences, rfc3339, snake
+from tests.evidence.kafka_classes import RELEASES, Evidence, ask, evidence
+from tests.evidence.match import golden_lines, match, open_lines, tokens
+from tests.evidence.proven import PROVEN_FILE, proven_text
+from tests.evidence.wire import Frame, frames
+from tests.golden import ROOT, captures
+from kafkasniff.kafka.coverage import defined_pairs, proven_pairs
+from kafkasniff.kafka.dissectors import snake_case
+
+
+@pytest.fixture(autouse=True)
+def _in_the_checkout(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def was_cut(capture: Path) -> bool:
+    return any(frame.cut for frame in frames(capture))
+
+
+def test_every_message_line_is_what_kafka_reads_from_the_bytes(capture_path: Path):
+    matches, strays, _ = match(capture_path, golden_lines(capture_path))
+    assert not strays, "lines without evidence"
+    assert matches
+    for line, frame, told in matches:
+        assert not list(line_differences(line, frame, told)), f"{line['type']} of exchange {line['exchange']}"
+
+
+def test_every_message_of_the_capture_has_its_line(capture_path: Path):
+    _, _, passed = match(capture_path, golden_lines(capture_path))
+    if was_cut(capture_path):
+        # The first message of a stream has to be whole for the stream to be taken for Kafka.
+        assert len(passed) < len(frames(capture_path)) // 2
+        lost = {line["connection"] for line in golden_lines(capture_path) if line["type"] == "problem"}
+        silent = {line["connection"] for line in golden_lines(capture_path)} - lost
+        assert all(frame.cut and frame.connection not in silent for frame in passed)
+    else:
+        assert not passed
+
+
+def test_with_secrets_shown_too(capture_path: Path):
+    matches, strays, _ = match(capture_path, open_lines(capture_path))
+    assert not strays
+    for line, frame, told in matches:
+        assert '"redacted"' not in repr(line).replace("'", '"')
+        assert not list(line_differences(line, frame, told)), f"{line['type']} of exchange {line['exchange']}"
+
+
+def test_some_secrets_are_hidden_and_checked():
+    hidden = [name for name in captures() if "'redacted'" in repr(golden_lines(name))]
+    assert {"java-sasl.pcap", "librdkafka-sasl.pcap", "java-admin.pcap"} <= {capture.name for capture in hidden}
+
+
+def test_exchanges_join_what_belongs_together(capture_path: Path):
+    matches, _, _ = match(capture_path, golden_lines(capture_path))
+    numbers = {id(frame): line["exchange"] for line, frame, _ in matches}
+    for _, frame, _ in matches:
+        if frame.pair is not None and id(frame.pair) in numbers:
+            assert numbers[id(frame)] == numbers[id(frame.pair)]
+    assert max(Counter(numbers.values()).values()) == 2
+    assert set(numbers.values()) == set(range(1, max(numbers.values()) + 1))
+
+
+def test_lines_stand_in_order_of_completion(capture_path: Path):
+    times = [line["time"] for line in golden_lines(capture_path) if line["type"] != "problem"]
+    assert times == sorted(times)
+
+
+def test_raw_tokens_are_those_on_the_wire(capture_path: Path):
+    ours = [line for line in golden_lines(capture_path) if line["type"] == "sasl"]
+    theirs = sorted(tokens(capture_path), key=lambda frame: (frame.time_ns, frame.last_packet))
+    shown = [line for line in open_lines(capture_path) if line["type"] == "sasl"]
+    assert len(ours) == len(theirs) == len(shown)
+    for line, frame, whole in zip(ours, theirs, shown, strict=True):
+        place = (line["connection"], line["client"], line["broker"], line["size"], line["time"])
+        assert place == (frame.connection, frame.client, frame.broker, frame.size, rfc3339(frame.time_ns))
+        assert line["token"] == {"redacted": frame.size}
+        assert not list(differences(whole["token"], {"base64": base64.b64encode(frame.data).decode()}))
+
+
+NO_ANSWER = re.compile(r"exchange (\d+), (\w+) v(\d+) #(-?\d+): ")
+
+
+def test_every_other_line_is_of_a_kind_whose_reason_is_known(capture_path: Path):
+    """Problems of streams have no message of their own that Kafka could read.
+
+    - request-unanswered, response-lost: the walk of the wire finds no whole response to that request, by its names and ids;
+    - sasl: test_raw_tokens_are_those_on_the_wire.
+    """
+    times = {number: raw[0] for number, raw in enumerate(raw_packets(file_bytes(capture_path)), 1)}
+    matches, _, _ = match(capture_path, golden_lines(capture_path))
+    requests = {line["exchange"]: (frame, told) for line, frame, told in matches if line["type"] == "request"}
+    answered = {line["exchange"] for line, _, _ in matches if line["type"] == "response"}
+    without = []
+    for line in golden_lines(capture_path):
+        if line["type"] in {"request", "response", "sasl"}:
+            continue
+        assert line["type"] == "problem"
+        assert line["kind"] in {"request-unanswered", "response-lost"}, "a kind of line that nothing has checked"
+        found = NO_ANSWER.match(line["detail"])
+        assert found
+        exchange, api, version, correlation = found.groups()
+        frame, told = requests[int(exchange)]
+        assert (told["api"], frame.api_version, frame.correlation_id) == (api, int(version), int(correlation))
+        assert line["connection"] == frame.connection
+        assert line["capture"] == capture_path.relative_to(ROOT).as_posix()
+        assert line["time"] == rfc3339(times[line["packet"]]) >= rfc3339(frame.time_ns)
+        assert int(exchange) not in answered
+        assert frame.pair is None or frame.pair.cut
+        without.append(int(exchange))
+    silent = [number for number, (_, told) in requests.items() if number not in answered and not wants_nothing(told)]
+    assert sorted(without) == sorted(silent)
+
+
+def wants_nothing(request: Evidence) -> bool:
+    """Whether Kafka reads a Produce request that is not answered."""
+    return request["api"] == "Produce" and request.get("body", {}).get("acks") == 0
+
+
+def test_kafkas_names_become_ours_by_kafkas_rule():
+    names = {name for capture in captures() for _, told in evidence(capture) for name in keys(told.get("body"))}
+    assert len(names) > 100
+    for name in names:
+        assert snake(name) == snake_case(name[0].upper() + name[1:])
+    assert snake("kRaftVersion") == "kraft_version"
+
+
+def keys(value: object) -> set[str]:
+    if isinstance(value, dict):
+        below = [keys(one) for one in value.values()]
+        return {name for name in value if not name.startswith("_")}.union(*below)
+    return set().union(*map(keys, value)) if isinstance(value, list) else set()
+
+
+def test_proven_pairs_are_what_the_evidence_gives():
+    assert PROVEN_FILE.read_text(encoding="utf-8") == proven_text(captures()), "python -m tests.evidence"
+    assert len(proven_pairs()) > 80
+    assert proven_pairs().keys() <= defined_pairs()
+
+
+def changed(value: object) -> object:
+    """Another value of the same kind."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    if isinstance(value, str):
+        return value + "x"
+    return "x" if value is None else None
+
+
+def places(value: object, path: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+    """Where in a line there is a plain value."""
+    if isinstance(value, dict):
+        return [place for name, item in value.items() for place in places(item, (*path, name))]
+    if isinstance(value, list):
+        return [place for index, item in enumerate(value) for place in places(item, (*path, index))]
+    return [path]
+
+
+@pytest.mark.parametrize("name", ["java-transactions.pcap", "librdkafka-codecs.pcap", "java-sasl.pcap"])
+def test_the_comparison_sees_every_change(name: str):
+    """One message of each API and direction: whatever value of its line is changed or taken away, it is told."""
+    seen = set()
+    for line, frame, told in match(ROOT / "captures" / name, golden_lines(ROOT / "captures" / name))[0]:
+        if (line["api_key"], line["type"]) in seen or len(str(line)) > 20_000:
+            continue
+        seen.add((line["api_key"], line["type"]))
+        for place in places(line):
+            if place[0] in {"exchange", "problems"}:
+                continue  # checked by tests of their own
+            for change in (changed, None):
+                wrong = copy.deepcopy(line)
+                inner = wrong
+                for step in place[:-1]:
+                    inner = inner[step]
+                if change is not None:
+                    inner[place[-1]] = change(inner[place[-1]])
+                elif place[0] == "body" and isinstance(inner, dict):
+                    del inner[place[-1]]
+                else:
+                    continue
+                assert list(line_differences(wrong, frame, told)), f"{line['api']} {line['type']} {place}"
+    assert len(seen) > 10
+
+
+def test_kafka_says_it_again(require_java):
+    """The evidence that is kept is what Kafka's classes say today, on two captures."""
+    require_java()
+    for name in ("java-group-consumer.pcap", "librdkafka-snaplen-128.pcap"):
+        kept = evidence(ROOT / "captures" / name)
+        assert ask([frame for frame, _ in kept], RELEASES) == [told for _, told in kept]

@@ -1,0 +1,50 @@
+"""`kafkasniff decode --format json` on each shipped capture prints its golden file, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.golden import FOLDER, ROOT, arguments, captures, decode, golden_file
+
+MOST = 400_000
+"""Bytes of a golden file that a person still reads."""
+
+
+@pytest.fixture(autouse=True)
+def _in_the_checkout(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def test_there_is_a_golden_file_for_each_capture_and_no_other():
+    assert {file.name for file in FOLDER.glob("*.jsonl")} == {golden_file(capture).name for capture in captures()}
+
+
+def test_the_captures_are_those_of_the_manifest():
+    manifest = json.loads((ROOT / "captures" / "manifest.json").read_text(encoding="utf-8"))
+    assert [capture.name for capture in captures()] == sorted(entry["file"] for entry in manifest["captures"])
+
+
+def test_what_is_printed_is_the_golden_file(capture_path: Path):
+    golden = golden_file(capture_path).read_bytes().splitlines()
+    printed = decode(capture_path).splitlines()
+    assert len(printed) == len(golden)
+    for number, (ours, kept) in enumerate(zip(printed, golden, strict=True), 1):
+        assert ours == kept, f"line {number} of {golden_file(capture_path).name}; wanted? python -m tests.golden"
+    assert decode(capture_path) == golden_file(capture_path).read_bytes()
+
+
+def test_the_golden_files_are_small(capture_path: Path):
+    assert 0 < golden_file(capture_path).stat().st_size < MOST
+
+
+def test_the_program_itself_prints_the_golden_file():
+    capture = captures()[0]
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkasniff", *arguments(capture)], capture_output=True, cwd=ROOT, check=True, timeout=60
+    )
+    assert (done.stdout, done.stderr) == (golden_file(capture).read_bytes(), b"")
