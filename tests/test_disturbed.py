@@ -155,8 +155,9 @@ def matches(line: Line, whole: Line) -> bool:
         return is_part(told, whole)
     if is_orphan(line):
         return bool(line["correlation_id"] == whole["correlation_id"])
-    # Of a request that was cut before its client id, the response does not know it either.
-    ignored = {"problems", "client_id"} if line["client_id"] is None else {"problems"}
+    # Of a request that was cut before its client id, the response does not know it either; a token without the
+    # handshake before it does not know its mechanism.
+    ignored = {"problems"} | {key for key in ("client_id", "mechanism") if line.get(key) is None}
     return {**line, **dict.fromkeys(ignored)} == {**whole, **dict.fromkeys(ignored)}
 
 
@@ -265,7 +266,7 @@ def test_a_missing_handshake_changes_no_message(source: str) -> None:
         # Where a stream begins with a version that nobody knows, nothing shows that it begins there.
         contained(outcome.messages(), whole.messages())
         assert outcome.summary.requests >= whole.summary.requests - unknown
-        assert outcome.summary.responses == whole.summary.responses
+        assert outcome.summary.responses >= whole.summary.responses - unknown
     else:
         same(outcome.messages(), whole.messages())
 

@@ -91,9 +91,9 @@ class LiveSource:
     def stop(self) -> None:
         """End the iteration once what was captured so far has been yielded; from any thread or a signal handler."""
         self._stopped = True
-        # A full pipe wakes as well; a closed one has nobody to wake.
-        with contextlib.suppress(BlockingIOError, OSError):
-            os.write(self._wake_write, b"x")
+        if not self._closed:
+            with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well
+                os.write(self._wake_write, b"x")
 
     def close(self) -> None:
         """Stop capturing and let go of the interface."""

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import struct
+from typing import Final
+
+MACS: Final = {"src": "02:00:00:00:00:01", "dst": "02:00:00:00:00:02"}
+"""For scapy's Ether: without addresses it would ask the network for them."""
 
 
 def segment(payload: bytes, *, seq: int = 1, sport: int = 40000, dport: int = 9092) -> bytes:

@@ -14,7 +14,7 @@ from kafkasniff.capture.links import LINKS
 from kafkasniff.errors import CaptureError
 from tests.capture.files import enhanced, interface, option, pcap, pcap_header, pcap_record, section
 from tests.capture.reading import read, read_bytes
-from tests.capture.segments import frame, frames, marked, numbers, segment
+from tests.capture.segments import MACS, frame, frames, marked, numbers, segment
 
 
 def changed(data: bytes, at: int, value: bytes) -> bytes:
@@ -24,7 +24,7 @@ def changed(data: bytes, at: int, value: bytes) -> bytes:
 @pytest.mark.parametrize("chunk_size", [1, 1 << 24])
 def test_packets_cut_before_their_headers_end_are_told_once(chunk_size: int) -> None:
     data = frame(marked(0))
-    six = bytes(Ether(type=0x86DD) / IPv6() / TCP() / Raw(marked(0)))
+    six = bytes(Ether(type=0x86DD, **MACS) / IPv6() / TCP() / Raw(marked(0)))
     sizes = [(data, n) for n in (10, 14, 20, 33, 34, 53)] + [(six, n) for n in (14, 53, 73)]
     records = [pcap_record(whole[:n], wire=len(whole)) for whole, n in sizes] + [pcap_record(data)]
     result = read_bytes(pcap_header() + b"".join(records), chunk_size=chunk_size)
@@ -38,7 +38,7 @@ def test_packets_cut_before_their_headers_end_are_told_once(chunk_size: int) -> 
 
 
 def test_options_cut_by_the_snap_length_cost_nothing_but_the_payload() -> None:
-    packet = bytes(Ether() / IP() / TCP(seq=5, options=[("Timestamp", (1, 2))]) / Raw(b"payload"))
+    packet = bytes(Ether(**MACS) / IP() / TCP(seq=5, options=[("Timestamp", (1, 2))]) / Raw(b"payload"))
     result = read_bytes(pcap_header() + pcap_record(packet[:60], wire=len(packet)))
     (row,) = result.rows
     assert (row.seq, row.payload, row.wire_length) == (5, b"", 7)
@@ -57,7 +57,7 @@ def test_options_cut_by_the_snap_length_cost_nothing_but_the_payload() -> None:
         frame(b"x")[:30],  # a runt
         bytes.fromhex("020000000002 020000000001") + bytes.fromhex("8100 0001") * 9 + b"\x08\0" + segment(b"x"),
         bytes.fromhex("020000000002 020000000001 8847") + bytes.fromhex("00010040") * 17 + segment(b"x"),
-        bytes(Ether(type=0x86DD) / IPv6(nh=60)) + bytes.fromhex("3c00 0000 00000000") * 17 + bytes(20),
+        bytes(Ether(type=0x86DD, **MACS) / IPv6(nh=60)) + bytes.fromhex("3c00 0000 00000000") * 17 + bytes(20),
     ],
 )
 def test_malformed_packets_are_told_once(broken: bytes) -> None:

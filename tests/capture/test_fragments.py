@@ -32,6 +32,7 @@ from kafkasniff.capture import fragments as bounds
 from kafkasniff.capture.fragments import Fragment, FragmentTable
 from tests.capture.files import SECOND, START, enhanced, interface, pcap, pcap_header, pcap_record, section
 from tests.capture.reading import Result, read, read_bytes
+from tests.capture.segments import MACS
 
 PAYLOAD = random.Random(1).randbytes(1500)
 ENDS = {"src": "10.0.0.1", "dst": "10.0.0.2"}
@@ -122,14 +123,16 @@ def test_the_first_to_arrive_wins_where_fragments_overlap() -> None:
 
 def test_within_tunnels_and_behind_link_layers() -> None:
     outer = {"src": "192.0.2.1", "dst": "192.0.2.2"}
-    inside = [Ether() / IP(**outer) / GRE() / Raw(part) for part in pieces(datagram())]
+    inside = [Ether(**MACS) / IP(**outer) / GRE() / Raw(part) for part in pieces(datagram())]
     for part in inside:
         part[GRE].proto = 0x0800
     check(read_bytes(pcap([bytes(part) for part in inside])), len(inside), len(inside))
     # The tunnel's packets are fragmented, and so is what is inside.
     nested = []
     for number, part in enumerate(pieces(datagram())):
-        packet = IP(id=number, **outer) / UDP(sport=4000, dport=4789) / VXLAN(vni=1) / Ether(type=0x0800) / Raw(part)
+        packet = (
+            IP(id=number, **outer) / UDP(sport=4000, dport=4789) / VXLAN(vni=1) / Ether(type=0x0800, **MACS) / Raw(part)
+        )
         nested += pieces(packet, 160)
     for chunk_size in (100, 1 << 24):
         check(read_bytes(pcap(nested, link=101), chunk_size=chunk_size), len(nested), len(nested))

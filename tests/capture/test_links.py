@@ -42,6 +42,7 @@ from scapy.contrib.mpls import MPLS
 
 from tests.capture.files import enhanced, interface, pcap, pcap_header, pcap_record, section
 from tests.capture.reading import Row, read, read_bytes
+from tests.capture.segments import MACS
 
 PAYLOAD = bytes(range(256)) * 2
 OUTER4 = {"src": "192.0.2.1", "dst": "192.0.2.2"}
@@ -73,7 +74,6 @@ def nested(levels: int) -> Packet:
     return packet
 
 
-MACS = {"src": "02:00:00:00:00:01", "dst": "02:00:00:00:00:02"}
 ETHER = Ether(**MACS)
 # name → (link type, packet); the packet carries `ip4()` or `ip6()` in the end.
 CASES: dict[str, tuple[int, Packet | bytes]] = {

@@ -6,7 +6,7 @@ from scapy.all import IP, TCP, Ether, Raw, wrpcap
 from kafkasniff.errors import CaptureError
 from tests.capture.files import SECOND, START, pcap, pcap_header, pcap_record
 from tests.capture.reading import read, read_bytes
-from tests.capture.segments import frames, numbers
+from tests.capture.segments import MACS, frames, numbers
 
 LATE = 4_294_967_295 * SECOND + 999_999_999
 """The last nanosecond that the format can tell."""
@@ -33,7 +33,7 @@ def test_modified_records_have_longer_headers(order: str) -> None:
 
 
 def test_files_that_scapy_writes(tmp_path) -> None:
-    packets = [Ether() / IP(src="10.0.0.1", dst="10.0.0.2") / TCP(seq=n) / Raw(b"%d" % n) for n in range(5)]
+    packets = [Ether(**MACS) / IP(src="10.0.0.1", dst="10.0.0.2") / TCP(seq=n) / Raw(b"%d" % n) for n in range(5)]
     for packet, time in zip(packets, (1.5, 2.25, 2.25, 3, 1), strict=True):
         packet.time = time
     for nano in (False, True):

@@ -12,7 +12,7 @@ from kafkasniff.errors import CaptureError
 from kafkasniff.packets import NO_TIME
 from tests.capture.files import block, enhanced, interface, obsolete, option, padded, pcap, section, simple
 from tests.capture.reading import read, read_bytes
-from tests.capture.segments import frame, frames, marked, numbers, segment
+from tests.capture.segments import MACS, frame, frames, marked, numbers, segment
 
 FLAGS, DROPS = 2, 4
 ORDERS = pytest.mark.parametrize("order", ["<", ">"])
@@ -185,7 +185,7 @@ def test_file_that_scapy_writes(tmp_path: Path) -> None:
     path = tmp_path / "scapy.pcapng"
     writer = PcapNgWriter(str(path))
     for number in range(4):
-        packet = Ether() / IP(src="10.0.0.1", dst="10.0.0.2") / TCP(seq=number) / Raw(b"abc")
+        packet = Ether(**MACS) / IP(src="10.0.0.1", dst="10.0.0.2") / TCP(seq=number) / Raw(b"abc")
         packet.time = 1_700_000_000 + number
         writer.write(packet)
     writer.close()

@@ -5,7 +5,7 @@ Rules, not exceptions. Kafka's JSON differs from ours in form alone:
 - a field has Kafka's name in camelCase; ours is the same in snake_case (`snake`). Both sides hold the same set of fields;
 - `bytes` are base64 there; here a string where they are UTF-8, else `{"base64"}`; a secret is its length;
 - a field that is tagged and holds its default is left out there whether it was sent or not: here it may stand all the same;
-- a legacy message set has no fields of batches v2 here, where Kafka's interface answers with stand-ins.
+- a message of a legacy set has its own fields alone here, where Kafka's interface of a batch answers with stand-ins.
 
 - a version newer than the definitions is not read here at all: the line has the bytes, and a problem says so.
 
@@ -27,12 +27,26 @@ from tests.evidence.wire import Frame
 
 Line = dict[str, Any]
 
-V2_ONLY = frozenset(
+_V2_ONLY = frozenset(
     (
         *("partition_leader_epoch", "transactional", "control", "last_offset_delta", "base_timestamp"),
         *("producer_id", "producer_epoch", "base_sequence"),
     )
 )
+_V1_ONLY = frozenset(("timestamp_type", "max_timestamp"))
+
+
+def _legacy(batch: dict[str, Any]) -> dict[str, Any]:
+    """What a message of magic 0 or 1 holds of what Kafka's interface of a batch answers."""
+    absent = _V2_ONLY if batch["magic"] else _V2_ONLY | _V1_ONLY
+    held = {name: value for name, value in batch.items() if name not in absent}
+    # The offset of a compressed message is that of its last record; Kafka looks inside for the first.
+    held["base_offset"] += batch["last_offset_delta"]
+    held["record_count"] = len(batch["records"])
+    held["records"] = [{name: value for name, value in record.items() if name != "headers"} for record in batch["records"]]
+    if not batch["magic"]:
+        held["records"] = [{**record, "timestamp": None} for record in held["records"]]
+    return held
 
 
 def snake(name: str) -> str:
@@ -95,7 +109,7 @@ def _fields(ours: Any, theirs: dict[str, Any], path: str) -> Iterator[str]:
         yield f"{path}: {ours!r}, Kafka has an object"
         return
     if "magic" in theirs and theirs["magic"] < 2:
-        theirs = {name: value for name, value in theirs.items() if name not in V2_ONLY}
+        theirs = _legacy(theirs)
     for name in sorted(ours.keys() ^ theirs.keys()):
         yield f"{path}.{name}: {'Kafka' if name in ours else 'kafkasniff'} has no such field"
     for name in ours.keys() & theirs.keys():

@@ -10,8 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.evidence.compare import line_differences
+from tests.evidence.compare import Line, line_differences
+from tests.evidence.kafka_classes import Evidence
 from tests.evidence.match import golden_lines, match
+from tests.evidence.wire import Frame
 from tests.golden import ROOT
 
 PROVEN_FILE = ROOT / "dissectors" / "proven.txt"
@@ -23,16 +25,19 @@ _HEAD = """\
 """
 
 
+def _is_proof(line: Line, frame: Frame, told: Evidence) -> bool:
+    """Whether a body of the version that the line names was read to its end, and right."""
+    read = line["body"] is not None and not frame.cut and told["version"] == frame.api_version
+    return read and not any(line_differences(line, frame, told))
+
+
 def proven(captures: Iterable[Path]) -> dict[tuple[int, str, int, str], list[str]]:
     """(Key, name, version, Kafka's release) of each proven pair: the captures that prove it."""
     found: dict[tuple[int, str, int, str], list[str]] = defaultdict(list)
     for capture in captures:
-        good = {
-            id(frame): told
-            for line, frame, told in match(capture, golden_lines(capture))[0]
-            if not frame.cut and told["version"] == frame.api_version and not any(line_differences(line, frame, told))
-        }
-        for line, frame, told in match(capture, golden_lines(capture))[0]:
+        matches, _, _ = match(capture, golden_lines(capture))
+        good = {id(frame) for line, frame, told in matches if _is_proof(line, frame, told)}
+        for line, frame, told in matches:
             if line["type"] == "request" and id(frame) in good and id(frame.pair) in good:
                 captures_of_pair = found[frame.api_key, told["api"], frame.api_version, told["kafka"]]
                 if capture.name not in captures_of_pair:

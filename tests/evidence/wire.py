@@ -5,6 +5,7 @@ brought it first, so the place and the time of each message follow from the defi
 
 - a message completes at the packet that makes its stream contiguous up to its end;
 - its first and last packet are the lowest and highest that brought one of its bytes;
+- of a message that a snap length cut, all this is said of what the capture has in one piece from its beginning on;
 - the first response that has a request's correlation id, with none before it left over but for acks=0, answers it.
 """
 
@@ -137,11 +138,10 @@ def _frames(stream: _Stream, kind: Literal["request", "response"], of: _Connecti
         end = position + 4 + size
         if end > len(stream.data):
             return
-        brought = [one for one in stream.owner[position:end] if one >= 0]
-        carried = [one if one >= 0 else -2 - one for one in stream.owner[position:end]]
-        assert min(carried) >= 0, "a hole in a capture of loopback"
-        contiguous = max(contiguous, *carried)
+        assert -1 not in stream.owner[position:end], "a hole in a capture of loopback"
         held = next((at for at, one in enumerate(stream.owner[position + 4 : end]) if one < 0), size)
+        brought = stream.owner[position : position + 4 + held]
+        contiguous = max(contiguous, *brought)
         yield Frame(
             kind,
             of.ordinal,
