@@ -154,7 +154,7 @@ def matches(line: Line, whole: Line) -> bool:
         told = {key: value for key, value in line.items() if value is not None and key not in {"problems", "raw"}}
         return is_part(told, whole)
     if is_orphan(line):
-        return bool(line["correlation_id"] == whole["correlation_id"])
+        return bool(line["correlation_id"] == whole.get("correlation_id"))
     # Of a request that was cut before its client id, the response does not know it either; a token without the
     # handshake before it does not know its mechanism.
     ignored = {"problems"} | {key for key in ("client_id", "mechanism") if line.get(key) is None}

@@ -1,6 +1,6 @@
-"""Every golden line is right by something that this project did not write: Kafka's own classes, a plain walk of the bytes.
+"""Every golden line is right by something that this project did not write: Kafka's own classes, and a plain walk.
 
-Which request a response answers, by tshark: tests/test_tshark.py. What the clients say they did: tests/test_evidence_clients.py.
+Which request a response answers, by tshark: tests/test_tshark.py. What the clients say: tests/test_evidence_clients.py.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from kafkasniff.kafka.coverage import defined_pairs, proven_pairs
+from kafkasniff.kafka.dissectors import snake_case
 from tests.craft.read import file_bytes, raw_packets
 from tests.evidence.compare import differences, line_differences, rfc3339, snake
 from tests.evidence.kafka_classes import RELEASES, Evidence, ask, evidence
 from tests.evidence.match import golden_lines, match, open_lines, tokens
 from tests.evidence.proven import PROVEN_FILE, proven_text
-from tests.evidence.wire import Frame, frames
+from tests.evidence.wire import frames, walk
 from tests.golden import ROOT, captures
-from kafkasniff.kafka.coverage import defined_pairs, proven_pairs
-from kafkasniff.kafka.dissectors import snake_case
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +77,7 @@ def test_exchanges_join_what_belongs_together(capture_path: Path):
 
 
 def test_lines_stand_in_order_of_completion(capture_path: Path):
-    """Those of a stream always; all of them, where the first request of each connection told at once that it is Kafka."""
+    """Those of a stream always; all, where the first request of each connection told at once that it is Kafka."""
     messages = [line for line in golden_lines(capture_path) if line["type"] != "problem"]
     firsts = {line["connection"]: line for line in reversed(messages)}
     streams = defaultdict(list)
@@ -108,18 +108,24 @@ NO_ANSWER = re.compile(r"exchange (\d+), (\w+) v(\d+) #(-?\d+): ")
 def test_every_other_line_is_of_a_kind_whose_reason_is_known(capture_path: Path):
     """Problems of streams have no message of their own that Kafka could read.
 
-    - request-unanswered, response-lost: the walk of the wire finds no whole response to that request, by its names and ids;
+    - request-unanswered, response-lost: the walk of the wire finds no whole response to that request;
+    - stream-cut: the walk has that many bytes left behind the last whole frame of that stream;
     - sasl: test_raw_tokens_are_those_on_the_wire.
     """
     times = {number: raw[0] for number, raw in enumerate(raw_packets(file_bytes(capture_path)), 1)}
     matches, _, _ = match(capture_path, golden_lines(capture_path))
     requests = {line["exchange"]: (frame, told) for line, frame, told in matches if line["type"] == "request"}
     answered = {line["exchange"] for line, _, _ in matches if line["type"] == "response"}
-    without = []
+    without, cut_off = [], {}
     for line in golden_lines(capture_path):
         if line["type"] in {"request", "response", "sasl"}:
             continue
         assert line["type"] == "problem"
+        assert line["capture"] == capture_path.relative_to(ROOT).as_posix()
+        assert line["time"] == rfc3339(times[line["packet"]])
+        if line["kind"] == "stream-cut":
+            cut_off[line["connection"], line["direction"]] = line["bytes"]
+            continue
         assert line["kind"] in {"request-unanswered", "response-lost"}, "a kind of line that nothing has checked"
         found = NO_ANSWER.match(line["detail"])
         assert found
@@ -127,13 +133,13 @@ def test_every_other_line_is_of_a_kind_whose_reason_is_known(capture_path: Path)
         frame, told = requests[int(exchange)]
         assert (told["api"], frame.api_version, frame.correlation_id) == (api, int(version), int(correlation))
         assert line["connection"] == frame.connection
-        assert line["capture"] == capture_path.relative_to(ROOT).as_posix()
-        assert line["time"] == rfc3339(times[line["packet"]]) >= rfc3339(frame.time_ns)
+        assert line["time"] >= rfc3339(frame.time_ns)
         assert int(exchange) not in answered
         assert frame.pair is None or frame.pair.cut
         without.append(int(exchange))
     silent = [number for number, (_, told) in requests.items() if number not in answered and not wants_nothing(told)]
     assert sorted(without) == sorted(silent)
+    assert cut_off == walk(capture_path).rests
 
 
 def wants_nothing(request: Evidence) -> bool:

@@ -20,7 +20,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m captures.record", description="Record captures of a real broker.")
     parser.add_argument("names", nargs="*", help="file names or patterns; all if none is given")
     parser.add_argument("--list", action="store_true", help="print the scenarios and stop")
-    parser.add_argument("--table", action="store_true", help="write the table of README.md anew and stop")
+    parser.add_argument("--table", action="store_true", help="only write descriptions and README.md's table anew")
     options = parser.parse_args()
     if options.list:
         for scenario in SCENARIOS.values():
@@ -42,6 +42,10 @@ def main() -> int:
         entries[name] = entry
         write_manifest(CAPTURES, entries)
         print(f"{name}: {entry['packets']} packets, {entry['bytes']} bytes, {entry['client']}", flush=True)
+    entries = read_manifest(CAPTURES)
+    for name, entry in entries.items():
+        entry["shows"] = SCENARIOS[name].shows
+    write_manifest(CAPTURES, entries)
     write_table(CAPTURES)
     return 1 if failed else 0
 

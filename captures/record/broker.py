@@ -3,12 +3,13 @@
     with RealBroker(directory) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap()})
 
-One process is broker and controller (KRaft). Clients get listeners of their own, so that a capture of a listener's
-port holds nothing of what the broker says to itself.
+One process is broker and controller (KRaft); more brokers can join its controller. Clients get listeners of their own,
+so that a capture of a listener's port holds nothing of what brokers say to themselves and each other.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import time
@@ -23,14 +24,12 @@ from .distribution import DEFAULT_VERSION, SetupError, class_path, java
 CLUSTER_ID = "a2Fma2FzbmlmZi1jYXB0dQ"
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 20.0
-NODE_ID = 1
+LOGGER = "-Dorg.slf4j.simpleLogger"
 
 # Small and quick rather than fast: one record at a time is all that it will ever see.
 _JVM = ("-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
 _PROPERTIES = {
-    "process.roles": "broker,controller",
-    "node.id": str(NODE_ID),
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "INTERNAL",
     "auto.create.topics.enable": "false",
@@ -61,7 +60,9 @@ class RealBroker:
     """One broker process with its own data folder; a context manager, or ``start()`` and ``stop()``.
 
     ``properties`` are added to the server's settings, ``storage_options`` to the command that formats its storage
-    (``--add-scram …``). ``start`` raises ``SetupError`` with the end of the log if the broker does not come up.
+    (``--add-scram …``), ``java_options`` to the server's command line, ``jars`` to its class path. With ``controller``
+    this is a further broker of another's cluster, without a controller of its own: ``node_id`` must differ then.
+    ``start`` raises ``SetupError`` with the end of the log if the broker does not come up.
     """
 
     def __init__(
@@ -72,13 +73,21 @@ class RealBroker:
         listeners: Sequence[Listener] = (Listener(),),
         properties: Mapping[str, str] | None = None,
         storage_options: Sequence[str] = (),
+        java_options: Sequence[str] = (),
+        jars: Sequence[Path] = (),
+        node_id: int = 1,
+        controller: RealBroker | None = None,
     ) -> None:
         self.version = version
+        self.node_id = node_id
         self.directory = directory
         self.listeners = {listener.name: listener for listener in listeners}
         self.ports: dict[str, int] = {}
         self._extra = dict(properties or {})
         self._storage_options = tuple(storage_options)
+        self._java_options = tuple(java_options)
+        self._jars = tuple(jars)
+        self._controller = controller
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
 
@@ -100,21 +109,26 @@ class RealBroker:
         """``host:port`` as clients want it in ``bootstrap.servers``."""
         return _address(self.listeners[listener].host, self.ports[listener])
 
+    def choose_ports(self) -> dict[str, int]:
+        """Ports of all listeners, also ``CONTROLLER`` and ``INTERNAL``; chosen once, by ``start`` at the latest."""
+        if not self.ports:
+            own = {"INTERNAL": "127.0.0.1"} | ({} if self._controller else {"CONTROLLER": "127.0.0.1"})
+            self.ports = free_ports(own | {name: listener.host for name, listener in self.listeners.items()})
+        return self.ports
+
     def start(self) -> Self:
         """Format the storage if it is new, start the server, return when it serves requests."""
         if self._process is not None:
             raise RuntimeError("the broker is running already")
         self.directory.mkdir(parents=True, exist_ok=True)
-        if not self.ports:
-            hosts = {"CONTROLLER": "127.0.0.1", "INTERNAL": "127.0.0.1"}
-            self.ports = free_ports(hosts | {name: listener.host for name, listener in self.listeners.items()})
+        self.choose_ports()
         settings = self.directory / "server.properties"
         settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
         if not (self.directory / "data" / "meta.properties").exists():
             self._format(settings)
         self._log = self.log_file.open("ab")
         self._process = subprocess.Popen(
-            [*self._java(), "kafka.Kafka", str(settings)],
+            [*self._java(*self._java_options), "kafka.Kafka", str(settings)],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -148,11 +162,12 @@ class RealBroker:
     ) -> None:
         self.stop()
 
-    def _java(self) -> list[str]:
-        return [java(), *_JVM, "-Dorg.slf4j.simpleLogger.showDateTime=true", "-cp", class_path(self.version)]
+    def _java(self, *options: str) -> list[str]:
+        classes = os.pathsep.join([*map(str, self._jars), class_path(self.version)])
+        return [java(), *_JVM, f"{LOGGER}.showDateTime=true", *options, "-cp", classes]
 
     def _settings(self) -> dict[str, str]:
-        controller = f"127.0.0.1:{self.ports['CONTROLLER']}"
+        controller = f"127.0.0.1:{(self._controller or self).ports['CONTROLLER']}"
         addresses = {"INTERNAL": f"INTERNAL://127.0.0.1:{self.ports['INTERNAL']}"}
         protocols = {"CONTROLLER": "PLAINTEXT", "INTERNAL": "PLAINTEXT"}
         own: dict[str, str] = {}
@@ -160,9 +175,12 @@ class RealBroker:
             addresses[name] = f"{name}://{_address(listener.host, self.ports[name])}"
             protocols[name] = listener.protocol
             own |= {f"listener.name.{name.lower()}.{key}": value for key, value in listener.properties.items()}
+        served = [*addresses.values()] if self._controller else [f"CONTROLLER://{controller}", *addresses.values()]
         return {
             **_PROPERTIES,
-            "listeners": ",".join([f"CONTROLLER://{controller}", *addresses.values()]),
+            "process.roles": "broker" if self._controller else "broker,controller",
+            "node.id": str(self.node_id),
+            "listeners": ",".join(served),
             "advertised.listeners": ",".join(addresses.values()),
             "listener.security.protocol.map": ",".join(f"{name}:{value}" for name, value in protocols.items()),
             "controller.quorum.bootstrap.servers": controller,
@@ -172,7 +190,8 @@ class RealBroker:
         }
 
     def _format(self, settings: Path) -> None:
-        command = [*self._java(), "kafka.tools.StorageTool", "format", "--standalone", "-t", CLUSTER_ID]
+        kind = "--no-initial-controllers" if self._controller else "--standalone"
+        command = [*self._java(), "kafka.tools.StorageTool", "format", kind, "-t", CLUSTER_ID]
         command += ["-c", str(settings), *self._storage_options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
         if done.returncode != 0:

@@ -1,8 +1,9 @@
 """Sidecars: what a client says it did, and the requests and responses that its debug log names.
 
-A line of a sidecar is one JSON object. ``request`` and ``response`` lines come from the client's own protocol log and hold
-``api_key``, ``api`` and what that log tells of ``api_version``, ``correlation_id``, ``client_id``, ``client_port``, ``node``,
-``size`` (the length prefix of the message) and ``text`` (the body as the client prints it). All other lines are the client program's reports.
+A line of a sidecar is one JSON object. ``request`` and ``response`` lines come from the client's own protocol log and
+hold ``api_key``, ``api``, ``api_version`` and what that log tells of ``correlation_id``, ``client_id``,
+``client_port``, ``node``, ``size`` (the length prefix of the message), ``text`` (the body as the client prints it),
+``data`` (the same as JSON) and ``error``. All other lines are the client program's reports.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ _RDKAFKA = re.compile(
 )
 # kafka-python 3: connections are named by node and local port, not by client id.
 _PYTHON = re.compile(
-    r"<KafkaConnection node_id=(?P<node>[\w-]+) host=\[\S+<-(?P<port>\d+)\].*?>:? (?P<verb>Request|Response) (?P<id>\d+)"
-    r"(?: \([\d.]+ ms\))?: (?P<text>(?P<api>\w+?)(?:Request|Response)\(version=(?P<version>\d+).*)$"
+    r"<KafkaConnection node_id=(?P<node>[\w-]+) host=\[\S+<-(?P<port>\d+)\].*?>:? "
+    r"(?P<verb>Request|Response) (?P<id>\d+)(?: \([\d.]+ ms\))?: "
+    r"(?P<text>(?P<api>\w+?)(?:Request|Response)\(version=(?P<version>\d+).*)$"
 )
 
 # kafka-python 2: the version is part of the class's name.
@@ -106,7 +108,7 @@ def kafkajs_log(lines: Iterable[str]) -> Iterator[Entry]:
             entry: Entry = {"kind": found["verb"].lower(), "api_key": key, "api": api_name(key)}
             entry |= {"api_version": int(found["version"]), "correlation_id": said["correlationId"]}
             entry |= {"client_id": said["clientId"], "node": said["broker"]}
-            entry["size"] = said["size"] - 4  # it counts the prefix
+            entry["size"] = said["size"] - (4 if entry["kind"] == "request" else 0)  # it counts a request's prefix
             entry |= {name: said[name] for name in ("error", "data") if name in said and said[name] != "[filtered]"}
             yield entry
 
@@ -119,7 +121,11 @@ def franz_log(lines: Iterable[str]) -> Iterator[Entry]:
     for line in lines:
         if (found := _FRANZ.search(line)) and found["size"] != "0":  # a read that failed
             key = api_key(found["api"])
-            entry: Entry = {"kind": "request" if found["verb"] == "wrote" else "response", "api_key": key, "api": api_name(key)}
+            entry: Entry = {
+                "kind": "request" if found["verb"] == "wrote" else "response",
+                "api_key": key,
+                "api": api_name(key),
+            }
             entry |= {"api_version": int(found["version"]), "client_id": found["client"], "node": found["node"]}
             yield entry | {"size": int(found["size"]) - 4}
 

@@ -10,13 +10,14 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .broker import Listener, RealBroker
+from .broker import LOGGER, Listener, RealBroker
 from .distribution import DEFAULT_VERSION, SetupError
-from .journal import LogParser, count_requests, read_reports, write_sidecar
+from .journal import LogParser, count_requests, java_log, read_reports, write_sidecar
 from .sniffer import Sniffer, SniffOptions
 
 CLIENT_TIMEOUT_S = 120
@@ -32,6 +33,9 @@ class BrokerOptions:
     listeners: Sequence[Listener] = (Listener(),)
     properties: dict[str, str] = field(default_factory=dict)
     storage_options: Sequence[str] = ()
+    brokers: int = 1
+    plugin: Callable[[], Path] | None = None
+    """Makes a folder of classes that the brokers load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,11 @@ class Scenario:
     """Reads requests and responses from the client's stderr; None if the client does not log them."""
     log_is_complete: bool = True
     """Whether every request of the capture is in that log."""
-    broker: BrokerOptions = BrokerOptions()
-    sniff: SniffOptions = SniffOptions()
+    broker: BrokerOptions = field(default_factory=BrokerOptions)
+    sniff: SniffOptions = field(default_factory=SniffOptions)
+    internal: bool = False
+    """Record what brokers and controller say to each other too, from before their start until after their end; the
+    brokers' own logs of their requests go into the sidecar."""
     environment: Callable[[], dict[str, str]] = dict
 
 
@@ -61,25 +68,34 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
     work = Path(tempfile.mkdtemp(prefix="kafkasniff-record-"))
     capture = work / scenario.file
     options = scenario.broker
-    broker = RealBroker(
-        work / "broker",
-        version=options.version,
-        listeners=options.listeners,
-        properties=options.properties,
-        storage_options=options.storage_options,
-    )
     try:
-        with broker:
-            ports = [broker.port(listener.name) for listener in options.listeners]
-            with Sniffer(capture, ports, scenario.sniff):
-                addresses = [broker.bootstrap(listener.name) for listener in options.listeners]
-                _run_client([*command, *addresses], work, environment)
+        brokers = _brokers(scenario, work)
+        for broker in brokers:
+            broker.choose_ports()
+        client_ports = [broker.port(listener.name) for broker in brokers for listener in options.listeners]
+        addresses = [brokers[0].bootstrap(listener.name) for listener in options.listeners]
+        ports = (
+            [port for broker in brokers for port in broker.choose_ports().values()]
+            if scenario.internal
+            else client_ports
+        )
+        with ExitStack() as stack:
+            if scenario.internal:
+                stack.enter_context(Sniffer(capture, ports, scenario.sniff))
+            for broker in brokers:
+                stack.enter_context(broker)
+            if not scenario.internal:
+                stack.enter_context(Sniffer(capture, ports, scenario.sniff))
+            _run_client([*command, *addresses], work, environment)
         entries = read_reports(work / "stdout")
         client = next((entry for entry in entries if entry["kind"] == "client"), None)
         if client is None:
             raise SetupError("the client program did not say what it is")
         if scenario.log is not None:
             entries += scenario.log((work / "stderr").read_text(encoding="utf-8", errors="replace").splitlines())
+        if scenario.internal:
+            for broker in brokers:
+                entries += java_log(broker.log_file.read_text(encoding="utf-8", errors="replace").splitlines())
         sidecar = work / f"{capture.stem}.log.jsonl"
         write_sidecar(sidecar, entries)
         entry = {
@@ -106,6 +122,25 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
         raise
     shutil.rmtree(work)
     return entry
+
+
+def _brokers(scenario: Scenario, work: Path) -> list[RealBroker]:
+    options = scenario.broker
+    brokers: list[RealBroker] = []
+    for number in range(1, options.brokers + 1):
+        broker = RealBroker(
+            work / f"broker-{number}",
+            version=options.version,
+            listeners=options.listeners,
+            properties=options.properties,
+            storage_options=() if brokers else options.storage_options,
+            java_options=[f"{LOGGER}.log.org.apache.kafka.clients.NetworkClient=debug"] if scenario.internal else (),
+            jars=[options.plugin()] if options.plugin else (),
+            node_id=number,
+            controller=brokers[0] if brokers else None,
+        )
+        brokers.append(broker)
+    return brokers
 
 
 def _run_client(command: list[str], work: Path, environment: dict[str, str]) -> None:

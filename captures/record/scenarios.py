@@ -30,7 +30,7 @@ CLIENTS = Path(__file__).with_name("clients")
 _CONFLUENT = ("confluent-kafka==2.16.1",)
 _KAFKA_PYTHON = ("kafka-python==3.0.12", "python-snappy==0.7.3", "lz4==4.4.5", "zstandard==0.25.0")
 
-# crc32c, lz4 and xxhash: what it needs for batches and for the lz4 frames of old.
+# lz4 and xxhash: for the lz4 frames of old.
 _OLD_PYTHON = ("kafka-python==2.0.2", "python-snappy==0.7.3", "lz4==4.4.5", "xxhash==3.5.0", "crc32c==2.7.1")
 
 
@@ -120,19 +120,19 @@ JAVA = [
     ),
     Scenario(
         "java-4.4-transactions.pcap",
-        "the same with the client of 4.4, which speaks versions newer than 4.3 (ApiVersions v5)",
+        "transactions with the client of 4.4, which speaks newer versions (ApiVersions v5, TxnOffsetCommit v6)",
         _java("JavaTransactions", version=DEFAULT_VERSION),
         java_log,
     ),
     Scenario(
         "java-group-classic.pcap",
-        "classic group: one member, a second joins and leaves (cooperative), commits, describe, offsets set and deleted",
+        "classic group: one member, a second joins and leaves (cooperative), commits, offsets set and deleted",
         _java("JavaGroups", "classic"),
         java_log,
     ),
     Scenario(
         "java-group-consumer.pcap",
-        "KIP-848 group: one member, a second joins and leaves, commits, describe, offsets set and deleted",
+        "KIP-848 group: one member, a second joins and leaves, commits, offsets set and deleted",
         _java("JavaGroups", "consumer"),
         java_log,
         broker=BrokerOptions(properties=_QUICK_GROUPS),
@@ -162,6 +162,25 @@ JAVA = [
             properties={"delegation.token.secret.key": "secret-of-the-tokens"},
             storage_options=_SCRAM_USERS,
         ),
+    ),
+    Scenario(
+        "java-telemetry.pcap",
+        "client metrics pushed to the broker (KIP-714), compressed with zstd, and the last push of a client that ends",
+        _java("JavaTelemetry"),
+        java_log,
+        broker=BrokerOptions(
+            properties={"metric.reporters": "TelemetryReceiver"},
+            plugin=lambda: Path(_java_classes(DEFAULT_VERSION)),
+        ),
+    ),
+    Scenario(
+        "kraft-two-brokers.pcap",
+        "all listeners of two brokers from start to end: registration, heartbeats, metadata and replica fetches, "
+        "forwarded requests, transaction markers, share group state, a leader that moves",
+        _java("JavaCluster"),
+        java_log,
+        broker=BrokerOptions(brokers=2, properties=_SHARE_GROUPS),
+        internal=True,
     ),
     Scenario(
         "java-errors.pcap",
@@ -304,4 +323,6 @@ OLD = [
     ),
 ]
 
-SCENARIOS: dict[str, Scenario] = {scenario.file: scenario for scenario in [*JAVA, *LIBRDKAFKA, *KAFKA_PYTHON, *OTHERS, *OLD]}
+SCENARIOS: dict[str, Scenario] = {
+    scenario.file: scenario for scenario in [*JAVA, *LIBRDKAFKA, *KAFKA_PYTHON, *OTHERS, *OLD]
+}

@@ -16,8 +16,8 @@ from .distribution import SetupError
 
 START_TIMEOUT_S = 10.0
 QUIET_S = 1.5
-"""A capture ends when its file has not grown for this long after the client's end: FINs and late answers come, and libpcap
-hands packets on in blocks that may be a second old."""
+"""A capture ends when its file has not grown for this long after the client's end: FINs and late answers come, and
+libpcap hands packets on in blocks that may be a second old."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,6 +198,7 @@ class KafkaConnection:
 
     def _gap(self, item: Gap) -> None:
         self.bytes_lost += item.size
+        self._dialogue.gapped = True
         if self.verdict == "not-kafka":
             return
         direction = item.direction
@@ -227,7 +228,7 @@ class KafkaConnection:
             self._dialogue.ledger.gap()
         trial = self._trials[direction]
         if trial is None:
-            trial = self._begin_trial(direction, snapped=item.snapped)
+            trial = self._begin_trial(direction, item)
         self._searchers[direction] = self._new_searcher()
         if trial is None:
             return
@@ -256,21 +257,24 @@ class KafkaConnection:
 
     # -- trials: streams with gaps before their first whole frame -------------------------------------------
 
-    def _begin_trial(self, direction: int, *, snapped: bool) -> _Trial | None:
+    def _begin_trial(self, direction: int, gap: Gap) -> _Trial | None:
         """What is there so far, as frames, if it begins like one.
 
-        A response has little to tell it by: it is tried only where segments are cut short, so that none will be whole.
+        A response has little to tell it by: in mid-stream it is tried only where segments are cut short, so that none
+        will be whole, and only if it ends where its segment did; at its stream's beginning it waits for the verdict.
         """
         searcher = self._searchers[direction]
-        beginning = searcher.beginning(32)
-        if len(beginning) < _SHORTEST_HEADER:
+        beginning = searcher.beginning(len(searcher))
+        if len(beginning) < _SHORTEST_HEADER or not (gap.snapped or searcher.aligned):
             return None
         if self._log.client in (None, direction):
             # A client id may be longer than what there is: the header is judged by what stands before it.
-            plausible = request_header(beginning[:_SHORTEST_HEADER] + b"\xff\xff\0", 4, 15) is not None
+            plausible = request_header(beginning[:_SHORTEST_HEADER] + b"\xff\xff\0", 4, 15, strict=True) is not None
+        elif self.verdict == "kafka":
+            fits = len(beginning) + gap.size == 4 + _INT.unpack_from(beginning)[0]
+            plausible = gap.snapped and fits and self._dialogue.is_beginning_of_response(beginning[4:])
         else:
-            message = bytes(searcher.beginning(len(searcher))[4:])
-            plausible = snapped and self.verdict == "kafka" and self._dialogue.is_beginning_of_response(message)
+            plausible = searcher.aligned
         size = _INT.unpack_from(beginning)[0]
         if not plausible or not 4 <= size <= self._options.max_frame:
             return None
@@ -309,9 +313,19 @@ class KafkaConnection:
         self._trials[direction] = None
         if self.verdict == "undecided":
             self._judge_kafka(direction if self._log.client is None else self._log.client)
+        undecided = self._framers[1 - direction] is None
         self._framers[direction] = trial.framer
         for frame in trial.frames:
             self._take_frame(frame)
+        if undecided:
+            self._settle(1 - direction)
+
+    def _settle(self, direction: int) -> None:
+        """The verdict is there: what was held back of the other stream goes its way."""
+        if self._trials[direction] is not None:
+            self._judge_trial(direction)
+        else:
+            self._search(direction)
 
     # -- searching --------------------------------------------------------------------------------------------------
 
@@ -345,7 +359,7 @@ class KafkaConnection:
         framer = self._framers[direction] = Framer(direction, self._options.max_frame)
         self._cut(direction, framer, run, run.first, run.last)
         if undecided:
-            self._search(1 - direction)
+            self._settle(1 - direction)
 
     def _role_of(self, direction: int) -> int:
         """The client's direction, when the searcher of `direction` has just accepted a chain."""

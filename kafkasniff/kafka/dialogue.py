@@ -10,7 +10,8 @@ from kafkasniff.kafka.events import EventLog, ExchangeEvent, MessageEvent, Token
 from kafkasniff.kafka.exchange import EARLY_FRAMES, Ledger, Pending, expects_no_response
 from kafkasniff.kafka.framing import Frame
 from kafkasniff.kafka.message import Decoded, decode_request, decode_response
-from kafkasniff.kafka.sasl import RawSasl
+from kafkasniff.kafka.sasl import SCRAM_ANSWERS, RawSasl
+from kafkasniff.kafka.search import is_exact_request
 from kafkasniff.model import Problem, Status
 from kafkasniff.streams import NO_TIME
 
@@ -19,6 +20,8 @@ __all__ = ["Dialogue"]
 _SASL_HANDSHAKE: Final = 17
 _TRUNCATED: Final = ("body-truncated", "array-too-long")
 """Problems of a body that ends too early and is right up to there."""
+MAX_KEY: Final = 1_000
+"""API keys above this are none: Kafka has 93 of them after fifteen years."""
 NEAR: Final = 10_000
 """Outstanding responses have ids less than this away from the last request's."""
 _INT = Struct(">i")
@@ -27,18 +30,36 @@ _INT = Struct(">i")
 class Dialogue:
     """Frames of both streams in, messages, tokens and ends of exchanges into the log."""
 
-    __slots__ = ("_early", "_last_id", "_log", "_options", "_ordinal", "_sasl", "ledger", "retransmits")
+    __slots__ = (
+        "_early",
+        "_last_answer",
+        "_last_id",
+        "_log",
+        "_offered",
+        "_options",
+        "_ordinal",
+        "_sasl",
+        "gapped",
+        "ledger",
+        "retransmits",
+    )
 
     def __init__(self, log: EventLog, options: DecodeOptions) -> None:
         self._log = log
         self._options = options
         self._sasl: RawSasl | None = None
+        self._offered: str | None = None
+        """Mechanism of a SaslHandshake v0 that is not answered: tokens may follow if the answer was lost."""
         self._early: list[tuple[int, Frame]] = []
         """Responses that wait for their request: (frames of patience left, frame)."""
         self._last_id: int | None = None
         """Correlation id of the last request."""
+        self._last_answer: int | None = None
+        """Correlation id of the last response that was paired."""
         self._ordinal = 0
         self.ledger = Ledger()
+        self.gapped = False
+        """Bytes of this connection are missing."""
         self.retransmits = 0
         """Retransmitted segments since the last exchange ended."""
 
@@ -46,7 +67,7 @@ class Dialogue:
         """Raw tokens follow."""
         self._sasl = RawSasl(mechanism)
 
-    # What a search for responses asks (search.Requests).
+    # What a search for responses asks: search.Requests.
 
     def __contains__(self, correlation_id: object) -> bool:
         return correlation_id in self.ledger
@@ -54,6 +75,10 @@ class Dialogue:
     def is_near(self, correlation_id: int) -> bool:
         """Whether this could be the id of a request of this connection; True where no request was seen."""
         return self._last_id is None or abs(correlation_id - self._last_id) < NEAR
+
+    def is_next(self, correlation_id: int) -> bool:
+        """Whether this could be the id of a response that comes next; True where nothing was seen of the connection."""
+        return self.is_near(correlation_id) and (self._last_answer is None or correlation_id > self._last_answer)
 
     def is_exact(self, correlation_id: int, message: bytes) -> bool:
         """Whether a message decodes to its last byte as the response to the outstanding request of this id."""
@@ -94,14 +119,10 @@ class Dialogue:
         log = self._log
         log.at(frame.order, frame.time_ns, frame.last_seen)
         is_request = frame.direction == log.client
-        if self._sasl is not None:
-            if is_request:
-                if self._sasl.takes_request_frame(frame):
-                    self._log.events.append(TokenEvent(self._log.order, frame, True, self._sasl.mechanism))
-                    return
-            elif self._sasl.takes_response_frame():
-                self._log.events.append(TokenEvent(self._log.order, frame, False, self._sasl.mechanism))
-                return
+        if (self._sasl is not None or self._offered is not None) and self._is_token(frame, is_request):
+            mechanism = None if self._sasl is None else self._sasl.mechanism
+            log.events.append(TokenEvent(log.order, frame, is_request, mechanism))
+            return
         if is_request:
             self._request(frame)
         else:
@@ -109,8 +130,30 @@ class Dialogue:
         if self._early:
             self._wait_for_requests()
 
+    def _is_token(self, frame: Frame, is_request: bool) -> bool:
+        """Whether a frame is a raw token, in an authentication or behind a handshake whose answer is not there."""
+        if is_request:
+            if self._sasl is None:
+                exact = is_exact_request(frame.data, frame.start, frame.end)
+                offered, self._offered = self._offered, None
+                if exact:
+                    return False
+                self._sasl = RawSasl(offered)
+            return self._sasl.takes_request_frame(frame)
+        if self._sasl is None:
+            return False
+        if len(self.ledger) and frame.end - frame.start >= 4:
+            # Where bytes are missing, tokens cannot be counted: an answer that fits is one.
+            correlation_id = _INT.unpack_from(frame.data, frame.start)[0]
+            if self.is_exact(correlation_id, frame.data[frame.start : frame.end]):
+                return False
+        return self._sasl.takes_response_frame(frame)
+
     def _request(self, frame: Frame) -> None:
         decoded = decode_request(frame.data, frame.start, frame.end, self._options)
+        if decoded.api is None and not 0 <= (decoded.api_key or 0) <= MAX_KEY:
+            self._unreadable(frame, "no request")
+            return
         ordinal = self._ordinal
         self._ordinal += 1
         self._log.events.append(
@@ -122,7 +165,7 @@ class Dialogue:
         self._last_id = decoded.correlation_id
         mechanism = None
         if decoded.api_key == _SASL_HANDSHAKE and decoded.api_version == 0 and decoded.body is not None:
-            mechanism = str(decoded.body.get("mechanism"))
+            mechanism = self._offered = str(decoded.body.get("mechanism"))
         pending = Pending(
             ordinal,
             decoded.api_key,
@@ -172,6 +215,12 @@ class Dialogue:
         decoded = decode_response(
             frame.data, frame.start, frame.end, pending.api_key, pending.api_version, self._options
         )
+        if self.gapped and _does_not_fit(decoded) and not _incomplete(frame):
+            # Ids repeat on some connections: where bytes are missing, the same id need not be the same exchange.
+            self._orphan(frame)
+            self._end_without(pending, "lost")
+            return
+        self._last_answer = pending.correlation_id
         latency = _elapsed(pending.time_ns, frame.first_time)
         duration = _elapsed(pending.first_time, frame.time_ns)
         if latency is not None and latency < 0:
@@ -184,13 +233,18 @@ class Dialogue:
             )
         )
         self._end(pending.ordinal, "answered", latency, duration)
-        if pending.mechanism is not None and decoded.body is not None and decoded.body.get("error_code") == 0:
-            self._sasl = RawSasl(pending.mechanism)
+        if pending.mechanism is not None:
+            self._offered = None
+            if self._sasl is None and decoded.body is not None and decoded.body.get("error_code") == 0:
+                self._sasl = RawSasl(pending.mechanism)
 
     def _orphan(self, frame: Frame) -> None:
         correlation_id = None
         if frame.end - frame.start >= 4:
             correlation_id = _INT.unpack_from(frame.data, frame.start)[0]
+            if not self.is_near(correlation_id) or frame.data.startswith(SCRAM_ANSWERS, frame.start, frame.end):
+                self._unreadable(frame, "no response")
+                return
         decoded = Decoded(correlation_id=correlation_id)
         problem = Problem("orphan-response", "no request with this correlation id was seen on this connection")
         ordinal = self._ordinal
@@ -199,6 +253,12 @@ class Dialogue:
             MessageEvent(self._log.order, ordinal, frame, False, decoded, None, (problem, *_incomplete(frame)))
         )
         self._end(ordinal, "orphan")
+
+    def _unreadable(self, frame: Frame, what: str) -> None:
+        """Nothing that is not a message may be shown as one: these bytes could be anything, a token too."""
+        self._log.problem(
+            "frame-unreadable", f"a frame of {frame.size} bytes that is {what}", frame.direction, frame.size
+        )
 
     def _answer_early(self, pending: Pending) -> bool:
         for index, (_, frame) in enumerate(self._early):
@@ -238,6 +298,13 @@ class Dialogue:
         event = self._log.events[-1]
         assert isinstance(event, ExchangeEvent)
         event.problems = problems
+
+
+def _does_not_fit(decoded: Decoded) -> bool:
+    """Whether a body could not be read to its end, although its version is known."""
+    if decoded.raw is None and decoded.raw_redacted is None:
+        return False
+    return all(problem.kind != "version-unknown" for problem in decoded.problems)
 
 
 def _incomplete(frame: Frame) -> tuple[Problem, ...]:

@@ -1,8 +1,8 @@
 """Raw SASL tokens: int32 size + token without a Kafka header.
 
 After SaslHandshake v0 (KIP-43) the tokens of the mechanism follow raw, client and broker in turn; before KIP-43 (0.9)
-GSSAPI tokens come from the start. Nothing on the wire marks the end. PLAIN and SCRAM have a known number of client
-tokens; with other mechanisms the phase ends with the first client frame that is a request to its last byte.
+GSSAPI tokens come from the start. Nothing on the wire marks the end: it is the first client frame that is a request to
+its last byte, and with PLAIN and SCRAM, whose clients send a known number of tokens, the one behind those.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from typing import Final
 from kafkasniff.kafka.framing import Frame
 from kafkasniff.kafka.search import is_exact_request
 
-__all__ = ["RawSasl"]
+__all__ = ["SCRAM_ANSWERS", "RawSasl"]
 
-_CLIENT_TOKENS: Final = {"PLAIN": 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2}
-"""RFC 4616, section 2; RFC 5802, section 5."""
+SCRAM_ANSWERS: Final = (b"r=", b"v=", b"e=")
+"""What the broker's tokens begin with in SCRAM."""
+_SCRAM: Final = (2, (b"n,", b"y,", b"p=", b"c="), SCRAM_ANSWERS)
+_KNOWN: Final = {"PLAIN": (1, (b"",), (b"",)), "SCRAM-SHA-256": _SCRAM, "SCRAM-SHA-512": _SCRAM}
+"""How many tokens a client sends; how its and the broker's begin. RFC 4616, section 2; RFC 5802, section 7."""
 
 
 class RawSasl:
@@ -30,16 +33,23 @@ class RawSasl:
 
     def takes_request_frame(self, frame: Frame) -> bool:
         """Whether a frame of the client's stream is a token; False ends the client's part of the phase."""
-        known = _CLIENT_TOKENS.get(self.mechanism or "")
-        if known is not None:
-            token = self._client_tokens < known
+        known = _KNOWN.get(self.mechanism or "")
+        if known is None:
+            token = True
         else:
-            token = not is_exact_request(frame.data, frame.start, frame.end)
+            count, beginnings, _ = known
+            token = self._client_tokens < count and frame.data.startswith(beginnings, frame.start, frame.end)
+        token = token and not is_exact_request(frame.data, frame.start, frame.end)
         self._client_tokens += token
         return token
 
-    def takes_response_frame(self) -> bool:
+    def takes_response_frame(self, frame: Frame) -> bool:
         """Whether the next frame of the broker's stream is a token: the broker answers each of the client's."""
         token = self._broker_tokens < self._client_tokens
+        known = _KNOWN.get(self.mechanism or "")
+        if token and known is not None:
+            token = frame.data.startswith(known[2], frame.start, frame.end)
+            if self.mechanism == "PLAIN":
+                token = frame.start == frame.end  # success says nothing; after a failure the broker closes
         self._broker_tokens += token
         return token

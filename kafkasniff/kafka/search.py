@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from functools import cache
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ __all__ = [
     "Requests",
     "Searcher",
     "is_exact_request",
+    "judge_request",
 ]
 
 MIN_CHAIN: Final = 2
@@ -56,17 +57,40 @@ NEWER_VERSIONS: Final = 3
 _HEAD: Final = 14
 """Bytes of a frame that the scan looks at: size, api key, api version, correlation id, length of the client id."""
 
+MAX_ODDITY: Final = 512
+"""A request whose body has bytes too many is plausible up to this size."""
+_PRODUCE: Final = 0
 _SKIP_RECORDS = DecodeOptions(records="skip", show_secrets=True)
 _INT = Struct(">i")
 _RESPONSE = Struct(">ii")
 
 
+def judge_request(data: bytes, start: int, end: int, *, strict: bool) -> Literal["exact", "plausible", "no"]:
+    """How much these bytes look like a request.
+
+    exact: of a known version, consumed to the last byte by its body; plausible: a header that makes sense, and a body
+    that decodes but for an oddity, such as the bytes too many that some clients send. `strict`: also for bytes of
+    unknown kind, so a client id must be printable and the version known.
+    """
+    header = request_header(data, start, end, strict=strict)
+    if header is None or header.api_key not in api_keys():
+        return "no"
+    decoded = decode_request(data, start, end, _SKIP_RECORDS)
+    kinds = {problem.kind for problem in decoded.problems}
+    if "version-unknown" in kinds:
+        return "plausible"
+    if decoded.body is None or decoded.raw is not None:
+        return "no"
+    if "trailing-bytes" in kinds and len(data[start:end]) > MAX_ODDITY + header.length:
+        return "no"
+    # A short response with small ids decodes as a Produce request that produces nothing.
+    nothing = header.api_key == _PRODUCE and not decoded.body.get("topic_data")
+    return "plausible" if kinds or nothing else "exact"
+
+
 def is_exact_request(data: bytes, start: int, end: int) -> bool:
     """Whether these bytes are a request of a known version that its body consumes to the last byte."""
-    if request_header(data, start, end, strict=True) is None:
-        return False
-    decoded = decode_request(data, start, end, _SKIP_RECORDS)
-    return decoded.body is not None and not decoded.problems
+    return judge_request(data, start, end, strict=True) == "exact"
 
 
 class Requests(Protocol):
@@ -75,8 +99,8 @@ class Requests(Protocol):
     def __contains__(self, correlation_id: object, /) -> bool:
         """Whether a request with this correlation id is outstanding."""
 
-    def is_near(self, correlation_id: int) -> bool:
-        """Whether this could be the id of a request of this connection; True where no request was seen."""
+    def is_next(self, correlation_id: int) -> bool:
+        """Whether this could be the id of a response that comes next; True where nothing was seen of the connection."""
 
     def is_exact(self, correlation_id: int, message: bytes) -> bool:
         """Whether a message decodes to its last byte as the response to the outstanding request with this id."""
@@ -85,13 +109,15 @@ class Requests(Protocol):
 class _Candidate:
     """A possible frame start and how far its chain of frames was followed."""
 
-    __slots__ = ("at", "correlation_id", "frames", "start")
+    __slots__ = ("at", "correlation_id", "expected", "frames", "start")
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.at = start
         self.frames = 0
         self.correlation_id = -1
+        self.expected: int | None = None
+        """The first frame of a chain of responses that answers a request."""
 
 
 class Searcher:
@@ -191,6 +217,8 @@ class Searcher:
             for candidate in candidates:
                 candidate.start -= count
                 candidate.at -= count
+                if candidate.expected is not None:
+                    candidate.expected -= count
 
     def strip(self, count: int) -> None:
         """Take off a prologue: the stream begins behind it."""
@@ -306,12 +334,12 @@ class Searcher:
             frame = bytes(data[start:end])
             if self.aligned and candidate.frames == 0 and is_gssapi_token(frame, 0, size):
                 return True
-            header = request_header(frame, 0, size, strict=not self.aligned)
-            if header is None or header.api_key not in api_keys():
+            judgement = judge_request(frame, 0, size, strict=not self.aligned)
+            if judgement == "no":
                 return False
             candidate.frames += 1
             candidate.at = end
-            if (chain is not None and candidate.frames >= chain) or is_exact_request(frame, 0, size):
+            if judgement == "exact" or (chain is not None and candidate.frames >= chain):
                 return True
         return None
 
@@ -372,21 +400,25 @@ class Searcher:
             expected = correlation_id in requests
             rise = correlation_id - candidate.correlation_id
             if not expected and (
-                (candidate.frames and not 0 < rise < MAX_RISE) or not requests.is_near(correlation_id)
+                (candidate.frames and not 0 < rise < MAX_RISE) or not requests.is_next(correlation_id)
             ):
                 return False
             end = candidate.at + 4 + size
             if end > len(data):
                 return None
-            if expected and requests.is_exact(correlation_id, bytes(data[candidate.at + 4 : end])):
-                if candidate.frames and not 0 < rise < MAX_RISE:
-                    candidate.start = candidate.at  # what was taken for frames before it was none
-                return True
+            if expected and candidate.expected is None:
+                candidate.expected = candidate.at
             candidate.frames += 1
+            if candidate.frames >= chain or (
+                expected and requests.is_exact(correlation_id, bytes(data[candidate.at + 4 : end]))
+            ):
+                # What stands in front of the first frame that answers a request may be the end of a longer one: a field
+                # of bytes there has a length prefix too, and ends where the frame does.
+                if candidate.expected is not None:
+                    candidate.start = candidate.expected
+                return True
             candidate.correlation_id = correlation_id
             candidate.at = end
-            if candidate.frames >= chain:
-                return True
         if len(data) - candidate.at >= 4:
             size = _INT.unpack_from(data, candidate.at)[0]
             if size < SMALLEST_RESPONSE or size > self._max_size:

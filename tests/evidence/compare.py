@@ -2,9 +2,9 @@
 
 Rules, not exceptions. Kafka's JSON differs from ours in form alone:
 
-- a field has Kafka's name in camelCase; ours is the same in snake_case (`snake`). Both sides hold the same set of fields;
+- a field has Kafka's name in camelCase; ours is the same in snake_case (`snake`). Both sides hold the same set of fields:
+  each that the version has, and of the tagged ones those that are not at their defaults, which no client here has sent;
 - `bytes` are base64 there; here a string where they are UTF-8, else `{"base64"}`; a secret is its length;
-- a field that is tagged and holds its default is left out there whether it was sent or not: here it may stand all the same;
 - a message of a legacy set has its own fields alone here, where Kafka's interface of a batch answers with stand-ins.
 
 - a version newer than the definitions is not read here at all: the line has the bytes, and a problem says so.
@@ -43,9 +43,11 @@ def _legacy(batch: dict[str, Any]) -> dict[str, Any]:
     # The offset of a compressed message is that of its last record; Kafka looks inside for the first.
     held["base_offset"] += batch["last_offset_delta"]
     held["record_count"] = len(batch["records"])
-    held["records"] = [{name: value for name, value in record.items() if name != "headers"} for record in batch["records"]]
-    if not batch["magic"]:
-        held["records"] = [{**record, "timestamp": None} for record in held["records"]]
+    no_time = {} if batch["magic"] else {"timestamp": None}
+    held["records"] = [
+        {name: value for name, value in {**record, **no_time}.items() if name != "headers"}
+        for record in batch["records"]
+    ]
     return held
 
 
@@ -148,8 +150,7 @@ def trace_differences(ours: Any, trace: list[Any]) -> Iterator[str]:
     """
     rest = iter(trace)
     for leaf in leaves(ours):
-        wanted = {None: (-1, 0), True: (1,), False: (0,)}.get(leaf) if leaf is None or isinstance(leaf, bool) else (leaf,)
-        assert wanted is not None
+        wanted: tuple[Any, ...] = (-1, 0) if leaf is None else (int(leaf),) if isinstance(leaf, bool) else (leaf,)
         for value in rest:
             if (shown(raw_bytes(value)) if _is_bytes(value) else value) in wanted:
                 break

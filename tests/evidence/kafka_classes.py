@@ -1,7 +1,7 @@
 """What Kafka's own classes read from the frames of the captures: made with Java, kept compressed, read without.
 
-`kafka-classes/KafkaClasses.java` does the reading. The newest release is asked first; the versions that it no longer has,
-by the last release that had them (KIP-896).
+`kafka-classes/KafkaClasses.java` does the reading. The release that the definitions are of is asked first; then the last one
+that has what KIP-896 removed; then the newest, for versions that are newer than the definitions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Evidence = dict[str, Any]
 FOLDER = Path(__file__).parent
 PROGRAM = FOLDER / "kafka-classes" / "KafkaClasses.java"
 RELEASES = (COVERED_VERSION, OLD_VERSION, DEFAULT_VERSION)
-"""The release that the definitions are of; the last that has what KIP-896 removed; the newest, for what is newer than they are."""
+"""In the order in which they are asked; each message is read by the first that knows its version."""
 TIMEOUT_S = 300
 
 

@@ -1,7 +1,7 @@
 """`dissectors/proven.txt`: the pairs of API and version whose decoding the shipped captures prove.
 
-A pair is proven where a capture has a whole request and its whole response, of a client and a broker that are not ours, and
-both golden lines say what Kafka's own classes read from the same bytes.
+A pair is proven where a capture has a whole request and its whole response, of a client and a broker that are not ours,
+and both golden lines say what Kafka's own classes read from the same bytes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tests.golden import ROOT
 PROVEN_FILE = ROOT / "dissectors" / "proven.txt"
 
 _HEAD = """\
-# Pairs of API and version that were decoded from bytes that this project did not make, request and response, to the values
-# that Apache Kafka's own message classes read from them: NAME VERSION CAPTURES (Kafka RELEASE).
+# Pairs of API and version that were decoded from bytes that this project did not make, request and response, to the
+# values that Apache Kafka's own message classes read from them: NAME VERSION CAPTURES (Kafka RELEASE).
 # Written by `python -m tests.evidence`; see tests/evidence/README.md.
 """
 

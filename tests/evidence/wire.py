@@ -19,7 +19,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tests.craft.packet import ACK, SEQUENCE, SYN, Packet
 from tests.craft.read import file_bytes, raw_packets, tcp_packet
@@ -217,21 +217,40 @@ def _mechanism(request: Frame) -> str:
     return request.data[position + 2 :].decode()
 
 
-@functools.cache
-def frames(capture: Path) -> tuple[Frame, ...]:
-    """All frames of a capture, connection by connection: those that the client sent, then those of the broker.
+class Walk(NamedTuple):
+    frames: tuple[Frame, ...]
+    """Connection by connection: those that the client sent, then those of the broker."""
+    rests: dict[tuple[int, str], int]
+    """Bytes behind the last whole frame of a stream, by connection and direction; only where there are any."""
 
-    Raises ValueError where the walk would have to guess: then the capture is none for it.
-    """
+
+@functools.cache
+def walk(capture: Path) -> Walk:
+    """All frames of a capture. Raises ValueError where it would have to guess: then the capture is none for this walk."""
     packets: list[tuple[int, Packet]] = []
     for number, raw in enumerate(raw_packets(file_bytes(capture)), 1):
         if (packet := tcp_packet(*raw)) is not None:
             packets.append((number, packet))
     where = [(number, packet.time_ns) for number, packet in packets]
     found: list[Frame] = []
+    rests: dict[tuple[int, str], int] = {}
     for connection in _connections(packets, broker_ports(capture)):
-        requests = list(_frames(connection.sent, "request", connection, where))
-        responses = [] if connection.received is None else list(_frames(connection.received, "response", connection, where))
-        _pair(requests, responses)
-        found += requests + responses
-    return tuple(found)
+        sides: dict[Literal["request", "response"], list[Frame]] = {"request": [], "response": []}
+        streams: tuple[tuple[Literal["request", "response"], _Stream | None], ...] = (
+            ("request", connection.sent),
+            ("response", connection.received),
+        )
+        for kind, stream in streams:
+            if stream is not None:
+                sides[kind] += _frames(stream, kind, connection, where)
+                rest = len(stream.data) - sum(4 + frame.size for frame in sides[kind])
+                if rest:
+                    rests[connection.ordinal, kind] = rest
+        _pair(sides["request"], sides["response"])
+        found += sides["request"] + sides["response"]
+    return Walk(tuple(found), rests)
+
+
+def frames(capture: Path) -> tuple[Frame, ...]:
+    """The frames alone."""
+    return walk(capture).frames

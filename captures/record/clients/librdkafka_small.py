@@ -29,8 +29,8 @@ def produce(topic: str, values: list[str], *, client_id: str = "rdkafka-producer
             "partition": message.partition(),
             "offset": message.offset(),
         }
-        report("produced", **fields, timestamp=message.timestamp()[1], key=message.key(), value=message.value(), headers=[],
-               codec=settings.get("compression.type", "none"), error=error and str(error))  # fmt: skip
+        fields |= {"timestamp": message.timestamp()[1], "key": message.key(), "value": message.value(), "headers": []}
+        report("produced", **fields, codec=settings.get("compression.type", "none"), error=error and str(error))
 
     producer = Producer({**base, "client.id": client_id, "linger.ms": 20, **settings})
     for index, value in enumerate(values):

@@ -32,8 +32,9 @@ def create(topics: list[str], partitions: int = 1, **settings: Any) -> None:
 
 
 def tell(client_id: str, message: Any) -> None:
-    report("consumed", client_id=client_id, topic=message.topic, partition=message.partition, offset=message.offset,
-           timestamp=message.timestamp, key=message.key, value=message.value, headers=list(message.headers or []))  # fmt: skip
+    place = {"topic": message.topic, "partition": message.partition, "offset": message.offset}
+    content = {"timestamp": message.timestamp, "key": message.key, "value": message.value}
+    report("consumed", client_id=client_id, **place, **content, headers=list(message.headers or []))
 
 
 def formats() -> None:
@@ -100,7 +101,13 @@ def group() -> None:
             tell(f"old-member-{name}", next(consumer))
         consumer.commit()
         committed = {one.partition: consumer.committed(one) for one in sorted(consumer.assignment())}
-        report("committed", client_id=f"old-member-{name}", group=f"old-group-{name}", topic="old-group-topic", offsets=committed)
+        report(
+            "committed",
+            client_id=f"old-member-{name}",
+            group=f"old-group-{name}",
+            topic="old-group-topic",
+            offsets=committed,
+        )
         consumer.close(autocommit=False)
 
 
@@ -119,7 +126,9 @@ def sasl() -> None:
             producer = KafkaProducer(**settings, max_block_ms=1500, retries=0, reconnect_backoff_ms=1000)
             done = producer.send("raw-sasl", mechanism.encode(), partition=0, timestamp_ms=timestamp(0)).get(3)
         except KafkaError as error:
-            report("failed", operation=f"produce after logging in with {password}", mechanism=mechanism, error=str(error))
+            report(
+                "failed", operation=f"produce after logging in with {password}", mechanism=mechanism, error=str(error)
+            )
             continue
         report("authenticated", client_id=settings["client_id"], mechanism=mechanism, user="bob", password=password)
         report("produced", topic="raw-sasl", partition=0, offset=done.offset, timestamp=done.timestamp, key=None,

@@ -340,9 +340,10 @@ public final class KafkaClasses {
             return value;
         }
 
+        /** Asked for before an array is made: of a message that was cut, its first elements are wanted all the same. */
         @Override
         public int remaining() {
-            return bytes.remaining();
+            return Integer.MAX_VALUE;
         }
 
         /** Of 4.x alone, and no message class asks for it. */
