@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.evidence.clients import CHECKS, Decoded
+from tests.evidence.decoded import Decoded
 from tests.evidence.match import golden_lines, open_lines
+from tests.evidence.reports import CHECKS
 from tests.evidence.wire import frames
 from tests.golden import ROOT, captures
 

@@ -165,7 +165,7 @@ JAVA = [
     ),
     Scenario(
         "java-telemetry.pcap",
-        "client metrics pushed to the broker (KIP-714), compressed with zstd, and the last push of a client that ends",
+        "client metrics pushed to the broker (KIP-714), compressed with zstd",
         _java("JavaTelemetry"),
         java_log,
         broker=BrokerOptions(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import time
 from dataclasses import dataclass
@@ -62,6 +63,8 @@ class Sniffer:
         self._stop()
         said = self._said()
         self._log.unlink()
+        if self._options.pcapng:
+            blank_machine(self.file)
         lost = re.search(r"([1-9]\d*) packets? dropped|dropped on interface[^:]*: \d+/([1-9]\d*)", said)
         if error is None and lost:
             raise SetupError(f"packets were lost while recording: {said}")
@@ -103,6 +106,26 @@ class Sniffer:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             self._process.wait(START_TIMEOUT_S)
+
+
+def blank_machine(file: Path) -> None:
+    """Overwrite what dumpcap tells of the machine (processor, kernel) in a pcapng with dots of the same number.
+
+    The options shb_hardware (2) and shb_os (3) of the section header, if_os (12) of interfaces; little-endian files.
+    """
+    data = bytearray(file.read_bytes())
+    position = 0
+    while position + 12 <= len(data):
+        kind, length = struct.unpack_from("<II", data, position)
+        fixed, told = {0x0A0D0D0A: (24, (2, 3)), 1: (16, (12,))}.get(kind, (length, ()))
+        option = position + fixed
+        while option + 4 <= position + length - 4:
+            code, size = struct.unpack_from("<HH", data, option)
+            if code in told:
+                data[option + 4 : option + 4 + size] = b"." * size
+            option += 4 + (size + 3) // 4 * 4
+        position += length
+    file.write_bytes(data)
 
 
 def _program(name: str) -> str:

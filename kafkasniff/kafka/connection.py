@@ -398,9 +398,11 @@ class KafkaConnection:
 
     def _judge_hopeless(self, direction: int, searcher: Searcher) -> None:
         other = self._searchers[1 - direction]
-        if not self._is_hopeless(direction) or (
-            not searcher.aligned and other.seen and not self._is_hopeless(1 - direction)
-        ):
+        if not self._is_hopeless(direction):
+            return
+        # The client's stream has the say, where there is one: ids of responses need not rise.
+        alone = searcher.aligned and self._log.client in (None, direction)
+        if not alone and other.seen and not self._is_hopeless(1 - direction):
             return
         head = searcher.beginning(16)
         name = name_protocol(head)

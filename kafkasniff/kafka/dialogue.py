@@ -152,7 +152,10 @@ class Dialogue:
     def _request(self, frame: Frame) -> None:
         decoded = decode_request(frame.data, frame.start, frame.end, self._options)
         if decoded.api is None and not 0 <= (decoded.api_key or 0) <= MAX_KEY:
-            self._unreadable(frame, "no request")
+            self._unreadable(frame, "which are no request")
+            return
+        if decoded.correlation_id is None and _incomplete(frame):
+            self._unreadable(frame, f"cut after {frame.end - frame.start} of them")
             return
         ordinal = self._ordinal
         self._ordinal += 1
@@ -215,7 +218,7 @@ class Dialogue:
         decoded = decode_response(
             frame.data, frame.start, frame.end, pending.api_key, pending.api_version, self._options
         )
-        if self.gapped and _does_not_fit(decoded) and not _incomplete(frame):
+        if self.gapped and _does_not_fit(decoded, cut=bool(_incomplete(frame))):
             # Ids repeat on some connections: where bytes are missing, the same id need not be the same exchange.
             self._orphan(frame)
             self._end_without(pending, "lost")
@@ -243,7 +246,7 @@ class Dialogue:
         if frame.end - frame.start >= 4:
             correlation_id = _INT.unpack_from(frame.data, frame.start)[0]
             if not self.is_near(correlation_id) or frame.data.startswith(SCRAM_ANSWERS, frame.start, frame.end):
-                self._unreadable(frame, "no response")
+                self._unreadable(frame, "which are no response")
                 return
         decoded = Decoded(correlation_id=correlation_id)
         problem = Problem("orphan-response", "no request with this correlation id was seen on this connection")
@@ -256,9 +259,7 @@ class Dialogue:
 
     def _unreadable(self, frame: Frame, what: str) -> None:
         """Nothing that is not a message may be shown as one: these bytes could be anything, a token too."""
-        self._log.problem(
-            "frame-unreadable", f"a frame of {frame.size} bytes that is {what}", frame.direction, frame.size
-        )
+        self._log.problem("frame-unreadable", f"a frame of {frame.size} bytes, {what}", frame.direction, frame.size)
 
     def _answer_early(self, pending: Pending) -> bool:
         for index, (_, frame) in enumerate(self._early):
@@ -300,11 +301,12 @@ class Dialogue:
         event.problems = problems
 
 
-def _does_not_fit(decoded: Decoded) -> bool:
-    """Whether a body could not be read to its end, although its version is known."""
+def _does_not_fit(decoded: Decoded, *, cut: bool) -> bool:
+    """Whether a body could not be read to its end (of a cut message: as far as it is there), although it should."""
     if decoded.raw is None and decoded.raw_redacted is None:
-        return False
-    return all(problem.kind != "version-unknown" for problem in decoded.problems)
+        return cut and bool(decoded.problems)
+    kinds = {problem.kind for problem in decoded.problems}
+    return "version-unknown" not in kinds and not (cut and kinds.issubset(_TRUNCATED))
 
 
 def _incomplete(frame: Frame) -> tuple[Problem, ...]:

@@ -44,12 +44,17 @@ class RawSasl:
         return token
 
     def takes_response_frame(self, frame: Frame) -> bool:
-        """Whether the next frame of the broker's stream is a token: the broker answers each of the client's."""
-        token = self._broker_tokens < self._client_tokens
+        """Whether the next frame of the broker's stream is a token.
+
+        The broker answers each of the client's. Of the known mechanisms it is told by what it begins with, since two
+        capture points may have it in front of the client's.
+        """
         known = _KNOWN.get(self.mechanism or "")
-        if token and known is not None:
-            token = frame.data.startswith(known[2], frame.start, frame.end)
-            if self.mechanism == "PLAIN":
-                token = frame.start == frame.end  # success says nothing; after a failure the broker closes
+        if known is None:
+            token = self._broker_tokens < self._client_tokens
+        elif self.mechanism == "PLAIN":
+            token = frame.start == frame.end  # success says nothing, a failure closes the connection
+        else:
+            token = self._broker_tokens < known[0] and frame.data.startswith(known[2], frame.start, frame.end)
         self._broker_tokens += token
         return token

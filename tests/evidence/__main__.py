@@ -1,4 +1,4 @@
-"""``python -m tests.evidence [NAME…]``: ask Kafka's classes about captures, then write ``dissectors/proven.txt``.
+"""``python -m tests.evidence [NAME…]``: ask Kafka's classes about captures, and list in ``proven.txt`` what they prove.
 
 Without names those captures are asked about that were recorded since. Needs Java 17 and Maven. The golden files come
 first: ``python -m tests.golden``.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from captures.record.distribution import SetupError
 from tests.evidence.kafka_classes import PROGRAM, evidence, evidence_file, make
-from tests.evidence.proven import PROVEN_FILE, proven_text
+from tests.evidence.proven import PROVEN_FILE, merged, proven_lines
 from tests.golden import ROOT, captures
 
 
@@ -46,7 +46,8 @@ def main() -> int:
         file.unlink()
         print(f"{file.relative_to(ROOT)}: removed, its capture is gone")
     evidence.cache_clear()
-    PROVEN_FILE.write_text(proven_text(captures()), encoding="utf-8")
+    text = PROVEN_FILE.read_text(encoding="utf-8") if PROVEN_FILE.exists() else ""
+    PROVEN_FILE.write_text(merged(text, proven_lines(captures())), encoding="utf-8")
     return 0
 
 

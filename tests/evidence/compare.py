@@ -2,7 +2,7 @@
 
 Rules, not exceptions. Kafka's JSON differs from ours in form alone:
 
-- a field has Kafka's name in camelCase; ours is the same in snake_case (`snake`). Both sides hold the same set of fields:
+- a field has Kafka's name in camelCase; ours is the same in snake_case (`snake`). Both sides hold the same fields:
   each that the version has, and of the tagged ones those that are not at their defaults, which no client here has sent;
 - `bytes` are base64 there; here a string where they are UTF-8, else `{"base64"}`; a secret is its length;
 - a message of a legacy set has its own fields alone here, where Kafka's interface of a batch answers with stand-ins.
@@ -33,6 +33,10 @@ _V2_ONLY = frozenset(
         *("producer_id", "producer_epoch", "base_sequence"),
     )
 )
+_CHECKED = frozenset(("trailing-bytes", "version-unknown"))
+_OF_THE_CUT = frozenset(("frame-incomplete", "body-truncated", "array-too-long"))
+"""Kinds of problems within a message: those that the comparison looks at; those that follow from its missing end."""
+
 _V1_ONLY = frozenset(("timestamp_type", "max_timestamp"))
 
 
@@ -175,6 +179,8 @@ def line_differences(line: Line, frame: Frame, evidence: Evidence) -> Iterator[s
         if line.get(name) != value:
             yield f"{name}: {line.get(name)!r}, Kafka has {value!r}"
     kinds = [problem["kind"] for problem in line["problems"]]
+    for kind in set(kinds) - (_CHECKED | _OF_THE_CUT if frame.cut else _CHECKED):
+        yield f"problems: {kind}, of which nothing tells whether it is right"
     raw = base64.b64encode(frame.data[evidence["header_size"] :]).decode()
     if "version-unknown" in kinds:
         if evidence["kafka"] != DEFAULT_VERSION:
@@ -206,7 +212,7 @@ def line_differences(line: Line, frame: Frame, evidence: Evidence) -> Iterator[s
 
 
 def _place(line: Line, frame: Frame) -> Iterator[str]:
-    expected = {
+    expected: dict[str, Any] = {
         "type": frame.kind,
         "connection": frame.connection,
         "client": frame.client,

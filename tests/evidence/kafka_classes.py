@@ -1,7 +1,7 @@
 """What Kafka's own classes read from the frames of the captures: made with Java, kept compressed, read without.
 
-`kafka-classes/KafkaClasses.java` does the reading. The release that the definitions are of is asked first; then the last one
-that has what KIP-896 removed; then the newest, for versions that are newer than the definitions.
+`kafka-classes/KafkaClasses.java` does the reading. The release that the definitions are of is asked first; then the
+last one that has what KIP-896 removed; then the newest, for versions that are newer than the definitions.
 """
 
 from __future__ import annotations

@@ -18,10 +18,12 @@ from tests.golden import ROOT
 
 PROVEN_FILE = ROOT / "dissectors" / "proven.txt"
 
+_BEGIN = "# begin of the captures' part, written by `python -m tests.evidence` (tests/evidence/README.md)\n"
+_END = "# end of the captures' part\n"
 _HEAD = """\
-# Pairs of API and version that were decoded from bytes that this project did not make, request and response, to the
-# values that Apache Kafka's own message classes read from them: NAME VERSION CAPTURES (Kafka RELEASE).
-# Written by `python -m tests.evidence`; see tests/evidence/README.md.
+# Pairs of API and version that were decoded from bytes that this project did not make, request and response, to values
+# that it did not make: NAME VERSION EVIDENCE.
+
 """
 
 
@@ -45,10 +47,25 @@ def proven(captures: Iterable[Path]) -> dict[tuple[int, str, int, str], list[str
     return found
 
 
-def proven_text(captures: Iterable[Path]) -> str:
-    """The content that `dissectors/proven.txt` has to have."""
-    lines = [
-        f"{name} {version} {', '.join(names)} (Kafka {release})\n"
+def proven_lines(captures: Iterable[Path]) -> list[str]:
+    """Lines as `dissectors/proven.txt` has them, in order of keys and versions."""
+    return [
+        f"{name} {version} {', '.join(names)}, as classes of Kafka {release} read it"
         for (_, name, version, release), names in sorted(proven(captures).items())
     ]
-    return _HEAD + "\n" + "".join(lines)
+
+
+def part(text: str) -> list[str] | None:
+    """The captures' lines in the content of `dissectors/proven.txt`; None where it has no such part."""
+    if _BEGIN not in text:
+        return None
+    return text.split(_BEGIN)[1].split(_END, maxsplit=1)[0].splitlines()
+
+
+def merged(text: str, lines: Iterable[str]) -> str:
+    """The file's content `text` with `lines` for the captures' part, at the end if there was none; the rest stays."""
+    new = _BEGIN + "".join(line + "\n" for line in lines) + _END
+    if _BEGIN not in text:
+        return (text or _HEAD) + new
+    before, _, rest = text.partition(_BEGIN)
+    return before + new + rest.partition(_END)[2]

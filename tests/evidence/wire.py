@@ -168,7 +168,7 @@ def _acks_nothing(request: Frame) -> bool:
     position += 2 + max(0, length)
     if request.api_version >= 9:  # flexible: the header's tags, then a compact transactional id
         position += 1
-        return struct.unpack_from(">h", request.data, position + max(1, request.data[position]))[0] == 0
+        return bool(struct.unpack_from(">h", request.data, position + max(1, request.data[position]))[0] == 0)
     if request.api_version >= 3:
         (length,) = struct.unpack_from(">h", request.data, position)
         position += 2 + max(0, length)
@@ -226,7 +226,7 @@ class Walk(NamedTuple):
 
 @functools.cache
 def walk(capture: Path) -> Walk:
-    """All frames of a capture. Raises ValueError where it would have to guess: then the capture is none for this walk."""
+    """All frames of a capture. Raises ValueError where it would have to guess: such a capture needs another walk."""
     packets: list[tuple[int, Packet]] = []
     for number, raw in enumerate(raw_packets(file_bytes(capture)), 1):
         if (packet := tcp_packet(*raw)) is not None:

@@ -50,20 +50,20 @@ final class Filler {
         for (BoundField field : schema.fields()) {
             if (field.def.type instanceof TaggedFields tagged) {
                 for (Field one : taggedFields(tagged)) {
-                    field(struct, one, schema, version, depth);
+                    field(struct, one, variant.tags(), schema, version, depth);
                 }
                 unknownTags(struct);
             } else {
-                field(struct, field.def, schema, version, depth);
+                field(struct, field.def, variant.set(), schema, version, depth);
             }
         }
         return struct;
     }
 
-    private void field(Message struct, Field field, Schema schema, short version, int depth) throws Exception {
+    private void field(Message struct, Field field, double set, Schema schema, short version, int depth) throws Exception {
         Method setter = setter(struct.getClass(), field.name);
         Object initial = getter(struct.getClass(), setter).invoke(struct);
-        if (random.nextDouble() >= variant.set()) {
+        if (random.nextDouble() >= set) {
             if (isRecords(setter) && initial == null && !canBeNull(struct.getClass(), field, schema, version)) {
                 setter.invoke(struct, records(setter));
             }
@@ -78,7 +78,7 @@ final class Filler {
             Object value = value(setter, field.type, version, depth);
             setter.invoke(struct, value);
             // Where everything is to be set, a tagged field at its default would not be written at all.
-            if (variant.set() < 1 || !Objects.deepEquals(value, initial)) {
+            if (set < 1 || !Objects.deepEquals(value, initial)) {
                 return;
             }
         }
@@ -127,8 +127,8 @@ final class Filler {
     }
 
     private int count(boolean structs, int depth) {
-        if (variant.elements() >= 0) {
-            return structs ? Math.max(1, variant.elements() - depth) : variant.elements();
+        if (variant.most() >= 0) {
+            return structs ? Math.max(variant.least(), variant.most() - depth) : variant.most();
         }
         if (structs) {
             return random.nextInt(depth < 2 ? 4 : 3);

@@ -8,16 +8,19 @@ import java.util.List;
  * @param name what the vectors call it
  * @param leafNulls probability of null for strings, bytes and records where Kafka can write it
  * @param nulls the same for arrays and structs
- * @param set probability that a field, tagged or not, gets a value other than its default
+ * @param set probability that a field gets a value other than its default
+ * @param tags the same for tagged fields
  * @param unknownTags probability of tagged fields without a definition, per struct
- * @param elements elements of an array at the top, one less per level down, at least one; -1: at random
+ * @param most elements of an array at the top, one less per level down; -1: at random
+ * @param least and how many it has at least
  */
-record Variant(String name, double leafNulls, double nulls, double set, double unknownTags, int elements) {
+record Variant(String name, double leafNulls, double nulls, double set, double tags, double unknownTags, int most, int least) {
     static final List<Variant> ALL = List.of(
-        new Variant("default", 0, 0, 0, 0, 0),
-        new Variant("null", 1, 1, 1, 0, 1),
-        new Variant("null-leaves", 1, 0, 1, 0.2, 1),
-        new Variant("full", 0, 0, 1, 1, 3),
-        new Variant("random-1", 0.2, 0.1, 0.6, 0.2, -1),
-        new Variant("random-2", 0.3, 0.3, 0.8, 0.1, -1));
+        new Variant("default", 0, 0, 0, 0, 0, 0, 0),
+        new Variant("null", 1, 1, 1, 1, 0, 1, 1),
+        new Variant("null-leaves", 1, 0, 1, 1, 0.2, 1, 1),
+        new Variant("untagged", 0, 0.2, 1, 0, 0, 3, 2),
+        new Variant("full", 0, 0, 1, 1, 1, 3, 1),
+        new Variant("random-1", 0.2, 0.1, 0.6, 0.6, 0.2, -1, 0),
+        new Variant("random-2", 0.3, 0.3, 0.8, 0.8, 0.1, -1, 0));
 }

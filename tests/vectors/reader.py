@@ -1,0 +1,86 @@
+"""Reads the committed vectors; README.md explains their form."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+FOLDER = Path(__file__).parent
+FILE = FOLDER / "vectors.jsonl.xz"
+UNPRODUCED_FILE = FOLDER / "unproduced.json"
+
+
+class Vector(msgspec.Struct, frozen=True):
+    """A message as Kafka's classes write it, and what they say it holds."""
+
+    release: str
+    """The Kafka release whose classes made it."""
+    kind: str
+    """request, response, data (a body alone, without the version that stands in front of some), records, errors."""
+    name: str
+    """Kafka's name of the schema; of the API for requests and responses."""
+    key: int | None
+    """The API key of requests and responses."""
+    version: int
+    variant: str
+    """How it was filled: default, null, null-leaves, full, random-1, random-2."""
+    data: bytes
+    """Header and body; the length prefix is not there."""
+    header: dict[str, Any]
+    """Of requests and responses."""
+    body: dict[str, Any]
+    """Kafka's JSON; `_unknownTags` in a struct are the tagged fields that Kafka's converter leaves out."""
+
+
+class Unproduced(msgspec.Struct, frozen=True):
+    """What the definitions hold and no published class can write."""
+
+    kind: str
+    """pair (a request and its response) or data."""
+    name: str
+    versions: list[int]
+    reason: str
+    otherwise: str
+    """What checks it instead."""
+
+
+@functools.cache
+def vectors() -> tuple[Vector, ...]:
+    """All vectors, sorted by kind, key or name, version and variant."""
+    found = []
+    for line in lzma.decompress(FILE.read_bytes()).splitlines():
+        entry = json.loads(line)
+        found.append(
+            Vector(
+                entry["release"],
+                entry["kind"],
+                entry["name"],
+                entry.get("key"),
+                entry["version"],
+                entry["variant"],
+                base64.b64decode(entry["bytes"]),
+                entry.get("header", {}),
+                entry["json"],
+            )
+        )
+    return tuple(found)
+
+
+@functools.cache
+def records_by_size() -> dict[int, Vector]:
+    """The few sets of batches that stand in fields of type records, by their size in bytes."""
+    sets = [vector for vector in vectors() if vector.kind == "records"]
+    by_size = {len(vector.data): vector for vector in sets}
+    assert len(by_size) == len(sets), "two sets of batches have the same size: they cannot be told apart"
+    return by_size
+
+
+def unproduced() -> tuple[Unproduced, ...]:
+    """What has no vectors, with the reasons."""
+    return tuple(msgspec.json.decode(UNPRODUCED_FILE.read_bytes(), type=list[Unproduced]))
