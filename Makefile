@@ -12,7 +12,7 @@ PYTHON ?=
 DEMO_CAPTURE ?= captures/librdkafka-codecs.pcap
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types check bench clean
+.PHONY: help demo test lint types check golden bench clean
 
 help:
 	@echo "make demo    decode a capture of a real Apache Kafka broker"
@@ -20,6 +20,7 @@ help:
 	@echo "make lint    ruff and the import rules"
 	@echo "make types   mypy --strict"
 	@echo "make check   lint, types and test"
+	@echo "make golden  write the golden files again, and ask Kafka's classes about new captures (needs Java and Maven)"
 	@echo "make bench   compare with tshark on generated captures (needs tshark and tcpdump; BENCH='--help' for options)"
 	@echo "make clean   remove the virtual environment and all caches"
 
@@ -70,8 +71,13 @@ types: $(VENV)/.installed-dev
 
 check: lint types test
 
+golden: $(VENV)/.installed-test
+	$(BIN)/python -m tests.golden
+	$(BIN)/python -m tests.evidence
+
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[clients]'
+	$(BIN)/python -m benchmarks.generate --missing
 	$(BIN)/python -m benchmarks.compare $(BENCH)
 
 clean:

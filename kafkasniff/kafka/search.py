@@ -60,6 +60,7 @@ _HEAD: Final = 14
 MAX_ODDITY: Final = 512
 """A request whose body has bytes too many is plausible up to this size."""
 _PRODUCE: Final = 0
+_API_VERSIONS: Final = (18).to_bytes(2, "big")
 _SKIP_RECORDS = DecodeOptions(records="skip", show_secrets=True)
 _INT = Struct(">i")
 _RESPONSE = Struct(">ii")
@@ -339,7 +340,9 @@ class Searcher:
                 return False
             candidate.frames += 1
             candidate.at = end
-            if judgement == "exact" or (chain is not None and candidate.frames >= chain):
+            # What a client says first nearly always, maybe in a version newer than the definitions.
+            greeting = self.aligned and frame.startswith(_API_VERSIONS)
+            if judgement == "exact" or greeting or (chain is not None and candidate.frames >= chain):
                 return True
         return None
 
