@@ -53,6 +53,8 @@ class Seen(NamedTuple):
     requests: list[Request]
     responses: list[tuple[int | None, int]]
     """API key of the request that is answered (None where tshark does not say), correlation id."""
+    tokens: list[int]
+    """Sizes of raw SASL tokens; tshark knows none."""
 
 
 Connections = dict[tuple[str, str], list[Seen]]
@@ -86,7 +88,7 @@ def by_tshark(tshark: str, capture: Path) -> Connections:
         keys = numbers(cells["kafka.api_key"])
         is_request = int(cells["tcp.dstport"]) in ports
         names = (ends[0], ends[1]) if is_request else (ends[1], ends[0])
-        seen = streams.setdefault(int(cells["tcp.stream"]), (names, Seen([], [])))[1]
+        seen = streams.setdefault(int(cells["tcp.stream"]), (names, Seen([], [], [])))[1]
         if is_request:
             seen.requests.extend(zip(keys, versions, ids, strict=True))
         elif len(keys) == len(ids):
@@ -99,13 +101,27 @@ def by_tshark(tshark: str, capture: Path) -> Connections:
     return connections
 
 
+def without_tokens(their: Seen, our: Seen, tokens: int) -> Seen:
+    """tshark takes raw SASL tokens for messages: their view without what is not in ours, if that is so many tokens."""
+    rest = iter(their.requests)
+    assert all(request in rest for request in our.requests)
+    answers = iter(their.responses)
+    assert all(number in (answer for _, answer in answers) for _, number in our.responses)
+    assert len(their.requests) + len(their.responses) - len(our.requests) - len(our.responses) <= tokens
+    known = {number for _, number in our.responses}
+    return Seen(our.requests, [answer for answer in their.responses if answer[1] in known], [])
+
+
 def by_us(outcome: Outcome) -> Connections:
     streams: dict[int, tuple[tuple[str, str], Seen]] = {}
     for line in outcome.lines:
+        if line["type"] == "sasl":
+            seen = streams.setdefault(line["connection"], ((line["client"], line["broker"]), Seen([], [], [])))[1]
+            seen.tokens.append(line["size"])
         if line["type"] not in {"request", "response"}:
             continue
         names = (line["client"], line["broker"])
-        seen = streams.setdefault(line["connection"], (names, Seen([], [])))[1]
+        seen = streams.setdefault(line["connection"], (names, Seen([], [], [])))[1]
         if line["type"] == "request":
             seen.requests.append((line["api_key"], line["api_version"], line["correlation_id"]))
         else:
@@ -128,7 +144,8 @@ def compared(capture: Path, theirs: Connections, ours: Connections) -> list[tupl
     """
     if not is_cut(capture):
         assert sorted(ours) == sorted(theirs)
-        return [pair for names, group in theirs.items() for pair in zip(group, ours[names], strict=True)]
+        pairs = [pair for names, group in theirs.items() for pair in zip(group, ours[names], strict=True)]
+        return [(without_tokens(their, our, len(our.tokens)) if our.tokens else their, our) for their, our in pairs]
     both_know = [names for names in theirs if names in ours]
     assert len(both_know) > len(theirs) // 2
     return [pair for names in both_know for pair in zip(theirs[names], ours[names], strict=True)]

@@ -169,7 +169,8 @@ def test_files_are_tidy() -> None:
         assert text.endswith("\n")
         assert not text.endswith("\n\n")
         assert not re.search(r" +$", text, re.MULTILINE)
-        assert max(len(line) for line in text.splitlines()) <= 130, path
+        if path.name != "proven.txt":  # written by a program, read by one
+            assert max(len(line) for line in text.splitlines()) <= 130, path
 
 
 def test_definitions_are_read_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
