@@ -270,7 +270,8 @@ class _Writer:
         self.flush()
         self.line(f"{name} = {expression}")
         self.depth -= 1
-        self.line(f"elif {mark} == -1:")
+        # In a tag section the mark is an unsigned varint, elsewhere an int8.
+        self.line(f"elif {mark} == {-1 if field.tag is None else 0}:")
         self.line(f"    {name} = None")
         self.line("else:")
         self.line("    raise Odd")

@@ -102,7 +102,7 @@ def _field(definition: FieldDefinition, version: int, flexible: bool) -> Field:
 def element_size(field: Field) -> int:
     """Bytes that a value takes at least: of an array, each of its elements."""
     if field.struct is not None:
-        # A struct that may be null has an int8 in front, and nothing more where it is null; elements are never null.
+        # A struct that may be null has a mark in front, and nothing more where it is null; elements are never null.
         return 1 if field.nullable and not field.array else field.struct.size
     if field.type in FORMATS:
         return FORMATS[field.type][1]

@@ -209,7 +209,7 @@ class _Walker:
         if field.array:
             self.array(field, into, path)
         elif field.struct is not None:
-            if field.nullable and self.is_null_struct(path):
+            if field.nullable and self.is_null_struct(path, tagged=field.tag is not None):
                 into[field.name] = None
                 return
             # Stands in its place before it is read: a failure inside keeps what came before.
@@ -224,8 +224,18 @@ class _Walker:
         else:
             into[field.name] = self.value(field, path, field.nullable)
 
-    def is_null_struct(self, path: str) -> bool:
+    def is_null_struct(self, path: str, *, tagged: bool) -> bool:
+        """Read the mark in front of a struct that may be null.
+
+        Kafka's generator writes it as an int8, -1 for null; in a tag section as an unsigned varint, 0 for null.
+        """
         start = self.position
+        if tagged:
+            count = self.varint(path)
+            if count > 1:
+                self.context.problem("struct-mark-odd", f"{path}: {count} instead of 1 (present) or 0 (null)", start)
+            self.span(start, path, "varint, 0 for null", count)
+            return count == 0
         mark = self.number("b", 1, path)
         if mark not in (-1, 1):
             self.context.problem("struct-mark-odd", f"{path}: {mark} instead of 1 (present) or -1 (null)", start)

@@ -98,7 +98,7 @@ class Encoder:
             if not field.nullable:
                 return self.struct(field.struct, path, depth)
             if self.plan.flip(self.plan.nulls):
-                return b"\xff", None
+                return (b"\xff" if field.tag is None else b"\x00"), None
             raw, value = self.struct(field.struct, path, depth)
             return b"\x01" + raw, value
         return self.scalar(field, path, field.nullable)

@@ -106,6 +106,25 @@ def test_marks_of_structs_that_may_be_null(mark: int, kinds: list[str]) -> None:
     assert [problem.kind for problem in context.problems] == kinds
 
 
+@pytest.mark.parametrize(
+    ("value", "it", "kinds"),
+    [
+        (b"\x01\x09\x00", {"a": 9}, []),
+        (b"\x00", None, []),
+        (b"\x02\x09\x00", {"a": 9}, ["struct-mark-odd"]),
+        (b"\x80\x01\x09\x00", {"a": 9}, ["struct-mark-odd"]),
+    ],
+)
+def test_marks_of_tagged_structs_that_may_be_null(value: bytes, it: dict[str, int] | None, kinds: list[str]) -> None:
+    # ConsumerGroupMemberMetadataValue.write of Kafka 4.3.1: writeUnsignedVarint(0) for null, else (1) and the struct.
+    nullable = schema("data Sample   kind file   versions 0   flexible 0+\n  it  {}?  tag 0\n    a  int8\n")
+    data = bytes([1, 0, len(value)]) + value
+    context = DecodeContext(DecodeOptions())
+    result = nullable.read(data, 0, len(data), context)
+    assert (result.body, result.position) == ({"it": it}, len(data))
+    assert [problem.kind for problem in context.problems] == kinds
+
+
 def test_values_of_every_type() -> None:
     text = """data Sample   kind file   versions 0
   a  bool

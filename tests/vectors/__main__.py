@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import lzma
+import subprocess
 import sys
 
+from captures.record.distribution import SetupError
 from tests.vectors.make import compressed, made
-from tests.vectors.proven import proven_lines
+from tests.vectors.proven import PROVEN_FILE, merged, proven_lines
 from tests.vectors.reader import FILE
 
 
@@ -16,10 +18,11 @@ def main(arguments: list[str]) -> int:
             FILE.write_bytes(compressed(made()))
         case ["check"]:
             if lzma.decompress(FILE.read_bytes()) != made():
-                print(f"{FILE.name} is not what Kafka's classes make today: python -m tests.vectors make", file=sys.stderr)
+                print(f"{FILE.name} is not what Kafka's classes make: python -m tests.vectors make", file=sys.stderr)
                 return 1
         case ["proven"]:
-            print("\n".join(proven_lines()))
+            text = PROVEN_FILE.read_text(encoding="utf-8") if PROVEN_FILE.exists() else ""
+            PROVEN_FILE.write_text(merged(text, proven_lines()), encoding="utf-8")
         case _:
             print(__doc__, file=sys.stderr)
             return 2
@@ -27,4 +30,8 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except (SetupError, OSError, subprocess.SubprocessError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)

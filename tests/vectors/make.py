@@ -11,21 +11,29 @@ from captures.record.distribution import java
 from tests.vectors.reader import FOLDER
 
 RELEASES = ("4.3.1", "4.0.2", "3.9.2", "3.4.1", "3.2.3", "2.8.2")
-"""The releases in pom.xml, the one to prefer first: the newest whose every version is defined, then those that still have
-what it has lost."""
+"""The releases in pom.xml, the one to prefer first: the newest whose every version is defined, then those that still
+have what it has lost."""
 
 MAVEN_TIMEOUT_S = 900
 JAVA_TIMEOUT_S = 300
 
 
 def made() -> bytes:
-    """The vectors as lines of JSON, not compressed. Needs Java 17 and Maven; raises CalledProcessError where one fails."""
+    """The vectors as lines of JSON, not compressed, by Java 17 and Maven; CalledProcessError where one fails."""
     with tempfile.TemporaryDirectory(prefix="kafka-vectors-") as folder:
         build = ["mvn", "--quiet", "--batch-mode", "-f", str(FOLDER / "pom.xml"), f"-Doutput.folder={folder}"]
         subprocess.run([*build, "process-classes"], check=True, timeout=MAVEN_TIMEOUT_S)
         output = Path(folder)
         places = [str(output / name) for name in ("classes", "libraries", "releases")]
-        command = [java(), "-XX:TieredStopAtLevel=1", "-cp", places[0], "kafkasniff.vectors.MakeVectors", *places, *RELEASES]
+        command = [
+            java(),
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            places[0],
+            "kafkasniff.vectors.MakeVectors",
+            *places,
+            *RELEASES,
+        ]
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=JAVA_TIMEOUT_S).stdout
 
 

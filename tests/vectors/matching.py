@@ -29,7 +29,7 @@ _MISSING = object()
 
 
 def our_name(name_in_json: str) -> str:
-    """The name that a field of Kafka's JSON has with us: Kafka's own name starts with a capital (kRaftVersion: KRaftVersion)."""
+    """Our name of a field of Kafka's JSON; Kafka's own name starts with a capital (kRaftVersion: KRaftVersion)."""
     return snake_case(name_in_json[:1].upper() + name_in_json[1:])
 
 
@@ -143,4 +143,3 @@ def _errors(value: Any, path: str) -> Iterator[tuple[int, str]]:
                 yield inner, place
             else:
                 yield from _errors(inner, place)
-

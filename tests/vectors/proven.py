@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 from kafkasniff.kafka.dissectors import api
 from tests.vectors.matching import differences
-from tests.vectors.reader import Vector, vectors
+from tests.vectors.reader import FOLDER, Vector, vectors
+
+PROVEN_FILE = FOLDER.parent.parent / "dissectors" / "proven.txt"
+
+_BEGIN = "# begin of the classes' part, written by `python -m tests.vectors proven` (tests/vectors/README.md)\n"
+_END = "# end of the classes' part\n"
 
 
 def proven_lines() -> list[str]:
@@ -21,5 +27,19 @@ def proven_lines() -> list[str]:
         both = {member.kind for member in members} == {"request", "response"}
         if found is not None and version in found.versions and both and not any(map(differences, members)):
             releases = " and ".join(sorted({member.release for member in members}))
-            lines.append(f"{found.name} {version} classes of Kafka {releases}")
+            lines.append(f"{found.name} {version} written by classes of Kafka {releases}")
     return lines
+
+
+def part(text: str) -> list[str] | None:
+    """The vectors' lines in the content of `dissectors/proven.txt`; None where it has no such part."""
+    if _BEGIN not in text:
+        return None
+    return text.split(_BEGIN)[1].split(_END, maxsplit=1)[0].splitlines()
+
+
+def merged(text: str, lines: Iterable[str]) -> str:
+    """The file's content `text` with `lines` for the vectors' part, at the end if there was none; the rest stays."""
+    new = _BEGIN + "".join(line + "\n" for line in lines) + _END
+    before, begin, rest = text.partition(_BEGIN)
+    return before + new + (rest.partition(_END)[2] if begin else "")

@@ -1,0 +1,269 @@
+"""Every vector that Kafka's own classes wrote decodes to what Kafka's own JSON says (tests/vectors/README.md)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from kafkasniff.kafka.coverage import defined_pairs, proven_pairs
+from kafkasniff.kafka.dissectors import api, api_by_name, data_definitions, data_schema
+from kafkasniff.kafka.errors import error_by_code, error_codes
+from kafkasniff.kafka.layout import Field, Struct
+from tests.vectors.matching import compare, differences, our_name
+from tests.vectors.proven import PROVEN_FILE, merged, part, proven_lines
+from tests.vectors.reader import Vector, records_by_size, unproduced, vectors
+
+VARIANTS = ["default", "null", "null-leaves", "untagged", "full", "random-1", "random-2"]
+MESSAGES = ("request", "response", "data")
+
+Layout = tuple[str, str, int]
+"""Kind, name and version."""
+
+
+def by_name() -> dict[tuple[str, str], list[Vector]]:
+    found: dict[tuple[str, str], list[Vector]] = defaultdict(list)
+    for vector in vectors():
+        if vector.kind in MESSAGES:
+            found[vector.kind, vector.name].append(vector)
+    return found
+
+
+def root(vector: Vector) -> Struct:
+    """Our layout of a vector's body."""
+    if vector.kind == "data":
+        schema = data_schema(vector.name, vector.version)
+    else:
+        assert vector.key is not None
+        found = api(vector.key)
+        assert found is not None
+        schema = found.request(vector.version) if vector.kind == "request" else found.response(vector.version)
+    assert schema is not None
+    return schema.root
+
+
+def without(what: str) -> set[tuple[str, int]]:
+    return {(entry.name, version) for entry in unproduced() if entry.kind == what for version in entry.versions}
+
+
+@pytest.mark.parametrize(("kind", "name"), list(by_name()))
+def test_what_we_decode_is_what_kafka_says(kind: str, name: str) -> None:
+    found = [(each.version, each.variant, told) for each in by_name()[kind, name] for told in differences(each)]
+    assert found == []
+
+
+def test_records() -> None:
+    assert [differences(vector) for vector in records_by_size().values()] == [[]] * 4
+
+
+def test_error_codes() -> None:
+    (errors,) = [vector.body for vector in vectors() if vector.kind == "errors"]
+    ours = [error for code in error_codes() if (error := error_by_code(code)) is not None]
+    assert {str(error.code): {"name": error.name, "retriable": error.retriable} for error in ours} == errors
+
+
+def test_every_pair_has_vectors_or_a_reason() -> None:
+    variants: dict[tuple[int, int, str], list[str]] = defaultdict(list)
+    for vector in vectors():
+        if vector.key is not None:
+            found = api(vector.key)
+            assert found is not None
+            assert vector.name in (found.name, *found.former_names)
+            variants[vector.key, vector.version, vector.kind].append(vector.variant)
+    assert all(names == VARIANTS for names in variants.values())
+    reasons = {(found.key, version) for name, version in without("pair") if (found := api_by_name(name)) is not None}
+    assert len(reasons) == len(without("pair"))
+    with_vectors = defined_pairs() - reasons
+    assert variants.keys() == {(*pair, kind) for pair in with_vectors for kind in ("request", "response")}
+
+
+def test_every_record_has_vectors_or_a_reason() -> None:
+    variants: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for vector in vectors():
+        if vector.kind == "data":
+            variants[vector.name, vector.version].append(vector.variant)
+    assert all(names == VARIANTS for names in variants.values())
+    defined = {
+        (name, version)
+        for name, definition in data_definitions().items()
+        for version in range(definition.message.versions.low, definition.message.versions.high + 1)
+    }
+    assert without("data") <= defined
+    assert variants.keys() == defined - without("data")
+
+
+def test_the_older_subscription_info_is_laid_out_like_the_newer_one() -> None:
+    # What stands in for the vectors that no class can write.
+    for name, version in without("data"):
+        older, newer = data_schema(name, version), data_schema("SubscriptionInfoData", version)
+        assert older is not None
+        assert newer is not None
+        assert older.root == newer.root
+
+
+def fields_of(struct: Struct, path: str = "") -> Iterator[tuple[str, Field]]:
+    for field in (*struct.fields, *struct.tagged):
+        yield f"{path}.{field.name}", field
+        if field.struct is not None:
+            yield from fields_of(field.struct, f"{path}.{field.name}")
+
+
+def note(struct: Struct, body: dict[str, Any], path: str, seen: dict[str, set[str]]) -> None:
+    """Note how each field of a layout stands in Kafka's JSON of a body."""
+    values = {our_name(name): value for name, value in body.items()}
+    for field in (*struct.fields, *struct.tagged):
+        place = f"{path}.{field.name}"
+        if field.name not in values:
+            sized = f"{field.name}_size_in_bytes" in values
+            seen[place].add("set" if sized else "unset")
+            continue
+        value = values[field.name]
+        seen[place].add("null" if value is None else "set")
+        if value is None:
+            continue
+        if field.array:
+            seen[place].add("several" if len(value) > 1 else "few")
+        if field.struct is not None:
+            for element in value if field.array else [value]:
+                note(field.struct, element, place, seen)
+
+
+def test_vectors_leave_nothing_out_and_null_is_allowed_where_we_say() -> None:
+    seen: dict[Layout, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    layouts: dict[Layout, Struct] = {}
+    for vector in vectors():
+        if vector.kind in MESSAGES:
+            layout = (vector.kind, vector.name, vector.version)
+            layouts[layout] = root(vector)
+            note(layouts[layout], vector.body, "", seen[layout])
+    missing = []
+    for layout, struct in layouts.items():
+        for place, field in fields_of(struct):
+            wanted = {"set"}
+            if field.tag is not None:
+                wanted.add("unset")
+            # Of a tagged field whose default is null, null is the same as unset.
+            if field.nullable and not (field.tag is not None and field.default == "null"):
+                wanted.add("null")
+            if field.array:
+                wanted.add("several")
+            got = seen[layout][place] - ({"few"} if field.array else set())
+            if got != wanted:
+                missing.append((layout, place, got, wanted))
+    assert missing == []
+
+
+def as_in_json(field: Field) -> Any:
+    """The default of a field that is neither array nor struct, as Kafka's JSON has it (FieldSpec.fieldDefault)."""
+    if field.default == "null":
+        return None
+    if field.type in ("string", "bytes"):
+        return field.default or ""
+    if field.type == "uuid":
+        return "A" * 22
+    if field.type == "bool":
+        return field.default == "true"
+    return float(field.default or 0) if field.type == "float64" else int(field.default or "0", 0)
+
+
+def test_defaults() -> None:
+    found = []
+    compared = 0
+    for vector in vectors():
+        if vector.kind not in MESSAGES or vector.variant != "default":
+            continue
+        values = {our_name(name): value for name, value in vector.body.items()}
+        for field in root(vector).fields:
+            # Batches have no default that could be told.
+            if field.struct is None and not field.array and field.name in values and field.type != "records":
+                compared += 1
+                if values[field.name] != as_in_json(field):
+                    found.append((vector.kind, vector.name, vector.version, field.name, values[field.name]))
+    assert found == []
+    assert compared > 1000
+
+
+def test_pairs_proven_by_the_vectors_are_listed() -> None:
+    lines = part(PROVEN_FILE.read_text(encoding="utf-8"))
+    assert lines == proven_lines(), "python -m tests.vectors proven"
+    pairs = {(vector.key, vector.version) for vector in vectors() if vector.key is not None}
+    assert len(lines) == len(pairs)
+    assert pairs <= proven_pairs().keys()
+
+
+def test_the_rest_of_the_list_of_proven_pairs_stays() -> None:
+    text = "# Head.\nProduce 1 x\n"
+    once = merged(text, ["Fetch 1 y"])
+    assert once.startswith(text)
+    assert part(once) == ["Fetch 1 y"]
+    assert part(text) is None
+    other = once + "Vote 0 z\n"
+    assert merged(other, ["Fetch 2 y"]) == other.replace("Fetch 1 y", "Fetch 2 y")
+
+
+def change(value: Any) -> Any:
+    """Another value of the same type."""
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1
+        case str():
+            return value + "AAAA"
+        case None:
+            return ""
+        case list():
+            return value[:-1] if value else [0]
+        case _:
+            return {**value, "another": 1}
+
+
+def test_the_comparison_sees_every_difference() -> None:
+    of_fetch = [vector for vector in vectors() if (vector.name, vector.version) == ("Fetch", 16)]
+    assert len(of_fetch) == 2 * len(VARIANTS)
+    for vector in of_fetch:
+        assert differences(vector) == []
+        for name, value in vector.body.items():
+            other = msgspec.structs.replace(vector, body={**vector.body, name: change(value)})
+            assert differences(other) != []
+            fewer = {each: kept for each, kept in vector.body.items() if each != name}
+            assert differences(msgspec.structs.replace(vector, body=fewer)) != []
+        assert differences(msgspec.structs.replace(vector, body={**vector.body, "other": 0})) != []
+        assert differences(msgspec.structs.replace(vector, data=vector.data + b"\x00")) != []
+        assert differences(msgspec.structs.replace(vector, data=vector.data[:-1])) != []
+
+
+@pytest.mark.parametrize(
+    ("expected", "got"),
+    [
+        (1, True),
+        (True, 1),
+        (1, 1.0),
+        (None, ""),
+        ("", None),
+        ("QQ==", b"B"),
+        ("A", b"A"),
+        ("NaN", 1.0),
+        ([1], [1, 2]),
+        ({}, []),
+    ],
+)
+def test_values_that_differ(expected: Any, got: Any) -> None:
+    assert list(compare(expected, got, "x")) != []
+
+
+@pytest.mark.parametrize(
+    ("expected", "got"),
+    [
+        ("QQ==", b"A"),
+        ("NaN", float("nan")),
+        ("-Infinity", float("-inf")),
+        (1.5, 1.5),
+        ({"topicId": None}, {"topic_id": None, "_topic_id": 1}),
+    ],
+)
+def test_values_that_agree(expected: Any, got: Any) -> None:
+    assert list(compare(expected, got, "x")) == []
