@@ -27,6 +27,7 @@ from kafkasniff.kafka.message import request_header
 from kafkasniff.kafka.other_protocols import is_gssapi_token, name_protocol
 from kafkasniff.kafka.proxy import MAX_PROLOGUE, proxy_prologue
 from kafkasniff.kafka.search import MIN_CHAIN, RESPONSE_CHAIN, Searcher
+from kafkasniff.kafka.trial import Trial
 from kafkasniff.streams import Closed, Gap, Item, Retransmit, Run, Started, Stretch, TcpProblem
 
 __all__ = ["ConnectionOptions", "KafkaConnection"]
@@ -43,16 +44,6 @@ class ConnectionOptions(msgspec.Struct, frozen=True):
 
     decode: DecodeOptions = DecodeOptions()
     max_frame: int = MAX_FRAME
-
-
-class _Trial:
-    """Frames of a stream that a gap went through before it was in step: damaged, but their headers can be seen."""
-
-    __slots__ = ("framer", "frames")
-
-    def __init__(self, framer: Framer, frames: list[Frame]) -> None:
-        self.framer = framer
-        self.frames = frames
 
 
 class KafkaConnection:
@@ -84,7 +75,7 @@ class KafkaConnection:
         # Per direction: a framer where the stream is in step, else a searcher with its bytes, or a trial.
         self._framers: list[Framer | None] = [None, None]
         self._searchers: list[Searcher] = [self._new_searcher(), self._new_searcher()]
-        self._trials: list[_Trial | None] = [None, None]
+        self._trials: list[Trial | None] = [None, None]
         self._proxied = [False, False]
         self._held_problems: list[TcpProblem] = []
         """Problems of an undecided connection: told if it is Kafka. Bounded by what the TCP side tells."""
@@ -257,7 +248,7 @@ class KafkaConnection:
 
     # -- trials: streams with gaps before their first whole frame -------------------------------------------
 
-    def _begin_trial(self, direction: int, gap: Gap) -> _Trial | None:
+    def _begin_trial(self, direction: int, gap: Gap) -> Trial | None:
         """What is there so far, as frames, if it begins like one.
 
         A response has little to tell it by: in mid-stream it is tried only where segments are cut short, so that none
@@ -281,7 +272,7 @@ class KafkaConnection:
         run = searcher.take(0)
         assert run is not None
         framer = Framer(direction, self._options.max_frame)
-        return _Trial(framer, framer.cut(run, run.first, run.last))
+        return Trial(framer, framer.cut(run, run.first, run.last))
 
     def _try(self, direction: int, run: Run, index: int) -> None:
         trial = self._trials[direction]
@@ -298,13 +289,9 @@ class KafkaConnection:
         trial = self._trials[direction]
         assert trial is not None
         if self._log.client in (None, direction):
-            # Without a SYN it may be the broker's stream, whose responses look like Produce requests with no client id.
-            known = self._log.client is not None
-            for frame in trial.frames:
-                header = request_header(frame.data, frame.start, frame.end)
-                if header is None or not (known or header.client_id):
-                    self._trials[direction] = None
-                    return
+            if not trial.may_be_requests(known=self._log.client is not None):
+                self._trials[direction] = None
+                return
             enough = len(trial.frames) >= (1 if self.verdict == "kafka" or self._forced else 2)
         else:
             enough = self.verdict == "kafka" and bool(trial.frames)

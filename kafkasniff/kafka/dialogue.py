@@ -10,8 +10,8 @@ from kafkasniff.kafka.events import EventLog, ExchangeEvent, MessageEvent, Token
 from kafkasniff.kafka.exchange import EARLY_FRAMES, Ledger, Pending, expects_no_response
 from kafkasniff.kafka.framing import Frame
 from kafkasniff.kafka.message import Decoded, decode_request, decode_response
+from kafkasniff.kafka.plausibility import is_exact_request
 from kafkasniff.kafka.sasl import SCRAM_ANSWERS, RawSasl
-from kafkasniff.kafka.search import is_exact_request
 from kafkasniff.model import Problem, Status
 from kafkasniff.streams import NO_TIME
 

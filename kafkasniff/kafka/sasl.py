@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkasniff.kafka.framing import Frame
-from kafkasniff.kafka.search import is_exact_request
+from kafkasniff.kafka.plausibility import is_exact_request
 
 __all__ = ["SCRAM_ANSWERS", "RawSasl"]
 

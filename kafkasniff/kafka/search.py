@@ -18,15 +18,14 @@ from __future__ import annotations
 
 from functools import cache
 from struct import Struct
-from typing import Final, Literal, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.dissectors import api, api_keys
-from kafkasniff.kafka.message import decode_request, request_header
 from kafkasniff.kafka.other_protocols import is_gssapi_token
+from kafkasniff.kafka.plausibility import judge_request
 from kafkasniff.streams import Run
 
 __all__ = [
@@ -36,8 +35,6 @@ __all__ = [
     "SEARCH_LIMIT",
     "Requests",
     "Searcher",
-    "is_exact_request",
-    "judge_request",
 ]
 
 MIN_CHAIN: Final = 2
@@ -57,41 +54,9 @@ NEWER_VERSIONS: Final = 3
 _HEAD: Final = 14
 """Bytes of a frame that the scan looks at: size, api key, api version, correlation id, length of the client id."""
 
-MAX_ODDITY: Final = 512
-"""A request whose body has bytes too many is plausible up to this size."""
-_PRODUCE: Final = 0
 _API_VERSIONS: Final = (18).to_bytes(2, "big")
-_SKIP_RECORDS = DecodeOptions(records="skip", show_secrets=True)
 _INT = Struct(">i")
 _RESPONSE = Struct(">ii")
-
-
-def judge_request(data: bytes, start: int, end: int, *, strict: bool) -> Literal["exact", "plausible", "no"]:
-    """How much these bytes look like a request.
-
-    exact: of a known version, consumed to the last byte by its body; plausible: a header that makes sense, and a body
-    that decodes but for an oddity, such as the bytes too many that some clients send. `strict`: also for bytes of
-    unknown kind, so a client id must be printable and the version known.
-    """
-    header = request_header(data, start, end, strict=strict)
-    if header is None or header.api_key not in api_keys():
-        return "no"
-    decoded = decode_request(data, start, end, _SKIP_RECORDS)
-    kinds = {problem.kind for problem in decoded.problems}
-    if "version-unknown" in kinds:
-        return "plausible"
-    if decoded.body is None or decoded.raw is not None:
-        return "no"
-    if "trailing-bytes" in kinds and len(data[start:end]) > MAX_ODDITY + header.length:
-        return "no"
-    # A short response with small ids decodes as a Produce request that produces nothing.
-    nothing = header.api_key == _PRODUCE and not decoded.body.get("topic_data")
-    return "plausible" if kinds or nothing else "exact"
-
-
-def is_exact_request(data: bytes, start: int, end: int) -> bool:
-    """Whether these bytes are a request of a known version that its body consumes to the last byte."""
-    return judge_request(data, start, end, strict=True) == "exact"
 
 
 class Requests(Protocol):

@@ -1,0 +1,44 @@
+"""How much bytes of unknown kind look like a request."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.dissectors import api_keys
+from kafkasniff.kafka.message import decode_request, request_header
+
+__all__ = ["is_exact_request", "judge_request"]
+
+MAX_ODDITY: Final = 512
+"""A request whose body has bytes too many is plausible up to this size."""
+_PRODUCE: Final = 0
+_SKIP_RECORDS: Final = DecodeOptions(records="skip", show_secrets=True)
+
+
+def judge_request(data: bytes, start: int, end: int, *, strict: bool) -> Literal["exact", "plausible", "no"]:
+    """How much these bytes look like a request.
+
+    exact: of a known version, consumed to the last byte by its body; plausible: a header that makes sense, and a body
+    that decodes but for an oddity, such as the bytes too many that some clients send. `strict`: also for bytes of
+    unknown kind, so a client id must be printable and the version known.
+    """
+    header = request_header(data, start, end, strict=strict)
+    if header is None or header.api_key not in api_keys():
+        return "no"
+    decoded = decode_request(data, start, end, _SKIP_RECORDS)
+    kinds = {problem.kind for problem in decoded.problems}
+    if "version-unknown" in kinds:
+        return "plausible"
+    if decoded.body is None or decoded.raw is not None:
+        return "no"
+    if "trailing-bytes" in kinds and len(data[start:end]) > MAX_ODDITY + header.length:
+        return "no"
+    # A short response with small ids decodes as a Produce request that produces nothing.
+    nothing = header.api_key == _PRODUCE and not decoded.body.get("topic_data")
+    return "plausible" if kinds or nothing else "exact"
+
+
+def is_exact_request(data: bytes, start: int, end: int) -> bool:
+    """Whether these bytes are a request of a known version that its body consumes to the last byte."""
+    return judge_request(data, start, end, strict=True) == "exact"
