@@ -102,7 +102,9 @@ class Inspector:
         self._ports = frozenset(ports)
         self._show_secrets = show_secrets
         self._options = ConnectionOptions(
-            decode=DecodeOptions(records=records, show_secrets=show_secrets), max_frame=max_frame
+            decode=DecodeOptions(records=records, show_secrets=show_secrets),
+            max_frame=max_frame,
+            every_end=exchanges,
         )
         self._want_exchanges = exchanges
         self._reassembler = Reassembler()
@@ -205,6 +207,8 @@ class Inspector:
         if exchange is None:
             self._exchanges += 1
             exchange = connection.exchanges[event.ordinal] = _Open(self._exchanges)
+        if not (event.is_request or self._want_exchanges):
+            del connection.exchanges[event.ordinal]  # its end is not told
         problems = decoded.problems if not event.problems else (*event.problems, *decoded.problems)
         message = Message(
             "request" if event.is_request else "response",

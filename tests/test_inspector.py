@@ -176,6 +176,15 @@ def test_correlation_ids_that_wrap() -> None:
     assert [status for _, status in statuses(inspect(talk.end()))] == ["answered"] * 5
 
 
+def test_messages_are_the_same_without_exchanges() -> None:
+    talk = greeted().send(0, kb.produce_request(2, "t", BATCH, acks=0) + kb.metadata_request(3, None))
+    talk.send(1, kb.metadata_response(3, "h", 1, []) + kb.metadata_response(77, "h", 1, []))
+    talk.send(0, kb.metadata_request(4, None)).end()
+    with_ends = [event for event in inspect(talk) if not isinstance(event, Exchange)]
+    assert inspect(talk, exchanges=False) == with_ends
+    assert len(with_ends) == 8
+
+
 def test_unanswered_open_and_orphan() -> None:
     out = inspect(greeted().send(0, kb.metadata_request(2, None)).end())
     assert statuses(out) == [(1, "answered"), (2, "unanswered")]

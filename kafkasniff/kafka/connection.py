@@ -44,6 +44,8 @@ class ConnectionOptions(msgspec.Struct, frozen=True):
 
     decode: DecodeOptions = DecodeOptions()
     max_frame: int = MAX_FRAME
+    every_end: bool = True
+    """Tell the end of every exchange; False: not of those that end with their response, which tells it anyway."""
 
 
 class KafkaConnection:
@@ -70,7 +72,7 @@ class KafkaConnection:
         self._options = options
         self._forced = forced_client is not None
         self._log = EventLog(forced_client)
-        self._dialogue = Dialogue(self._log, options.decode)
+        self._dialogue = Dialogue(self._log, options.decode, every_end=options.every_end)
         self.verdict: Verdict = "undecided"
         # Per direction: a framer where the stream is in step, else a searcher with its bytes, or a trial.
         self._framers: list[Framer | None] = [None, None]

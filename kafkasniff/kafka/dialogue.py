@@ -32,6 +32,7 @@ class Dialogue:
 
     __slots__ = (
         "_early",
+        "_every_end",
         "_last_answer",
         "_last_id",
         "_log",
@@ -44,7 +45,8 @@ class Dialogue:
         "retransmits",
     )
 
-    def __init__(self, log: EventLog, options: DecodeOptions) -> None:
+    def __init__(self, log: EventLog, options: DecodeOptions, *, every_end: bool = True) -> None:
+        self._every_end = every_end
         self._log = log
         self._options = options
         self._sasl: RawSasl | None = None
@@ -242,12 +244,13 @@ class Dialogue:
                 self._sasl = RawSasl(pending.mechanism)
 
     def _orphan(self, frame: Frame) -> None:
-        correlation_id = None
-        if frame.end - frame.start >= 4:
-            correlation_id = _INT.unpack_from(frame.data, frame.start)[0]
-            if not self.is_near(correlation_id) or frame.data.startswith(SCRAM_ANSWERS, frame.start, frame.end):
-                self._unreadable(frame, "which are no response")
-                return
+        if frame.end - frame.start < 4:
+            self._unreadable(frame, "too few for a response")
+            return
+        correlation_id = _INT.unpack_from(frame.data, frame.start)[0]
+        if not self.is_near(correlation_id) or frame.data.startswith(SCRAM_ANSWERS, frame.start, frame.end):
+            self._unreadable(frame, "which are no response")
+            return
         decoded = Decoded(correlation_id=correlation_id)
         problem = Problem("orphan-response", "no request with this correlation id was seen on this connection")
         ordinal = self._ordinal
@@ -280,6 +283,8 @@ class Dialogue:
     # -- ends -------------------------------------------------------------------------------------------------------
 
     def _end(self, ordinal: int, status: Status, latency: int | None = None, duration: int | None = None) -> None:
+        if not self._every_end and status in ("answered", "orphan"):
+            return
         log = self._log
         log.events.append(
             ExchangeEvent(
@@ -302,10 +307,10 @@ class Dialogue:
 
 
 def _does_not_fit(decoded: Decoded, *, cut: bool) -> bool:
-    """Whether a body could not be read to its end (of a cut message: as far as it is there), although it should."""
-    if decoded.raw is None and decoded.raw_redacted is None:
-        return cut and bool(decoded.problems)
+    """Whether a body was not read exactly to its end (of a cut message: as far as it is there), although it should."""
     kinds = {problem.kind for problem in decoded.problems}
+    if decoded.raw is None and decoded.raw_redacted is None:
+        return "trailing-bytes" in kinds or (cut and bool(kinds))
     return "version-unknown" not in kinds and not (cut and kinds.issubset(_TRUNCATED))
 
 
