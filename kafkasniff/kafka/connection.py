@@ -76,7 +76,7 @@ class KafkaConnection:
         self.verdict: Verdict = "undecided"
         # Per direction: a framer where the stream is in step, else a searcher with its bytes, or a trial.
         self._framers: list[Framer | None] = [None, None]
-        self._searchers: list[Searcher] = [self._new_searcher(), self._new_searcher()]
+        self._searchers: list[Searcher | None] = [None, None]
         self._trials: list[Trial | None] = [None, None]
         self._proxied = [False, False]
         self._held_problems: list[TcpProblem] = []
@@ -108,14 +108,18 @@ class KafkaConnection:
 
     # -- items ------------------------------------------------------------------------------------------------------
 
-    def _new_searcher(self, *, aligned: bool = False) -> Searcher:
-        return Searcher(aligned=aligned, max_size=self._options.max_frame)
+    def _searcher(self, direction: int) -> Searcher:
+        """The searcher of a stream; made when there is something to search, which is a moment for most."""
+        searcher = self._searchers[direction]
+        if searcher is None:
+            searcher = self._searchers[direction] = Searcher(aligned=False, max_size=self._options.max_frame)
+        return searcher
 
     def _started(self, item: Started) -> None:
         if not self._forced and self._log.client is None and self.verdict == "undecided":
             self._log.client = item.direction if item.client else 1 - item.direction
-        if self._framers[item.direction] is None and not len(self._searchers[item.direction]):
-            self._searchers[item.direction] = self._new_searcher(aligned=True)
+        if self._framers[item.direction] is None and not self._searchers[item.direction]:
+            self._searchers[item.direction] = Searcher(aligned=True, max_size=self._options.max_frame)
 
     def _stretch(self, item: Stretch) -> None:
         runs = item.runs
@@ -162,7 +166,7 @@ class KafkaConnection:
         elif self._trials[direction] is not None:
             self._try(direction, run, index)
         else:
-            self._searchers[direction].add(run, index)
+            self._searcher(direction).add(run, index)
             self._search(direction)
 
     def _cut(self, direction: int, framer: Framer, run: Run, first: int, last: int) -> None:
@@ -176,7 +180,7 @@ class KafkaConnection:
         self._log.problem(
             "frame-size", "a frame of impossible size: its stream is searched for the next frame", direction
         )
-        searcher = self._searchers[direction] = self._new_searcher()
+        searcher = self._searcher(direction)
         for index in range(first, last):
             start = run.end[index] - run.length[index]
             if run.end[index] > lost_at:
@@ -208,7 +212,7 @@ class KafkaConnection:
             self._take_frame(frame)
         if not in_step:
             self._framers[direction] = None
-            self._searchers[direction] = self._new_searcher()
+            self._searchers[direction] = None
             if direction != self._log.client:
                 self._dialogue.ledger.gap()
 
@@ -222,7 +226,7 @@ class KafkaConnection:
         trial = self._trials[direction]
         if trial is None:
             trial = self._begin_trial(direction, item)
-        self._searchers[direction] = self._new_searcher()
+        self._searchers[direction] = None
         if trial is None:
             return
         in_step, frame = trial.framer.gap(item.size, item.order, item.time_ns, item.packet)
@@ -256,7 +260,7 @@ class KafkaConnection:
         A response has little to tell it by: in mid-stream it is tried only where segments are cut short, so that none
         will be whole, and only if it ends where its segment did; at its stream's beginning it waits for the verdict.
         """
-        searcher = self._searchers[direction]
+        searcher = self._searcher(direction)
         beginning = searcher.beginning(len(searcher))
         if len(beginning) < _SHORTEST_HEADER or not (gap.snapped or searcher.aligned):
             return None
@@ -282,7 +286,7 @@ class KafkaConnection:
         trial.frames += trial.framer.cut(run, index, index + 1)
         if trial.framer.lost_at is not None:
             self._trials[direction] = None
-            self._searchers[direction].add(run, index)
+            self._searcher(direction).add(run, index)
             self._search(direction)
             return
         self._judge_trial(direction)
@@ -321,7 +325,7 @@ class KafkaConnection:
     def _search(self, direction: int) -> None:
         """Look whether the bytes of a stream that is not in step tell where its frames are, and what it is."""
         while self._framers[direction] is None and self.verdict != "not-kafka":
-            searcher = self._searchers[direction]
+            searcher = self._searcher(direction)
             if not len(searcher) or not self._without_prologue(direction, searcher):
                 return
             start = self._find(direction, searcher)
@@ -344,7 +348,7 @@ class KafkaConnection:
         assert run is not None
         if undecided and is_gssapi_token(run.buffer, 4, len(run.buffer)):
             self._dialogue.begin_raw_sasl("GSSAPI")
-        self._searchers[direction] = self._new_searcher()
+        self._searchers[direction] = None
         framer = self._framers[direction] = Framer(direction, self._options.max_frame)
         self._cut(direction, framer, run, run.first, run.last)
         if undecided:
@@ -354,7 +358,7 @@ class KafkaConnection:
         """The client's direction, when the searcher of `direction` has just accepted a chain."""
         if self._log.client is not None:
             return self._log.client
-        return direction if self._searchers[direction].accepted_requests else 1 - direction
+        return direction if self._searcher(direction).accepted_requests else 1 - direction
 
     def _find(self, direction: int, searcher: Searcher) -> int | None:
         if self.verdict == "kafka" and searcher.aligned:
@@ -386,7 +390,7 @@ class KafkaConnection:
         return len(searcher) > 0
 
     def _judge_hopeless(self, direction: int, searcher: Searcher) -> None:
-        other = self._searchers[1 - direction]
+        other = self._searcher(1 - direction)
         if not self._is_hopeless(direction):
             return
         # The client's stream has the say, where there is one: ids of responses need not rise.
@@ -398,12 +402,12 @@ class KafkaConnection:
         detail = f"this is {name}" if name else f"the first bytes are no Kafka: {head.hex(' ')}"
         self.verdict = "not-kafka"
         self._held_problems = []
-        self._searchers = [self._new_searcher(), self._new_searcher()]
+        self._searchers = [None, None]
         self._trials = [None, None]
         self._log.verdict(False, detail)
 
     def _is_hopeless(self, direction: int) -> bool:
-        searcher = self._searchers[direction]
+        searcher = self._searcher(direction)
         as_requests = self._log.client in (None, direction) and not searcher.hopeless_for_requests
         as_responses = self._log.client in (None, 1 - direction) and not searcher.hopeless_for_responses
         return not (as_requests or as_responses)
@@ -426,14 +430,14 @@ class KafkaConnection:
         self._closed = True
         self._log.at(item.order, item.time_ns, item.packet)
         if self.verdict == "undecided" and self._log.client is not None:
-            searcher = self._searchers[self._log.client]
+            searcher = self._searcher(self._log.client)
             if searcher.began:
                 # A connection that ended behind a request that is plausible only: nothing better will come.
                 self._enter_step(self._log.client, searcher, 0)
         if self.verdict != "kafka":
             return
         for direction, framer in enumerate(self._framers):
-            pending = framer.pending if framer is not None else len(self._searchers[direction])
+            pending = framer.pending if framer is not None else len(self._searcher(direction))
             if pending:
                 what = "of a frame that was not complete" if framer is not None else "in which no frame was found"
                 self._log.problem("stream-cut", f"the stream ended with {pending} bytes {what}", direction, pending)

@@ -59,13 +59,16 @@ class Reassembler:
             return []
         clock = np.maximum.accumulate(np.maximum(batch.time_ns, self._clock))
         plan = BatchPlan(batch, clock)
-        deltas = [(connection, connection.items) for connection in self._connections(plan)]
-        deltas.extend(self._evict(plan))
+        seen = {id(connection): connection for connection in self._connections(plan)}
+        seen.update((id(connection), connection) for connection in self._evict(plan))
         self._clock = int(clock[-1])
-        for connection, _ in deltas:
-            connection.items = []
+        deltas = []
+        for connection in seen.values():
+            if connection.items:
+                deltas.append((connection, connection.items))
+                connection.items = []
             connection.buffer = b""
-        return [delta for delta in deltas if delta[1]]
+        return deltas
 
     def close(self) -> list[Delta]:
         """The capture ends: so do all connections."""
@@ -172,7 +175,7 @@ class Reassembler:
         if deadline < connection.deadline:
             self._schedule(connection, deadline)
 
-    def _evict(self, plan: BatchPlan) -> Iterator[Delta]:
+    def _evict(self, plan: BatchPlan) -> Iterator[TcpConnection]:
         """Close connections whose deadline the packet clock has passed within this batch."""
         now = int(plan.clock[-1])
         while self._deadlines and self._deadlines[0][0] <= now:
@@ -186,10 +189,8 @@ class Reassembler:
                 continue
             del self._table[connection.endpoints]
             if not connection.closed:
-                told = bool(connection.items)  # then they are in the list of deltas already, and grow there
                 self._close_idle(connection, plan)
-                if not told:
-                    yield connection, connection.items
+                yield connection
 
     def _close_idle(self, connection: TcpConnection, plan: BatchPlan) -> None:
         """End a silent connection at the first packet of any connection at which its time was over."""

@@ -277,6 +277,14 @@ def test_idle_connections_end() -> None:
     assert outcome(split_everywhere(packets), idle_ns=1_200) == result
 
 
+def test_a_connection_that_ends_idle_in_its_batch_is_told_once() -> None:
+    packets = [Raw(0, 101, time_ns=1), Raw(0, 500, b"other", time_ns=9_000, conversation=1)]
+    reassembler = Reassembler(idle_ns=1_200)
+    deltas = reassembler.feed(batch(packets))
+    assert sorted(connection.endpoints[0][2] for connection, _ in deltas) == [1000, 1001]
+    assert [item.reason for _, items in deltas for item in of_kind(items, Closed)] == ["idle"]
+
+
 @given(st.randoms(use_true_random=False), st.integers(1, 9))
 def test_batching_changes_nothing(chance: random.Random, disturbances: int) -> None:
     """Whole, packet by packet, and cut anywhere: the same items; what is delivered was sent."""
