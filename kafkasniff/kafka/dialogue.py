@@ -170,7 +170,8 @@ class Dialogue:
         self._last_id = decoded.correlation_id
         mechanism = None
         if decoded.api_key == _SASL_HANDSHAKE and decoded.api_version == 0 and decoded.body is not None:
-            mechanism = self._offered = str(decoded.body.get("mechanism"))
+            offered = decoded.body.get("mechanism")
+            mechanism = self._offered = offered if isinstance(offered, str) else "?"
         pending = Pending(
             ordinal,
             decoded.api_key,
