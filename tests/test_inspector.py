@@ -348,6 +348,19 @@ def test_what_is_not_kafka(head: bytes, word: str) -> None:
     assert problem.kind == "not-kafka"
 
 
+@pytest.mark.parametrize("handshake", [True, False])
+def test_what_is_not_kafka_is_not_quoted(handshake: bool) -> None:
+    """The start of a stream may be a raw SASL token, whose handshake went another way or was not captured."""
+    token = kb.frame(b"\0user\0secret")
+    talk = Talk(handshake=handshake, segment=60_000).send(0, token)
+    for _ in range(80):  # without a SYN it takes more to judge
+        talk.send(0, b"\xff" * 60_000)
+    (problem,) = inspect(talk, ports=[9092])
+    assert problem.kind == "not-kafka"
+    for secret in (b"user", b"secret", token[4:8]):
+        assert secret.hex() not in problem.detail.replace(" ", "")
+
+
 def test_forced_ports_exclude_others() -> None:
     assert messages(inspect(greeted(), ports=[9092])) == GREETING
     assert not inspect(greeted(), ports=[9093])

@@ -32,8 +32,6 @@ DEFAULT_SNAPLEN: Final = 262_144
 EVERY_INTERFACE: Final = "any"
 
 ETH_P_ALL: Final = 3
-PACKET_ADD_MEMBERSHIP: Final = 1
-PACKET_MR_PROMISC: Final = 1
 PACKET_IGNORE_OUTGOING: Final = 23
 PACKET_OUTGOING: Final = 4
 SIOCGIFHWADDR: Final = 0x8927
@@ -246,11 +244,8 @@ def open_live(
         if everywhere:
             _bind_everywhere(target)
         else:
+            # Not promiscuous: on a broker's host its own traffic is what is wanted.
             target.bind((interface, ETH_P_ALL))
-            request = struct.pack("=iHH8x", socket.if_nametoindex(interface), PACKET_MR_PROMISC, 0)
-            # As tcpdump does: mirrored traffic is addressed to others. Not every interface can.
-            with contextlib.suppress(OSError):
-                target.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, request)
     except OSError as error:
         if ring is not None:
             ring.close()

@@ -397,9 +397,11 @@ class KafkaConnection:
         alone = searcher.aligned and self._log.client in (None, direction)
         if not alone and other.seen and not self._is_hopeless(1 - direction):
             return
-        head = searcher.beginning(16)
-        name = name_protocol(head)
-        detail = f"this is {name}" if name else f"the first bytes are no Kafka: {head.hex(' ')}"
+        name = name_protocol(searcher.beginning(16))
+        detail = f"this is {name}" if name else "its bytes are no Kafka"
+        if name is None and searcher.aligned:
+            # Where a length or a magic number stands. What follows, or what mid-stream bytes are, could be a secret.
+            detail += f"; it begins with {searcher.beginning(4).hex(' ')}"
         self.verdict = "not-kafka"
         self._held_problems = []
         self._searchers = [None, None]
