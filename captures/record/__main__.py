@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .distribution import SetupError
 from .readme import write_table
-from .scenario import read_manifest, record, write_manifest
+from .scenario import manifest_lock, read_manifest, record, write_manifest
 from .scenarios import SCENARIOS
 
 CAPTURES = Path(__file__).resolve().parent.parent
@@ -38,15 +38,17 @@ def main() -> int:
             print(f"{name} failed: {error}", file=sys.stderr)
             failed = True
             continue
-        entries = read_manifest(CAPTURES)
-        entries[name] = entry
-        write_manifest(CAPTURES, entries)
+        with manifest_lock(CAPTURES):
+            entries = read_manifest(CAPTURES)
+            entries[name] = entry
+            write_manifest(CAPTURES, entries)
         print(f"{name}: {entry['packets']} packets, {entry['bytes']} bytes, {entry['client']}", flush=True)
-    entries = read_manifest(CAPTURES)
-    for name, entry in entries.items():
-        entry["shows"] = SCENARIOS[name].shows
-    write_manifest(CAPTURES, entries)
-    write_table(CAPTURES)
+    with manifest_lock(CAPTURES):
+        entries = read_manifest(CAPTURES)
+        for name, entry in entries.items():
+            entry["shows"] = SCENARIOS[name].shows
+        write_manifest(CAPTURES, entries)
+        write_table(CAPTURES)
     return 1 if failed else 0
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import datetime
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,14 @@ def _packets(capture: Path) -> int:
 def digest(file: Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@contextmanager
+def manifest_lock(directory: Path) -> Iterator[None]:
+    """Held while the manifest is read and written: recorders may run side by side."""
+    with (directory / "manifest.json").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def read_manifest(directory: Path) -> dict[str, dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.model import ErrorCode, Problem
 
 __all__ = ["MAX_DECOMPRESSED", "MAX_PROBLEMS", "UNMARKED", "DecodeContext", "DecodeOptions"]
@@ -25,6 +26,8 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     show_secrets: bool = False
     """False: secret values are `{"redacted": N}`, N their length in bytes."""
     max_decompressed: int = MAX_DECOMPRESSED
+    inside: bool = True
+    """What lies inside bytes is decoded, too; False for trials, which ask about the message's own bytes only."""
 
 
 UNMARKED: Final = (0, 0, 0, 0, 0)
@@ -34,10 +37,32 @@ UNMARKED: Final = (0, 0, 0, 0, 0)
 class DecodeContext:
     """Mutable, one per message: the options in, problems and error codes out."""
 
-    __slots__ = ("base", "decompressed", "errors", "options", "problems", "problems_dropped", "unknown_tags")
+    __slots__ = (
+        "base",
+        "carry",
+        "decompressed",
+        "depth",
+        "errors",
+        "memory",
+        "options",
+        "problems",
+        "problems_dropped",
+        "request",
+        "unknown_tags",
+    )
 
-    def __init__(self, options: DecodeOptions, base: int = 0) -> None:
+    def __init__(
+        self, options: DecodeOptions, base: int = 0, memory: ConnectionMemory | None = None, request: object = None
+    ) -> None:
         self.options = options
+        self.memory = memory
+        """What earlier messages of the connection said; None for a message that stands alone."""
+        self.request = request
+        """Of a response: what the reader of its request left for it."""
+        self.carry: object = None
+        """Of a request: what its reader leaves for the response."""
+        self.depth = 0
+        """How many messages this one lies in (Envelope)."""
         self.base = base
         """Offset of the message in `data`: offsets in problems are relative to it."""
         self.problems: list[Problem] = []

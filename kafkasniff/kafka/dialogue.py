@@ -9,6 +9,7 @@ from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.events import EventLog, ExchangeEvent, MessageEvent, TokenEvent
 from kafkasniff.kafka.exchange import EARLY_FRAMES, Ledger, Pending, expects_no_response
 from kafkasniff.kafka.framing import Frame
+from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.plausibility import is_exact_request
 from kafkasniff.kafka.sasl import SCRAM_ANSWERS, RawSasl
@@ -25,6 +26,7 @@ MAX_KEY: Final = 1_000
 NEAR: Final = 10_000
 """Outstanding responses have ids less than this away from the last request's."""
 _INT = Struct(">i")
+_TRIAL: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
 
 
 class Dialogue:
@@ -36,6 +38,7 @@ class Dialogue:
         "_last_answer",
         "_last_id",
         "_log",
+        "_memory",
         "_offered",
         "_options",
         "_ordinal",
@@ -59,6 +62,7 @@ class Dialogue:
         self._last_answer: int | None = None
         """Correlation id of the last response that was paired."""
         self._ordinal = 0
+        self._memory = ConnectionMemory()
         self.ledger = Ledger()
         self.gapped = False
         """Bytes of this connection are missing."""
@@ -87,8 +91,7 @@ class Dialogue:
         pending = self.ledger.oldest(correlation_id)
         if pending is None:
             return False
-        options = DecodeOptions(records="skip", show_secrets=True)
-        decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, options)
+        decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, _TRIAL)
         return decoded.body is not None and not decoded.problems
 
     def is_beginning_of_response(self, message: bytes) -> bool:
@@ -96,8 +99,7 @@ class Dialogue:
         pending = self.ledger.oldest(_INT.unpack_from(message)[0])
         if pending is None:
             return False
-        options = DecodeOptions(records="skip", show_secrets=True)
-        decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, options)
+        decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, _TRIAL)
         return all(problem.kind in _TRUNCATED for problem in decoded.problems)
 
     def close(self, reason: Literal["fin", "rst", "reused", "idle", "end"]) -> None:
@@ -152,7 +154,7 @@ class Dialogue:
         return self._sasl.takes_response_frame(frame)
 
     def _request(self, frame: Frame) -> None:
-        decoded = decode_request(frame.data, frame.start, frame.end, self._options)
+        decoded = decode_request(frame.data, frame.start, frame.end, self._options, memory=self._memory)
         if decoded.api is None and not 0 <= (decoded.api_key or 0) <= MAX_KEY:
             self._unreadable(frame, "which are no request")
             return
@@ -182,6 +184,7 @@ class Dialogue:
             frame.time_ns,
             silent=expects_no_response(decoded.api_key, decoded.body),
             mechanism=mechanism,
+            carry=decoded.carry,
         )
         if self._early and self._answer_early(pending):
             return
@@ -219,7 +222,14 @@ class Dialogue:
 
     def _pair(self, pending: Pending, frame: Frame, problems: tuple[Problem, ...]) -> None:
         decoded = decode_response(
-            frame.data, frame.start, frame.end, pending.api_key, pending.api_version, self._options
+            frame.data,
+            frame.start,
+            frame.end,
+            pending.api_key,
+            pending.api_version,
+            self._options,
+            memory=self._memory,
+            request=pending.carry,
         )
         if self.gapped and _does_not_fit(decoded, cut=bool(_incomplete(frame))):
             # Ids repeat on some connections: where bytes are missing, the same id need not be the same exchange.

@@ -30,6 +30,7 @@ class Pending:
     __slots__ = (
         "api_key",
         "api_version",
+        "carry",
         "client_id",
         "correlation_id",
         "first_time",
@@ -52,6 +53,7 @@ class Pending:
         *,
         silent: bool = False,
         mechanism: str | None = None,
+        carry: object = None,
     ) -> None:
         self.ordinal = ordinal
         """Ordinal of the exchange within its connection."""
@@ -67,6 +69,8 @@ class Pending:
         """Produce with acks 0: no response is expected."""
         self.mechanism = mechanism
         """Of a SaslHandshake v0: the mechanism asked for."""
+        self.carry = carry
+        """What the request said that its response is read by."""
         self.lost = False
         """A gap in the broker's stream may have swallowed the response."""
 

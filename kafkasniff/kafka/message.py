@@ -14,6 +14,8 @@ import msgspec
 
 from kafkasniff.kafka.context import UNMARKED, DecodeContext, DecodeOptions
 from kafkasniff.kafka.dissectors import api
+from kafkasniff.kafka.embedded import Interpreter, interpreter
+from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.schema import NOT_CLEAN, Schema
 from kafkasniff.kafka.wire import Odd, varint_rest
 from kafkasniff.model import Body, ErrorCode, Problem
@@ -67,6 +69,8 @@ class Decoded(msgspec.Struct, frozen=True):
     raw_redacted: int | None = None
     errors: tuple[ErrorCode, ...] = ()
     problems: tuple[Problem, ...] = ()
+    carry: object = None
+    """Of a request: what is needed to read its response."""
 
 
 class _Plan(NamedTuple):
@@ -79,6 +83,8 @@ class _Plan(NamedTuple):
     header: int
     schema: Schema | None
     has_secrets: bool
+    interpret: Interpreter | None
+    """Reads what lies inside bytes."""
 
 
 class _Known(NamedTuple):
@@ -95,7 +101,7 @@ class _Known(NamedTuple):
 def _request_plan(key: int, version: int) -> _Plan:
     found = api(key)
     if found is None:
-        return _Plan(None, version, False, version >= 0, HEADER_OF_UNKNOWN, None, False)
+        return _Plan(None, version, False, version >= 0, HEADER_OF_UNKNOWN, None, False, None)
     known = version in found.versions
     return _Plan(
         found.name,
@@ -105,6 +111,7 @@ def _request_plan(key: int, version: int) -> _Plan:
         found.request_header(version),
         found.request(version) if known else None,
         found.definition.request.has_secrets,
+        interpreter(key, "request"),
     )
 
 
@@ -112,7 +119,7 @@ def _request_plan(key: int, version: int) -> _Plan:
 def _response_plan(key: int, version: int) -> _Plan:
     found = api(key)
     if found is None:
-        return _Plan(None, version, False, version >= 0, 0, None, False)
+        return _Plan(None, version, False, version >= 0, 0, None, False, None)
     known = version in found.versions
     return _Plan(
         found.name,
@@ -122,6 +129,7 @@ def _response_plan(key: int, version: int) -> _Plan:
         found.response_header(version),
         found.response(version) if known else None,
         found.definition.response.has_secrets,
+        interpreter(key, "response"),
     )
 
 
@@ -206,15 +214,17 @@ def request_header(data: bytes, start: int, end: int, *, strict: bool = False) -
     return RequestHeader(key, version, correlation_id, client_id, position - start)
 
 
-def decode_request(data: bytes, start: int, end: int, options: DecodeOptions = _DEFAULT) -> Decoded:
-    """Decode the request `data[start:end]`."""
+def decode_request(
+    data: bytes, start: int, end: int, options: DecodeOptions = _DEFAULT, *, memory: ConnectionMemory | None = None
+) -> Decoded:
+    """Decode the request `data[start:end]`; `memory` is that of its connection."""
     if end - start < 8:
         return _without_header("a request has at least 8 bytes", end - start)
     key, version, correlation_id = _head(data, start)
     plan = _request_plan(key, version)
     known = (key, plan.api, version, correlation_id)
     header: Body = {"request_api_key": key, "request_api_version": version, "correlation_id": correlation_id}
-    context = DecodeContext(options, start)
+    context = DecodeContext(options, start, memory)
     position = start + 8
     client_id: str | bytes | None = None
     tags: tuple[tuple[int, bytes], ...] = ()
@@ -244,20 +254,41 @@ def decode_request(data: bytes, start: int, end: int, options: DecodeOptions = _
         _judge_produce(body, context)
     raw, raw_redacted = (None, None) if complete else _raw(plan, data[position:end], context)
     return Decoded(
-        *known, client_id, header, tags, body, None, raw, raw_redacted, tuple(context.errors), _problems(context)
+        *known,
+        client_id,
+        header,
+        tags,
+        body,
+        None,
+        raw,
+        raw_redacted,
+        tuple(context.errors),
+        _problems(context),
+        context.carry,
     )
 
 
 def decode_response(  # noqa: PLR0917 - the message's place and what its request was, in the order of decode_request
-    data: bytes, start: int, end: int, api_key: int, api_version: int, options: DecodeOptions = _DEFAULT
+    data: bytes,
+    start: int,
+    end: int,
+    api_key: int,
+    api_version: int,
+    options: DecodeOptions = _DEFAULT,
+    *,
+    memory: ConnectionMemory | None = None,
+    request: object = None,
 ) -> Decoded:
-    """Decode the response `data[start:end]` to a request of that API key and version."""
+    """Decode the response `data[start:end]` to a request of that API key and version.
+
+    `memory` is that of its connection, `request` the request's `Decoded.carry`.
+    """
     plan = _response_plan(api_key, api_version)
     if end - start < 4:
         return _without_header("a response has at least 4 bytes", end - start, _Known(api_key, plan.api, api_version))
     (correlation_id,) = _int32(data, start)
     known = (api_key, plan.api, api_version, correlation_id)
-    context = DecodeContext(options, start)
+    context = DecodeContext(options, start, memory, request)
     position = start + 4
     tags: tuple[tuple[int, bytes], ...] = ()
     if plan.header > 0:
@@ -340,10 +371,14 @@ def _read_body(plan: _Plan, data: bytes, position: int, end: int, context: Decod
         context.rewind(mark)
         body, after, complete = schema.walk(data, position, end, context)
         if not complete:
+            if plan.interpret is not None and body is not None and context.options.inside:
+                plan.interpret(body, plan.version, context)
             return body, False
     if after != end:
         detail = f"{end - after} bytes follow the body of {plan.api} version {plan.version}"
         context.problem("trailing-bytes", detail, after, size=end - after, always=True)
+    if plan.interpret is not None and context.options.inside:
+        plan.interpret(body, plan.version, context)
     return body, True
 
 

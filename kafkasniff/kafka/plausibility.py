@@ -13,7 +13,7 @@ __all__ = ["is_exact_request", "judge_request"]
 MAX_ODDITY: Final = 512
 """A request whose body has bytes too many is plausible up to this size."""
 _PRODUCE: Final = 0
-_SKIP_RECORDS: Final = DecodeOptions(records="skip", show_secrets=True)
+_SKIP_RECORDS: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
 
 
 def judge_request(data: bytes, start: int, end: int, *, strict: bool) -> Literal["exact", "plausible", "no"]:

@@ -1,0 +1,95 @@
+"""What scenarios are made of: client programs made ready to run, and brokers' settings that several need."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from .broker import Listener
+from .distribution import COVERED_VERSION, SetupError, class_path, java, python_with
+
+CLIENTS = Path(__file__).with_name("clients")
+CONFLUENT = ("confluent-kafka==2.16.1",)
+KAFKA_PYTHON_PACKAGES = ("kafka-python==3.0.12", "python-snappy==0.7.3", "lz4==4.4.5", "zstandard==0.25.0")
+
+# lz4 and xxhash: for the lz4 frames of old.
+OLD_PYTHON = ("kafka-python==2.0.2", "python-snappy==0.7.3", "lz4==4.4.5", "xxhash==3.5.0", "crc32c==2.7.1")
+
+
+def python_program(requirements: Sequence[str], program: str, *arguments: str) -> Callable[[], Sequence[str]]:
+    """Makes the command line of a Python client in an environment with the pinned packages."""
+    return lambda: [python_with(*requirements), str(CLIENTS / program), *arguments]
+
+
+@functools.cache
+def java_classes(version: str) -> str:
+    """Folder with the Java programs compiled against one release of the client; removed when the recorder ends."""
+    folder = tempfile.mkdtemp(prefix="kafkasniff-classes-")
+    atexit.register(shutil.rmtree, folder)
+    command = [str(Path(java()).with_name("javac")), "-d", folder, "-cp", class_path(version)]
+    done = subprocess.run(
+        [*command, *map(str, sorted((CLIENTS / "java").glob("*.java")))], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise SetupError(f"javac: {done.stderr[-2000:]}")
+    return folder
+
+
+def java_program(program: str, *arguments: str, version: str = COVERED_VERSION) -> Callable[[], Sequence[str]]:
+    """Makes the command line of a Java client, compiled against one release and run with its jars."""
+    logger = "-Dorg.slf4j.simpleLogger"
+    levels = (f"{logger}.defaultLogLevel=warn", f"{logger}.log.org.apache.kafka.clients.NetworkClient=debug")
+    return lambda: [
+        java(),
+        "-XX:TieredStopAtLevel=1",
+        *levels,
+        "-cp",
+        f"{java_classes(version)}:{class_path(version)}",
+        program,
+        *arguments,
+    ]
+
+
+# Heartbeats every half second, so that a rebalance takes few seconds.
+QUICK_GROUPS = {
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.session.timeout.ms": "5000",
+    "group.consumer.session.timeout.ms": "10000",
+}
+
+SHARE_GROUPS = {
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.share.min.heartbeat.interval.ms": "500",
+    "group.share.heartbeat.interval.ms": "500",
+}
+
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+
+# Passwords of test users; they stand in the sidecars too, so that tests can look for them where they must not be.
+SASL = Listener(
+    "SASL",
+    "SASL_PLAINTEXT",
+    properties={
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        ' user_alice="alice-secret" user_bob="bob-secret";',
+        "scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+        "scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+        "scram-sha-512.connections.max.reauth.ms": "3000",
+    },
+)
+SCRAM_USERS = (
+    *("--add-scram", "SCRAM-SHA-256=[name=bob,password=bob-secret]"),
+    *("--add-scram", "SCRAM-SHA-512=[name=bob,password=bob-secret]"),
+)
