@@ -11,7 +11,7 @@ import pytest
 
 from tests.golden import FOLDER, ROOT, arguments, captures, decode, golden_file
 
-MOST = 400_000
+MOST = 1_000_000
 """Bytes of a golden file that a person still reads."""
 
 

@@ -35,6 +35,9 @@ _NAMES = [
 _ALIASES = {
     "apiversion": 18,
     "groupcoordinator": 10,
+    "consumermetadata": 10,
+    "producer": 0,
+    "topicmetadata": 3,
     "offset": 2,
     "offsets": 2,
     "listoffset": 2,

@@ -3,12 +3,14 @@
     with RealBroker(directory) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap()})
 
-One process is broker and controller (KRaft); more brokers can join its controller. Clients get listeners of their own,
-so that a capture of a listener's port holds nothing of what brokers say to themselves and each other.
+One process is broker and controller (KRaft); more brokers can join its controller, or several controllers make a
+quorum. Clients get listeners of their own, so that a capture of a listener's port holds nothing of what brokers say to
+themselves and each other.
 """
 
 from __future__ import annotations
 
+import base64
 import os
 import socket
 import subprocess
@@ -19,19 +21,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from .distribution import DEFAULT_VERSION, SetupError, class_path, java
+from .distribution import DEFAULT_VERSION, POM, SetupError, class_path, java
 
 CLUSTER_ID = "a2Fma2FzbmlmZi1jYXB0dQ"
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 20.0
+FIRST_DYNAMIC_QUORUM = (3, 9)
+"""From this release on the storage is formatted for a quorum whose voters can change (KIP-853)."""
 LOGGER = "-Dorg.slf4j.simpleLogger"
 
 # Small and quick rather than fast: one record at a time is all that it will ever see.
 _JVM = ("-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
-_PROPERTIES = {
+QUICK_PROPERTIES = {
     "controller.listener.names": "CONTROLLER",
-    "inter.broker.listener.name": "INTERNAL",
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
@@ -62,8 +65,19 @@ class RealBroker:
     ``properties`` are added to the server's settings, ``storage_options`` to the command that formats its storage
     (``--add-scram …``), ``java_options`` to the server's command line, ``jars`` to its class path. With ``controller``
     this is a further broker of another's cluster, without a controller of its own: ``node_id`` must differ then.
+
+    Several controllers: all nodes of the cluster are given the same list as ``quorum``, to be filled with those that
+    are controllers before the first is launched; ``roles`` says what this node is (Kafka's ``process.roles``). Releases
+    before 3.9 know a static quorum only (``controller.quorum.voters``); in later ones it is dynamic (KIP-853) unless
+    ``static_quorum``: a controller with ``voter=False`` then is not among its first voters. None of them is ready
+    before most of them run: ``launch`` all, then ``wait_until_ready``.
+
     ``start`` raises ``SetupError`` with the end of the log if the broker does not come up.
     """
+
+    _pom = POM
+    _ready = b"Kafka Server started"
+    """What stands in the log when the server serves requests."""
 
     def __init__(
         self,
@@ -77,6 +91,10 @@ class RealBroker:
         jars: Sequence[Path] = (),
         node_id: int = 1,
         controller: RealBroker | None = None,
+        roles: Sequence[str] | None = None,
+        quorum: Sequence[RealBroker] | None = None,
+        voter: bool = True,
+        static_quorum: bool = False,
     ) -> None:
         self.version = version
         self.node_id = node_id
@@ -87,7 +105,11 @@ class RealBroker:
         self._storage_options = tuple(storage_options)
         self._java_options = tuple(java_options)
         self._jars = tuple(jars)
-        self._controller = controller
+        self.roles = tuple(roles or (("broker",) if controller else ("broker", "controller")))
+        self.voter = voter
+        self._quorum = quorum if quorum is not None else (controller or self,)
+        self._static = static_quorum or _release(version) < FIRST_DYNAMIC_QUORUM
+        self._log_read_from = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
 
@@ -95,6 +117,16 @@ class RealBroker:
     def log_file(self) -> Path:
         """The server's log."""
         return self.directory / "server.log"
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The settings that were added; changes hold from the next start on."""
+        return self._extra
+
+    @property
+    def data_directory(self) -> Path:
+        """The first of the server's log folders; the metadata log is in it."""
+        return self.directory / "data"
 
     @property
     def pid(self) -> int | None:
@@ -112,20 +144,29 @@ class RealBroker:
     def choose_ports(self) -> dict[str, int]:
         """Ports of all listeners, also ``CONTROLLER`` and ``INTERNAL``; chosen once, by ``start`` at the latest."""
         if not self.ports:
-            own = {"INTERNAL": "127.0.0.1"} | ({} if self._controller else {"CONTROLLER": "127.0.0.1"})
-            self.ports = free_ports(own | {name: listener.host for name, listener in self.listeners.items()})
+            hosts = {"CONTROLLER": "127.0.0.1"} if "controller" in self.roles else {}
+            if "broker" in self.roles:
+                hosts |= {"INTERNAL": "127.0.0.1"} | {name: one.host for name, one in self.listeners.items()}
+            self.ports = free_ports(hosts)
         return self.ports
 
     def start(self) -> Self:
         """Format the storage if it is new, start the server, return when it serves requests."""
+        self.launch()
+        self.wait_until_ready()
+        return self
+
+    def launch(self) -> None:
+        """Format the storage if it is new and start the server, without waiting for it."""
         if self._process is not None:
             raise RuntimeError("the broker is running already")
         self.directory.mkdir(parents=True, exist_ok=True)
         self.choose_ports()
         settings = self.directory / "server.properties"
         settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
-        if not (self.directory / "data" / "meta.properties").exists():
+        if not (self.data_directory / "meta.properties").exists():
             self._format(settings)
+        self._log_read_from = self.log_file.stat().st_size if self.log_file.exists() else 0
         self._log = self.log_file.open("ab")
         self._process = subprocess.Popen(
             [*self._java(*self._java_options), "kafka.Kafka", str(settings)],
@@ -133,12 +174,14 @@ class RealBroker:
             stdout=self._log,
             stderr=subprocess.STDOUT,
         )
+
+    def wait_until_ready(self) -> None:
+        """Return when the launched server serves requests; it is stopped if it does not come up (``SetupError``)."""
         try:
             self._wait_until_ready()
         except BaseException:
             self.stop()
             raise
-        return self
 
     def stop(self) -> None:
         """Shut the broker down (its process only, by id); killed if it does not end in time."""
@@ -154,6 +197,13 @@ class RealBroker:
             self._log.close()
             self._log = None
 
+    def kill(self) -> None:
+        """End the broker without a word to anybody."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self.stop()
+
     def __enter__(self) -> Self:
         return self.start()
 
@@ -163,47 +213,80 @@ class RealBroker:
         self.stop()
 
     def _java(self, *options: str) -> list[str]:
-        classes = os.pathsep.join([*map(str, self._jars), class_path(self.version)])
+        classes = os.pathsep.join([*map(str, self._jars), class_path(self.version, self._pom)])
         return [java(), *_JVM, f"{LOGGER}.showDateTime=true", *options, "-cp", classes]
 
     def _settings(self) -> dict[str, str]:
-        controller = f"127.0.0.1:{(self._controller or self).ports['CONTROLLER']}"
-        addresses = {"INTERNAL": f"INTERNAL://127.0.0.1:{self.ports['INTERNAL']}"}
-        protocols = {"CONTROLLER": "PLAINTEXT", "INTERNAL": "PLAINTEXT"}
+        addresses: dict[str, str] = {}
+        protocols = {"CONTROLLER": "PLAINTEXT"}
         own: dict[str, str] = {}
-        for name, listener in self.listeners.items():
-            addresses[name] = f"{name}://{_address(listener.host, self.ports[name])}"
-            protocols[name] = listener.protocol
-            own |= {f"listener.name.{name.lower()}.{key}": value for key, value in listener.properties.items()}
-        served = [*addresses.values()] if self._controller else [f"CONTROLLER://{controller}", *addresses.values()]
+        if "broker" in self.roles:
+            addresses["INTERNAL"] = f"INTERNAL://127.0.0.1:{self.ports['INTERNAL']}"
+            protocols["INTERNAL"] = "PLAINTEXT"
+            own["inter.broker.listener.name"] = "INTERNAL"
+            for name, listener in self.listeners.items():
+                addresses[name] = f"{name}://{_address(listener.host, self.ports[name])}"
+                protocols[name] = listener.protocol
+                own |= {f"listener.name.{name.lower()}.{key}": value for key, value in listener.properties.items()}
+            # Not those of the controller: releases up to 3.8 refuse them here.
+            own["advertised.listeners"] = ",".join(addresses.values())
+        served = [f"CONTROLLER://{self._controller_address()}"] if "controller" in self.roles else []
         return {
-            **_PROPERTIES,
-            "process.roles": "broker" if self._controller else "broker,controller",
+            **QUICK_PROPERTIES,
+            "process.roles": ",".join(self.roles),
             "node.id": str(self.node_id),
-            "listeners": ",".join(served),
-            "advertised.listeners": ",".join(addresses.values()),
+            "listeners": ",".join([*served, *addresses.values()]),
             "listener.security.protocol.map": ",".join(f"{name}:{value}" for name, value in protocols.items()),
-            "controller.quorum.bootstrap.servers": controller,
-            "log.dirs": str(self.directory / "data"),
+            **self._quorum_setting(),
+            "log.dirs": str(self.data_directory),
             **own,
             **self._extra,
         }
 
+    def _controller_address(self) -> str:
+        return f"127.0.0.1:{self.choose_ports()['CONTROLLER']}"
+
+    def _quorum_setting(self) -> dict[str, str]:
+        if self._static:
+            voters = (f"{one.node_id}@{one._controller_address()}" for one in self._quorum)
+            return {"controller.quorum.voters": ",".join(voters)}
+        return {"controller.quorum.bootstrap.servers": ",".join(one._controller_address() for one in self._quorum)}
+
     def _format(self, settings: Path) -> None:
-        kind = "--no-initial-controllers" if self._controller else "--standalone"
-        command = [*self._java(), "kafka.tools.StorageTool", "format", kind, "-t", CLUSTER_ID]
+        command = [*self._java(), "kafka.tools.StorageTool", "format", *self._first_voters(), "-t", CLUSTER_ID]
         command += ["-c", str(settings), *self._storage_options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
         if done.returncode != 0:
             raise SetupError(f"formatting the storage failed: {done.stdout[-800:]}{done.stderr[-800:]}")
 
+    def _first_voters(self) -> list[str]:
+        """What the formatting is told of a dynamic quorum."""
+        if self._static:
+            return []
+        if "controller" not in self.roles or not self.voter:
+            return ["--no-initial-controllers"]
+        voters = [one for one in self._quorum if one.voter]
+        if voters == [self]:
+            return ["--standalone"]
+        named = (f"{one.node_id}@{one._controller_address()}:{directory_id(one.node_id)}" for one in voters)
+        return ["--initial-controllers", ",".join(named)]
+
     def _wait_until_ready(self) -> None:
         assert self._process is not None
         deadline = time.monotonic() + START_TIMEOUT_S
-        while b"Kafka Server started" not in self.log_file.read_bytes():
+        while self._ready not in self.log_file.read_bytes()[self._log_read_from :]:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise SetupError(f"the broker did not start:\n{self.log_file.read_text(errors='replace')[-2000:]}")
             time.sleep(0.1)
+
+
+def directory_id(node_id: int) -> str:
+    """Id of the log folder of a node that is formatted as one of several voters, as Kafka prints it."""
+    return base64.urlsafe_b64encode(b"log folder %5d" % node_id).decode().rstrip("=")
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 def _address(host: str, port: int) -> str:

@@ -8,18 +8,26 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 DEFAULT_VERSION = "4.4.0"
 """Release of the broker that most captures are recorded with."""
 
-COVERED_VERSION = "4.3.1"
-"""Release of the Java client in most captures: the newest whose every request the dissectors know."""
+COVERED_VERSION = "4.4.0"
+"""The newest release whose every request the dissectors know: Kafka's classes in the tests' vectors and evidence are of
+it. It may be older than the broker's."""
+
+CLIENT_VERSION = "4.3.1"
+"""Release of the Java client, Kafka Streams and Kafka Connect in most captures; Kafka Streams 4.4 is not published."""
 
 OLD_VERSION = "3.9.2"
 """Last release line that serves what KIP-896 removed: produce v0-v2, fetch v0-v3, message sets, SaslHandshake v0."""
 
 POM = Path(__file__).with_name("kafka-pom.xml")
+APPLICATIONS_POM = Path(__file__).with_name("applications-pom.xml")
+"""Kafka Streams and Kafka Connect."""
+
 DOWNLOAD_TIMEOUT_S = 600
 
 
@@ -33,19 +41,20 @@ def cache_directory() -> Path:
     return Path(base) / "kafkasniff"
 
 
-def kafka_jars(version: str = DEFAULT_VERSION) -> Path:
-    """Folder with the jars of one Kafka release, fetched with Maven on first use.
+def kafka_jars(version: str = DEFAULT_VERSION, pom: Path = POM) -> Path:
+    """Folder with those jars of one Kafka release that ``pom`` names, fetched with Maven on first use.
 
     The folder appears whole (fetched aside, then renamed), so a killed download leaves nothing half-made.
     Raises ``SetupError`` without Maven or when the release cannot be fetched.
     """
-    target = cache_directory() / f"kafka-{version}"
+    name = f"{pom.stem.removesuffix('-pom')}-{version}"
+    target = cache_directory() / name
     if target.is_dir():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".kafka-{version}-", dir=target.parent))
+    aside = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=target.parent))
     try:
-        command = ["mvn", "-q", "-B", "-f", str(POM), f"-Dkafka.version={version}", "dependency:copy-dependencies"]
+        command = ["mvn", "-q", "-B", "-f", str(pom), f"-Dkafka.version={version}", "dependency:copy-dependencies"]
         _run([*command, "-DincludeScope=runtime", f"-DoutputDirectory={aside}"])
         if target.is_dir():  # another process was quicker
             return target
@@ -68,9 +77,9 @@ def java() -> str:
     return found
 
 
-def class_path(version: str = DEFAULT_VERSION) -> str:
-    """Class path of everything that belongs to one Kafka release."""
-    return str(kafka_jars(version) / "*")
+def class_path(version: str = DEFAULT_VERSION, pom: Path = POM) -> str:
+    """Class path of everything that ``pom`` names of one Kafka release: broker and client, if nothing else is said."""
+    return str(kafka_jars(version, pom) / "*")
 
 
 def python_with(*requirements: str) -> str:
@@ -78,13 +87,19 @@ def python_with(*requirements: str) -> str:
 
     Raises ``SetupError`` if they cannot be installed.
     """
-    target = cache_directory() / f"venv-{_short_hash(sys.version, *requirements)}"
+    target = _environment(*requirements)
     python = target / "bin" / "python"
     if not (target / "complete").exists():
         _run([sys.executable, "-m", "venv", "--clear", str(target)])
         _run([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *requirements])
         (target / "complete").write_text("\n".join(requirements) + "\n", encoding="utf-8")
     return str(python)
+
+
+def is_cached(version: str, *environments: Sequence[str]) -> bool:
+    """Whether a release's jars, and environments with these packages, are there without a download."""
+    jars = cache_directory() / f"kafka-{version}"
+    return jars.is_dir() and all((_environment(*one) / "complete").exists() for one in environments)
 
 
 def node_modules(package: Path) -> Path:
@@ -110,6 +125,10 @@ def go_program(module: Path) -> str:
     if not target.exists():
         _run(["go", "build", "-C", str(module), "-o", str(target), "."])
     return str(target)
+
+
+def _environment(*requirements: str) -> Path:
+    return cache_directory() / f"venv-{_short_hash(sys.version, *requirements)}"
 
 
 def _short_hash(*texts: str) -> str:

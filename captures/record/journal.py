@@ -28,7 +28,7 @@ REPEATED_TEXT_LIMIT = 1000
 
 _JAVA_HEADER = (
     r"header RequestHeader\(apiKey=(?P<api>\w+), apiVersion=(?P<version>\d+), clientId=(?P<client>.*?), "
-    r"correlationId=(?P<id>-?\d+), headerVersion=\d+\)"
+    r"correlationId=(?P<id>-?\d+)(?:, headerVersion=\d+)?\)"
 )
 _JAVA_SENDING = re.compile(
     rf"Sending \w+ request with {_JAVA_HEADER} and timeout \d+ to node (?P<node>\S+): (?P<text>.*)$"
@@ -54,6 +54,11 @@ _OLD_PYTHON = re.compile(
     r"<BrokerConnection node_id=(?P<node>[\w-]+) host=.*?> (?P<verb>Request|Response) (?P<id>\d+)"
     r"(?: \([\d.]+ ms\))?: (?P<text>(?P<api>[A-Za-z]+?)(?:Request|Response)_v(?P<version>\d+)\(.*)$"
 )
+# aiokafka: the same, but only the broker's address is named.
+_AIOKAFKA = re.compile(
+    r"(?P<verb>Request|Response) (?:to|from) (?P<node>\S+) (?P<id>\d+): "
+    r"(?P<text>(?P<api>[A-Za-z]+?)(?:Request|Response)_v(?P<version>\d+)\(.*)$"
+)
 _KAFKAJS = re.compile(r"^(?P<verb>Request|Response) \w+\(key: (?P<key>\d+), version: (?P<version>\d+)\)$")
 _FRANZ = re.compile(
     r"clientId=(?P<client>\S+) \[DEBUG\] (?P<verb>wrote|read) (?P<api>\w+) v(?P<version>\d+); broker: (?P<node>\w+), "
@@ -67,6 +72,13 @@ def java_log(lines: Iterable[str]) -> Iterator[Entry]:
         for kind, pattern in (("request", _JAVA_SENDING), ("response", _JAVA_RECEIVED)):
             if found := pattern.search(line):
                 yield _entry(kind, found)
+
+
+def java_headers(lines: Iterable[str]) -> Iterator[Entry]:
+    """The same without bodies, for applications that say the same many times."""
+    for entry in java_log(lines):
+        entry.pop("text", None)
+        yield entry
 
 
 def rdkafka_log(lines: Iterable[str]) -> Iterator[Entry]:
@@ -93,6 +105,13 @@ def old_kafka_python_log(lines: Iterable[str]) -> Iterator[Entry]:
     """kafka-python before 3 at debug: headers without client ids, bodies as ``repr``."""
     for line in lines:
         if found := _OLD_PYTHON.search(line):
+            yield _entry("request" if found["verb"] == "Request" else "response", found)
+
+
+def aiokafka_log(lines: Iterable[str]) -> Iterator[Entry]:
+    """aiokafka at debug: headers without client ids, bodies as ``repr``."""
+    for line in lines:
+        if found := _AIOKAFKA.search(line):
             yield _entry("request" if found["verb"] == "Request" else "response", found)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .broker import Listener
-from .distribution import COVERED_VERSION, SetupError, class_path, java, python_with
+from .distribution import CLIENT_VERSION, POM, SetupError, class_path, java, python_with
 
 CLIENTS = Path(__file__).with_name("clients")
 CONFLUENT = ("confluent-kafka==2.16.1",)
@@ -27,21 +27,36 @@ def python_program(requirements: Sequence[str], program: str, *arguments: str) -
 
 
 @functools.cache
-def java_classes(version: str) -> str:
-    """Folder with the Java programs compiled against one release of the client; removed when the recorder ends."""
+def java_classes(version: str, sources: str = "java", pom: Path = POM) -> str:
+    """Folder with the Java programs compiled against one release of the client; removed when the recorder ends.
+
+    ``sources`` is a folder of ``clients/``, and its programs may use what those of ``clients/java`` share.
+    """
     folder = tempfile.mkdtemp(prefix="kafkasniff-classes-")
     atexit.register(shutil.rmtree, folder)
-    command = [str(Path(java()).with_name("javac")), "-d", folder, "-cp", class_path(version)]
+    command = [str(Path(java()).with_name("javac")), "-d", folder, "-cp", class_path(version, pom)]
+    command += ["-sourcepath", str(CLIENTS / "java")]
     done = subprocess.run(
-        [*command, *map(str, sorted((CLIENTS / "java").glob("*.java")))], capture_output=True, text=True, check=False
+        [*command, *map(str, sorted((CLIENTS / sources).glob("*.java")))], capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
         raise SetupError(f"javac: {done.stderr[-2000:]}")
     return folder
 
 
-def java_program(program: str, *arguments: str, version: str = COVERED_VERSION) -> Callable[[], Sequence[str]]:
-    """Makes the command line of a Java client, compiled against one release and run with its jars."""
+def java_program(
+    program: str,
+    *arguments: str,
+    version: str = CLIENT_VERSION,
+    sources: str = "java",
+    pom: Path = POM,
+    compiled_with: str | None = None,
+) -> Callable[[], Sequence[str]]:
+    """Makes the command line of a Java client, run with the jars of one release.
+
+    It is compiled against the same release, or against ``compiled_with`` where the program has parts that need that
+    one and are left alone with an earlier.
+    """
     logger = "-Dorg.slf4j.simpleLogger"
     levels = (f"{logger}.defaultLogLevel=warn", f"{logger}.log.org.apache.kafka.clients.NetworkClient=debug")
     return lambda: [
@@ -49,7 +64,7 @@ def java_program(program: str, *arguments: str, version: str = COVERED_VERSION) 
         "-XX:TieredStopAtLevel=1",
         *levels,
         "-cp",
-        f"{java_classes(version)}:{class_path(version)}",
+        f"{java_classes(compiled_with or version, sources, pom)}:{class_path(version, pom)}",
         program,
         *arguments,
     ]

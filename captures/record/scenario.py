@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -16,9 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .acting import END_OF_ACT, ActingClient
 from .broker import LOGGER, Listener, RealBroker
 from .distribution import DEFAULT_VERSION, SetupError
-from .journal import LogParser, count_requests, java_log, read_reports, write_sidecar
+from .journal import Entry, LogParser, count_requests, java_log, read_reports, write_sidecar
 from .sniffer import Sniffer, SniffOptions
 
 CLIENT_TIMEOUT_S = 120
@@ -37,6 +39,29 @@ class BrokerOptions:
     brokers: int = 1
     plugin: Callable[[], Path] | None = None
     """Makes a folder of classes that the brokers load."""
+
+
+Run = Callable[..., list[Entry]]
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """A capture in several acts: nodes come and go, the client program is run between.
+
+    Everything that the nodes say is recorded, as with ``internal``.
+    """
+
+    nodes: Callable[[Path], list[RealBroker]]
+    """Makes the nodes, none of them running, with their folders below the given one."""
+    acts: Callable[[list[RealBroker], Run], None]
+    """Starts and stops nodes; the function it is given runs the client program once, with further arguments, and
+    returns what that run reports. Nodes that still run at the end are stopped, the last one first."""
+    before: Callable[[list[RealBroker]], None] | None = None
+    """What comes before the recording; no node runs when it ends."""
+    log: LogParser = java_log
+    """Reads requests and responses from the logs of the nodes."""
+    one_program: bool = False
+    """The client program is started once, and gets the arguments of each act as a line of its stdin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +83,8 @@ class Scenario:
     """Record what brokers and controller say to each other too, from before their start until after their end; the
     brokers' own logs of their requests go into the sidecar."""
     environment: Callable[[], dict[str, str]] = dict
+    play: Play | None = None
+    """Several acts instead of the one run of the client; ``broker`` then only tells the release."""
 
 
 def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
@@ -70,33 +97,49 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
     capture = work / scenario.file
     options = scenario.broker
     try:
-        brokers = _brokers(scenario, work)
+        brokers = scenario.play.nodes(work) if scenario.play else _brokers(scenario, work)
+        internal = scenario.internal or scenario.play is not None
         for broker in brokers:
             broker.choose_ports()
-        client_ports = [broker.port(listener.name) for broker in brokers for listener in options.listeners]
-        addresses = [brokers[0].bootstrap(listener.name) for listener in options.listeners]
-        ports = (
-            [port for broker in brokers for port in broker.choose_ports().values()]
-            if scenario.internal
-            else client_ports
-        )
-        with ExitStack() as stack:
-            if scenario.internal:
-                stack.enter_context(Sniffer(capture, ports, scenario.sniff))
+        ports = [
+            port
+            for broker in brokers
+            for name, port in broker.choose_ports().items()
+            if internal or name in broker.listeners
+        ]
+        if scenario.play and scenario.play.before:
+            scenario.play.before(brokers)
             for broker in brokers:
-                stack.enter_context(broker)
-            if not scenario.internal:
+                broker.log_file.unlink(missing_ok=True)  # it tells of what is not recorded
+        with ExitStack() as stack:
+            if internal:
                 stack.enter_context(Sniffer(capture, ports, scenario.sniff))
-            _run_client([*command, *addresses], work, environment)
-        entries = read_reports(work / "stdout")
+            if scenario.play:
+                for broker in brokers:
+                    stack.callback(broker.stop)
+                run: Run
+                if scenario.play.one_program:
+                    run = stack.enter_context(ActingClient(command, work, environment)).act
+                else:
+                    run = functools.partial(_run_play, command, work, environment)
+                scenario.play.acts(brokers, run)
+            else:
+                for broker in brokers:
+                    stack.enter_context(broker)
+                if not internal:
+                    stack.enter_context(Sniffer(capture, ports, scenario.sniff))
+                addresses = [brokers[0].bootstrap(listener.name) for listener in options.listeners]
+                _run_client([*command, *addresses], work, environment)
+        entries = [entry for entry in read_reports(work / "stdout") if entry["kind"] != END_OF_ACT]
         client = next((entry for entry in entries if entry["kind"] == "client"), None)
         if client is None:
             raise SetupError("the client program did not say what it is")
         if scenario.log is not None:
             entries += scenario.log((work / "stderr").read_text(encoding="utf-8", errors="replace").splitlines())
-        if scenario.internal:
+        if internal:
+            parse = scenario.play.log if scenario.play else java_log
             for broker in brokers:
-                entries += java_log(broker.log_file.read_text(encoding="utf-8", errors="replace").splitlines())
+                entries += parse(broker.log_file.read_text(encoding="utf-8", errors="replace").splitlines())
         sidecar = work / f"{capture.stem}.log.jsonl"
         write_sidecar(sidecar, entries)
         entry = {
@@ -114,7 +157,7 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
             "sidecar": sidecar.name,
             "sidecar_sha256": digest(sidecar),
             "requests": count_requests(entries),
-            "requests_complete": scenario.log is not None and scenario.log_is_complete,
+            "requests_complete": (scenario.log or scenario.play) is not None and scenario.log_is_complete,
         }
         for file in (capture, sidecar):
             shutil.copyfile(file, directory / file.name)
@@ -144,8 +187,9 @@ def _brokers(scenario: Scenario, work: Path) -> list[RealBroker]:
     return brokers
 
 
-def _run_client(command: list[str], work: Path, environment: dict[str, str]) -> None:
-    with (work / "stdout").open("wb") as out, (work / "stderr").open("wb") as log:
+def _run_client(command: list[str], work: Path, environment: dict[str, str]) -> list[Entry]:
+    told_before = len(read_reports(work / "stdout")) if (work / "stdout").exists() else 0
+    with (work / "stdout").open("ab") as out, (work / "stderr").open("ab") as log:
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
@@ -159,6 +203,11 @@ def _run_client(command: list[str], work: Path, environment: dict[str, str]) -> 
     if done.returncode != 0:
         said = (work / "stderr").read_text(encoding="utf-8", errors="replace")
         raise SetupError(f"the client ended with {done.returncode}: {said[-1500:]}")
+    return read_reports(work / "stdout")[told_before:]
+
+
+def _run_play(command: list[str], work: Path, environment: dict[str, str], *more: str) -> list[Entry]:
+    return _run_client([*command, *more], work, environment)
 
 
 def _packets(capture: Path) -> int:

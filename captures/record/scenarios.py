@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from . import internal_topics, kraft_clusters, zookeeper_eras
 from .broker import Listener
 from .distribution import DEFAULT_VERSION, OLD_VERSION, go_program, node_modules
 from .journal import franz_log, java_log, kafka_python_log, kafkajs_log, old_kafka_python_log, rdkafka_log
+from .more_clients import SCENARIOS as MORE_CLIENTS
 from .programs import (
     AUTHORIZER,
     CLIENTS,
@@ -243,5 +245,16 @@ OLD = [
 ]
 
 SCENARIOS: dict[str, Scenario] = {
-    scenario.file: scenario for scenario in [*JAVA, *LIBRDKAFKA, *KAFKA_PYTHON, *OTHERS, *OLD]
+    scenario.file: scenario
+    for scenario in [
+        *JAVA,
+        *LIBRDKAFKA,
+        *KAFKA_PYTHON,
+        *OTHERS,
+        *OLD,
+        *kraft_clusters.SCENARIOS,
+        *internal_topics.SCENARIOS,
+        *MORE_CLIENTS,
+        *zookeeper_eras.SCENARIOS,
+    ]
 }

@@ -18,6 +18,7 @@ OPERATIONS = {
     "describe quotas": "DescribeClientQuotas",
     "update a feature": "UpdateFeatures",
     "fence producers": "InitProducerId",
+    "move a replica to another folder": "AlterReplicaLogDirs",
 }
 """The API behind what an administrator tried, where it went well."""
 
@@ -144,6 +145,9 @@ def _listed_offset(seen: Decoded, entry: Entry) -> bool:
 
 def _altered_settings(seen: Decoded, entry: Entry) -> bool:
     return all(
+        # Before 2.3 all settings of a resource at once.
+        seen.found("AlterConfigs", "request", name=name, value=value)
+        or
         # AlterConfigOp.OpType: 0 sets, 2 appends
         seen.found(
             "IncrementalAlterConfigs",
@@ -177,12 +181,14 @@ def _altered_credentials(seen: Decoded, entry: Entry) -> bool:
 
 
 def _created_acl(seen: Decoded, entry: Entry) -> bool:
+    # Before 2.0 there were no patterns.
+    pattern = {"resource_pattern_type": ACL_CODES[entry["pattern"]]} if "pattern" in entry else {}
     return seen.found(
         "CreateAcls",
         "request",
         resource_type=ACL_CODES[entry["resource_type"]],
         resource_name=entry["resource"],
-        resource_pattern_type=ACL_CODES[entry["pattern"]],
+        **pattern,
         principal=entry["principal"],
         host=entry["host"],
         operation=ACL_CODES[entry["operation"]],
@@ -262,6 +268,10 @@ ADMIN_CHECKS: dict[str, Callable[[Decoded, Entry], bool]] = {
     ),
     "moved_leader": lambda seen, entry: seen.found(
         "Metadata", "response", partition_index=entry["partition"], leader_id=entry["leader"]
+    ),
+    # Version 0 tells where segments begin.
+    "old_offsets": lambda seen, entry: seen.found(
+        "ListOffsets", "response", partition_index=entry["partition"], old_style_offsets=entry["offsets"]
     ),
     "renewed_token": lambda seen, entry: seen.found(
         "RenewDelegationToken", "response", expiry_timestamp_ms=entry["expiry"], error_code=0

@@ -5,6 +5,7 @@ Rules, not exceptions. Kafka's JSON differs from ours in form alone:
 - a field has Kafka's name in camelCase; ours is the same in snake_case (`snake`). Both sides hold the same fields:
   each that the version has, and of the tagged ones those that are not at their defaults, which no client here has sent;
 - `bytes` are base64 there; here a string where they are UTF-8, else `{"base64"}`; a secret is its length;
+- what interprets a value stands beside it as `_<field>` here, not at all there: each such form has tests of its own;
 - a message of a legacy set has its own fields alone here, where Kafka's interface of a batch answers with stand-ins.
 
 - a version newer than the definitions is not read here at all: the line has the bytes, and a problem says so.
@@ -24,6 +25,7 @@ from typing import Any
 from captures.record.distribution import DEFAULT_VERSION
 from tests.evidence.kafka_classes import Evidence
 from tests.evidence.wire import Frame
+from tests.renamed import as_released
 
 Line = dict[str, Any]
 
@@ -36,6 +38,9 @@ _V2_ONLY = frozenset(
 _CHECKED = frozenset(("trailing-bytes", "version-unknown"))
 _OF_THE_CUT = frozenset(("frame-incomplete", "body-truncated", "array-too-long"))
 """Kinds of problems within a message: those that the comparison looks at; those that follow from its missing end."""
+
+_THEIRS_TOO = frozenset(("_unknown_tags", "_control"))
+"""Names that begin with an underscore and stand in Kafka's JSON, too."""
 
 _V1_ONLY = frozenset(("timestamp_type", "max_timestamp"))
 
@@ -85,6 +90,11 @@ def is_secret(ours: Any) -> bool:
     return isinstance(ours, dict) and ours.keys() == {"redacted"}
 
 
+def interprets(name: str) -> bool:
+    """Whether a field of ours is not from the wire."""
+    return name.startswith("_") and name not in _THEIRS_TOO
+
+
 def _is_bytes(theirs: Any) -> bool:
     return isinstance(theirs, dict) and theirs.keys() == {"base64"}
 
@@ -116,7 +126,11 @@ def _fields(ours: Any, theirs: dict[str, Any], path: str) -> Iterator[str]:
         return
     if "magic" in theirs and theirs["magic"] < 2:
         theirs = _legacy(theirs)
-    for name in sorted(ours.keys() ^ theirs.keys()):
+    if "leading_bytes" in ours:
+        # Of a snapshot's slice; what Kafka reads as batches begins at the first byte.
+        theirs = {"leading_bytes": 0, **theirs}
+    theirs = {as_released(name, ours): value for name, value in theirs.items()}
+    for name in sorted(field for field in ours.keys() ^ theirs.keys() if not interprets(field)):
         yield f"{path}.{name}: {'Kafka' if name in ours else 'kafkasniff'} has no such field"
     for name in ours.keys() & theirs.keys():
         yield from differences(ours[name], theirs[name], f"{path}.{name}")
@@ -136,10 +150,11 @@ def error_codes(theirs: Any, names: dict[str, str], path: str = "") -> Iterator[
 
 
 def leaves(ours: Any) -> Iterator[Any]:
-    """The plain values of a body, in its order."""
+    """The plain values of a body, in its order, without what interprets them."""
     if isinstance(ours, dict) and not _is_bytes(ours) and not is_secret(ours):
-        for value in ours.values():
-            yield from leaves(value)
+        for name, value in ours.items():
+            if not interprets(name):
+                yield from leaves(value)
     elif isinstance(ours, list):
         for value in ours:
             yield from leaves(value)
@@ -203,8 +218,10 @@ def line_differences(line: Line, frame: Frame, evidence: Evidence) -> Iterator[s
         yield f"body_version: {line.get('body_version')}, Kafka read it as {evidence['version']}"
     if line["type"] == "response":
         errors = list(error_codes(evidence["body"], evidence["errors"]))
-        if sorted(line["errors"], key=repr) != sorted(errors, key=repr):
-            yield f"errors: {line['errors']}, Kafka has {errors}"
+        # Those of a message inside (Envelope) are Kafka's bytes, too, but not in this message's JSON.
+        ours = [error for error in line["errors"] if not interprets(error["path"])]
+        if sorted(ours, key=repr) != sorted(errors, key=repr):
+            yield f"errors: {ours}, Kafka has {errors}"
     if (evidence["remaining"] > 0) != ("trailing-bytes" in kinds):
         yield f"problems: {kinds}, Kafka leaves {evidence['remaining']} bytes"
     if "raw" in line:

@@ -22,8 +22,9 @@ Evidence = dict[str, Any]
 
 FOLDER = Path(__file__).parent
 PROGRAM = FOLDER / "kafka-classes" / "KafkaClasses.java"
-RELEASES = (COVERED_VERSION, OLD_VERSION, DEFAULT_VERSION)
-"""In the order in which they are asked; each message is read by the first that knows its version."""
+RELEASES = tuple(dict.fromkeys((COVERED_VERSION, OLD_VERSION, DEFAULT_VERSION)))
+"""In the order in which they are asked; each message is read by the first that knows its version. A broker may be newer
+than what the definitions cover."""
 TIMEOUT_S = 300
 
 

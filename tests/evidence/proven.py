@@ -1,18 +1,20 @@
-"""`dissectors/proven.txt`: the pairs of API and version whose decoding the shipped captures prove.
+"""`dissectors/proven.txt`: the pairs of API and version whose decoding the shipped captures prove, and the batches.
 
 A pair is proven where a capture has a whole request and its whole response, of a client and a broker that are not ours,
-and both golden lines say what Kafka's own classes read from the same bytes.
+and both golden lines say what Kafka's own classes read from the same bytes. Batches of a magic are proven where such a
+message has them, with records.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tests.evidence.compare import Line, line_differences
+from tests.evidence.decoded import objects
 from tests.evidence.kafka_classes import Evidence
-from tests.evidence.match import golden_lines, match
+from tests.evidence.match import Match, golden_lines, match
 from tests.evidence.wire import Frame
 from tests.golden import ROOT
 
@@ -21,8 +23,13 @@ PROVEN_FILE = ROOT / "dissectors" / "proven.txt"
 _BEGIN = "# begin of the captures' part, written by `python -m tests.evidence` (tests/evidence/README.md)\n"
 _END = "# end of the captures' part\n"
 _HEAD = """\
-# Pairs of API and version that were decoded from bytes that this project did not make, request and response, to values
-# that it did not make: NAME VERSION EVIDENCE.
+# What was decoded from bytes that this project did not make to values that it did not make. A line is
+# NAME VERSION vectors RELEASE…         request and response of that version of an API, as Kafka's classes of that
+#                                       release wrote them
+# NAME VERSION captures RELEASE FILE…   the same, as real clients and brokers sent them; in these files of captures/
+#                                       Kafka's classes of that release read the same
+# `data NAME VERSION …` is the same of a header or of what lies inside records and bytes, `batches MAGIC …` of record
+# batches (magic 2) and message sets (0 and 1).
 
 """
 
@@ -37,21 +44,48 @@ def proven(captures: Iterable[Path]) -> dict[tuple[int, str, int, str], list[str
     """(Key, name, version, Kafka's release) of each proven pair: the captures that prove it."""
     found: dict[tuple[int, str, int, str], list[str]] = defaultdict(list)
     for capture in captures:
-        matches, _, _ = match(capture, golden_lines(capture))
-        good = {id(frame) for line, frame, told in matches if _is_proof(line, frame, told)}
-        for line, frame, told in matches:
-            if line["type"] == "request" and id(frame) in good and id(frame.pair) in good:
-                captures_of_pair = found[frame.api_key, told["api"], frame.api_version, told["kafka"]]
-                if capture.name not in captures_of_pair:
-                    captures_of_pair.append(capture.name)
+        for line, frame, told in _proofs(capture):
+            if line["type"] == "request":
+                _note(found[frame.api_key, told["api"], frame.api_version, told["kafka"]], capture)
     return found
 
 
-def proven_lines(captures: Iterable[Path]) -> list[str]:
-    """Lines as `dissectors/proven.txt` has them, in order of keys and versions."""
+def proven_batches(captures: Iterable[Path]) -> dict[tuple[int, str], list[str]]:
+    """(Magic, Kafka's release) of the batches in proven messages: the captures that have them, with records."""
+    found: dict[tuple[int, str], list[str]] = defaultdict(list)
+    for capture in captures:
+        for line, _, told in _proofs(capture):
+            for one in objects(line["body"]):
+                if one.get("magic") is not None and one.get("records"):
+                    _note(found[one["magic"], told["kafka"]], capture)
+    return found
+
+
+def _proofs(capture: Path) -> Iterator[Match]:
+    """The messages of a capture that were decoded right, of exchanges that were so on both sides."""
+    matches, _, _ = match(capture, golden_lines(capture))
+    good = {id(frame) for line, frame, told in matches if _is_proof(line, frame, told)}
+    for one in matches:
+        if id(one.frame) in good and id(one.frame.pair) in good:
+            yield one
+
+
+def _note(names: list[str], capture: Path) -> None:
+    if capture.name not in names:
+        names.append(capture.name)
+
+
+def proven_lines(captures: Sequence[Path]) -> list[str]:
+    """Lines as `dissectors/proven.txt` has them, in order of keys and versions, then the batches."""
     return [
-        f"{name} {version} {', '.join(names)}, as classes of Kafka {release} read it"
-        for (_, name, version, release), names in sorted(proven(captures).items())
+        *(
+            f"{name} {version} captures {release} {' '.join(names)}"
+            for (_, name, version, release), names in sorted(proven(captures).items())
+        ),
+        *(
+            f"batches {magic} captures {release} {' '.join(names)}"
+            for (magic, release), names in sorted(proven_batches(captures).items())
+        ),
     ]
 
 

@@ -10,7 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.evidence.admin_reports import ADMIN_CHECKS
+from tests.evidence.application_reports import APPLICATION_CHECKS
+from tests.evidence.cluster_reports import CLUSTER_CHECKS
 from tests.evidence.decoded import Decoded, Entry, Record, has, objects, split, to_bytes
+from tests.evidence.internal_reports import INTERNAL_CHECKS
 
 ACKNOWLEDGE_TYPES = {"accept": 1, "release": 2, "reject": 3}
 OWN_ERRORS = {"TimeoutException": "UNKNOWN_TOPIC_OR_PARTITION", "OffsetOutOfRangeException": "OFFSET_OUT_OF_RANGE"}
@@ -37,7 +40,9 @@ def _same_record(entry: Entry, one: Record) -> bool:
 
 def _client(seen: Decoded, entry: Entry) -> bool:
     names = [line["body"].get("client_software_version") for line in seen.messages("ApiVersions", "request")]
-    return all(entry["version"] in name for name in names if name)
+    # Brokers that talk to each other tell their own version.
+    told = [name for name in names if name]
+    return not told or any(entry["version"] in name for name in told)
 
 
 def _failed(seen: Decoded, entry: Entry) -> bool:
@@ -56,6 +61,10 @@ def _authenticated(seen: Decoded, entry: Entry) -> bool:
         return False
     tokens = [line["body"]["auth_bytes"] for line in seen.messages("SaslAuthenticate", "request", shown=True)]
     tokens += [line["token"] for line in seen.open_lines if line["type"] == "sasl"]
+    if entry["mechanism"] == "OAUTHBEARER":
+        # RFC 7628: pairs between control-A characters, the token's first (RFC 6750), then extensions (KIP-342).
+        pairs = [f"auth=Bearer {entry['token']}", *(f"{name}={value}" for name, value in entry["extensions"].items())]
+        return any(set(to_bytes(one).split(b"\x01")) >= {pair.encode() for pair in pairs} for one in tokens)
     if entry["mechanism"] == "PLAIN":
         # RFC 4616: whom to act for (often left out), who, password.
         return any(
@@ -101,7 +110,11 @@ def _is_member(seen: Decoded, entry: Entry) -> bool:
 def _left(seen: Decoded, entry: Entry) -> bool:
     client = entry.get("client_id")
     return seen.found("LeaveGroup", "request", client, group_id=entry["group"]) or seen.found(
-        "ConsumerGroupHeartbeat ShareGroupHeartbeat", "request", client, group_id=entry["group"], member_epoch=-1
+        "ConsumerGroupHeartbeat ShareGroupHeartbeat StreamsGroupHeartbeat",
+        "request",
+        client,
+        group_id=entry["group"],
+        member_epoch=-1,
     )
 
 
@@ -130,7 +143,7 @@ def _transaction(seen: Decoded, entry: Entry) -> bool:
 
 
 def _described_group(seen: Decoded, entry: Entry) -> bool:
-    apis = "DescribeGroups ConsumerGroupDescribe ShareGroupDescribe"
+    apis = "DescribeGroups ConsumerGroupDescribe ShareGroupDescribe StreamsGroupDescribe"
     groups = [
         one
         for line in seen.messages(apis, "response")
@@ -189,6 +202,9 @@ def _deleted_offsets(seen: Decoded, entry: Entry) -> bool:
 
 CHECKS: dict[str, Callable[[Decoded, Entry], bool]] = {
     **ADMIN_CHECKS,
+    **APPLICATION_CHECKS,
+    **CLUSTER_CHECKS,
+    **INTERNAL_CHECKS,
     "acknowledged": _acknowledged,
     "altered_offsets": _altered_offsets,
     "assigned": _assigned,

@@ -20,9 +20,11 @@ from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.dissectors import data_schema, snake_case
 from kafkasniff.kafka.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.records import decode_records
+from tests.renamed import as_released
 from tests.vectors.reader import Vector, records_by_size
 
-SHOWN = DecodeOptions(show_secrets=True)
+SHOWN = DecodeOptions(show_secrets=True, inside=False)
+"""What lies in a vector's bytes fields was made up, too: nothing is to be read there."""
 SIZE_OF_RECORDS = "SizeInBytes"
 
 _MISSING = object()
@@ -116,15 +118,16 @@ def _struct(expected: dict[str, Any], got: dict[str, Any], path: str) -> Iterato
         records = name not in ours and name_in_json.endswith(SIZE_OF_RECORDS)
         if records:
             name = our_name(name_in_json.removesuffix(SIZE_OF_RECORDS))
+        name = as_released(name, ours)
         place = f"{path}.{name}" if path else name
         mine = ours.pop(name, _MISSING)
         if mine is _MISSING:
             yield f"{place}: in Kafka's JSON alone"
             continue
         if records:
-            # A slice of a snapshot may be cut anywhere: its bytes are left as they are.
-            vector = records_by_size()[value]
-            wanted = base64.b64encode(vector.data).decode() if isinstance(mine, bytes) else vector.body
+            wanted = records_by_size()[value].body
+            if name == "unaligned_records":
+                wanted = {"leading_bytes": 0, **wanted}
         yield from compare(wanted, mine, place)
     for name in ours:
         yield f"{path}.{name}: decoded, and not in Kafka's JSON"

@@ -1,10 +1,11 @@
-"""Which (API, version) pairs the vectors prove: of request and response every vector is there and agrees."""
+"""What the vectors prove: the versions of which every vector agrees; of an API those of request and response."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from kafkasniff.kafka.coverage import defined_data
 from kafkasniff.kafka.dissectors import api
 from tests.vectors.matching import differences
 from tests.vectors.reader import FOLDER, Vector, vectors
@@ -16,19 +17,44 @@ _END = "# end of the classes' part\n"
 
 
 def proven_lines() -> list[str]:
-    """Lines as `dissectors/proven.txt` has them: `NAME VERSION EVIDENCE`, in order of keys and versions."""
+    """Lines as `dissectors/proven.txt` has them: APIs by key and version, then structures by name, then batches."""
+    return [*_pairs(), *_data(), *_batches()]
+
+
+def _line(name: str, version: int, members: Iterable[Vector]) -> str:
+    return f"{name} {version} vectors {' '.join(sorted({member.release for member in members}))}"
+
+
+def _pairs() -> Iterator[str]:
     by_pair: dict[tuple[int, int], list[Vector]] = defaultdict(list)
     for vector in vectors():
         if vector.key is not None:
             by_pair[vector.key, vector.version].append(vector)
-    lines = []
     for (key, version), members in sorted(by_pair.items()):
         found = api(key)
         both = {member.kind for member in members} == {"request", "response"}
         if found is not None and version in found.versions and both and not any(map(differences, members)):
-            releases = " and ".join(sorted({member.release for member in members}))
-            lines.append(f"{found.name} {version} written by classes of Kafka {releases}")
-    return lines
+            yield _line(found.name, version, members)
+
+
+def _data() -> Iterator[str]:
+    by_layout: dict[tuple[str, int], list[Vector]] = defaultdict(list)
+    for vector in vectors():
+        if vector.kind == "data":
+            by_layout[vector.name, vector.version].append(vector)
+    for (name, version), members in sorted(by_layout.items()):
+        if (name, version) in defined_data() and not any(map(differences, members)):
+            yield _line(f"data {name}", version, members)
+
+
+def _batches() -> Iterator[str]:
+    by_magic: dict[int, list[Vector]] = defaultdict(list)
+    for vector in vectors():
+        if vector.kind == "records":
+            by_magic[vector.version].append(vector)
+    for magic, members in sorted(by_magic.items()):
+        if not any(map(differences, members)):
+            yield _line("batches", magic, members)
 
 
 def part(text: str) -> list[str] | None:

@@ -22,14 +22,14 @@ class Vector(msgspec.Struct, frozen=True):
     release: str
     """The Kafka release whose classes made it."""
     kind: str
-    """request, response, data (a body alone, without the version that stands in front of some), records, errors."""
+    """request, response, data (a body alone, without the version in front of some), records, errors, apis."""
     name: str
     """Kafka's name of the schema; of the API for requests and responses."""
     key: int | None
     """The API key of requests and responses."""
     version: int
     variant: str
-    """How it was filled: default, null, null-leaves, full, random-1, random-2."""
+    """How it was filled; README.md lists the ways."""
     data: bytes
     """Header and body; the length prefix is not there."""
     header: dict[str, Any]

@@ -16,6 +16,7 @@ import java.util.TreeMap;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.UnsupportedVersionException;
 import org.apache.kafka.common.message.ApiMessageType;
+import org.apache.kafka.common.message.LeaderChangeMessage;
 import org.apache.kafka.common.message.RequestHeaderData;
 import org.apache.kafka.common.message.ResponseHeaderData;
 import org.apache.kafka.common.protocol.ApiMessage;
@@ -40,6 +41,7 @@ import org.apache.kafka.common.protocol.types.RawTaggedField;
 public final class KafkaClasses {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final short API_VERSIONS = 18;
+    private static final short SNAPSHOT_HEADER = 3;
     /** By type of control record; {@code org.apache.kafka.common.record.ControlRecordType}. */
     private static final List<String> CONTROL_VALUES = List.of("EndTxnMarker", "EndTxnMarker", "LeaderChangeMessage",
         "SnapshotHeaderRecord", "SnapshotFooterRecord", "KRaftVersionRecord", "VotersRecord");
@@ -223,6 +225,16 @@ public final class KafkaClasses {
         short version = type <= 1 ? fields.getShort() : fields.getShort(fields.position());
         ApiMessage message = (ApiMessage) schema.getConstructor().newInstance();
         message.read(new ByteBufferAccessor(fields), version);
+        if (type == SNAPSHOT_HEADER && fields.hasRemaining()) {
+            // Up to 2.8 this was the type of leader changes (ControlRecordType there), without a version in front.
+            message = new LeaderChangeMessage();
+            ByteBuffer versioned = ByteBuffer.allocate(2 + value.remaining()).put(2, value, value.position(), value.remaining());
+            message.read(new ByteBufferAccessor(versioned), (short) 0);
+            ObjectNode early = (ObjectNode) written(message, (short) 0);
+            early.remove("version");
+            result.put("name", "LEADER_CHANGE").set("value", early);
+            return result;
+        }
         ObjectNode shown = JSON.createObjectNode();
         shown.put("version", version);
         shown.setAll((ObjectNode) written(message, version));

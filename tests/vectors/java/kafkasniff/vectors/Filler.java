@@ -32,6 +32,9 @@ final class Filler {
     private final Variant variant;
     private final Scalars scalars;
     private final List<byte[]> batches;
+    /** Arrays and structs around the current field that could be null. */
+    private int nullablesAround;
+    private boolean innerNulls;
 
     Filler(long seed, Variant variant, List<byte[]> batches) {
         this.random = new Random(seed);
@@ -43,6 +46,11 @@ final class Filler {
     <T extends Message> T fill(Class<T> type, short version) throws Exception {
         Schema schema = ((Schema[]) type.getField("SCHEMAS").get(null))[version];
         return struct(type, schema, version, 0);
+    }
+
+    /** Whether something became null within something that could be null. */
+    boolean hasInnerNulls() {
+        return innerNulls;
     }
 
     private <T extends Message> T struct(Class<T> type, Schema schema, short version, int depth) throws Exception {
@@ -74,6 +82,21 @@ final class Filler {
             setter.invoke(struct, (Object) null);
             return;
         }
+        int around = nullablesAround;
+        if (variant.inner() && !leaf && canBeNull(struct.getClass(), field, schema, version)) {
+            if (around > 0) {
+                setter.invoke(struct, (Object) null);
+                innerNulls = true;
+                return;
+            }
+            nullablesAround++;
+        }
+        set(struct, setter, field, initial, set, version, depth);
+        nullablesAround = around;
+    }
+
+    private void set(Message struct, Method setter, Field field, Object initial, double set, short version, int depth)
+            throws Exception {
         for (int draw = 0; draw < DRAWS; draw++) {
             Object value = value(setter, field.type, version, depth);
             setter.invoke(struct, value);

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.nio.ByteBuffer;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Locale;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.function.BiConsumer;
@@ -42,6 +43,7 @@ public final class ReleaseVectors {
         if (done.add("errors")) {
             vectors.errors();
         }
+        vectors.apis();
         for (ApiMessageType type : ApiMessageType.values()) {
             for (boolean request : new boolean[] {true, false}) {
                 ApiMessage message;
@@ -107,6 +109,9 @@ public final class ReleaseVectors {
                 header = filler.fill(ResponseHeaderData.class, headerVersion);
             }
             Message body = filler.fill(messageClass, version);
+            if (variant.inner() && !filler.hasInnerNulls()) {
+                continue;
+            }
             new Line(release, kind, type.name, type.apiKey(), version, index, variant.name())
                 .bytes(bytes(header, headerVersion, body, version))
                 .put("header", Values.of(header, headerVersion)).put("json", Values.of(body, version)).write(out);
@@ -116,7 +121,11 @@ public final class ReleaseVectors {
     private void data(String name, Class<? extends Message> messageClass, short version) throws Exception {
         for (int index = 0; index < Variant.ALL.size(); index++) {
             Variant variant = Variant.ALL.get(index);
-            Message body = filler(name, version, variant).fill(messageClass, version);
+            Filler filler = filler(name, version, variant);
+            Message body = filler.fill(messageClass, version);
+            if (variant.inner() && !filler.hasInnerNulls()) {
+                continue;
+            }
             Line line = new Line(release, "data", name, -1, version, index, variant.name()).bytes(bytes(null, version, body, version));
             line.put("json", Values.of(body, version)).write(out);
         }
@@ -130,6 +139,40 @@ public final class ReleaseVectors {
             json.putObject(String.valueOf(error.code())).put("name", error.name()).put("retriable", retriable);
         }
         new Line(release, "errors", "Errors", -1, 0, 0, "all").bytes(new byte[0]).put("json", json).write(out);
+    }
+
+    /** Which versions of each API the release accepts, which of them needs an opt-in, and on which listeners it serves the API. */
+    private void apis() throws Exception {
+        ObjectNode json = Line.JSON.createObjectNode();
+        for (ApiMessageType type : ApiMessageType.values()) {
+            short lowest;
+            short highest;
+            try {
+                lowest = type.newRequest().lowestSupportedVersion();
+                highest = type.newRequest().highestSupportedVersion();
+            } catch (UnsupportedVersionException removed) {
+                continue;
+            }
+            if (lowest > highest) {
+                continue; // likewise removed, and the class is still there
+            }
+            ObjectNode one = json.putObject(String.valueOf(type.apiKey())).put("name", type.name);
+            one.put("lowest", lowest).put("highest", highest);
+            if (highestStable(type, highest) < highest) {
+                one.put("unstable", highest);
+            }
+            type.listeners().stream().map(listener -> listener.name().toLowerCase(Locale.ROOT)).sorted()
+                .forEach(one.withArray("/listeners")::add);
+        }
+        new Line(release, "apis", release, -1, 0, 0, "all").bytes(new byte[0]).put("json", json).write(out);
+    }
+
+    private static short highestStable(ApiMessageType type, short highest) throws ReflectiveOperationException {
+        try {
+            return (short) ApiMessageType.class.getMethod("highestSupportedVersion", boolean.class).invoke(type, false);
+        } catch (NoSuchMethodException older) {
+            return highest; // before 3.5 every version of a release was stable
+        }
     }
 
     /** The seed is the place alone, so that vectors stay when others come. */

@@ -1,0 +1,20 @@
+"""Fields that a newer Kafka release calls otherwise than the releases in which their versions came out.
+
+The definitions keep the name that a version had while it was the newest, since programs read it: the newest classes are
+compared under that name.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+RENAMED: Final = {
+    "generation_id_or_member_epoch": "generation_id",  # TxnOffsetCommit up to v5, in 4.4
+    "acceptable_recovery_lag_legacy": "acceptable_recovery_lag",  # StreamsGroupHeartbeat v0, in 4.4
+}
+
+
+def as_released(name: str, ours: dict[str, Any]) -> str:
+    """The name of a field of Kafka's that a struct of ours has."""
+    older = RENAMED.get(name)
+    return older if older is not None and name not in ours and older in ours else name

@@ -1,0 +1,89 @@
+"""docs/coverage.md is what the definitions, the releases and the list of what is proven give."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import tests.coverage
+from kafkasniff.kafka.coverage import Proof, Proven, defined_pairs, proven
+from kafkasniff.kafka.dissectors import api, api_keys, data_definitions
+from tests.coverage import PAGE, main, page
+from tests.vectors.reader import unproduced
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def rows(text: str) -> list[list[str]]:
+    return [cells(line) for line in text.splitlines() if line.startswith("| ") and "---" not in line]
+
+
+def versions_of(text: str) -> dict[int, str]:
+    """`V 0-2, VC 3, 5` → version → code."""
+    found, code = {}, ""
+    for part in text.split(", "):
+        *word, versions = part.split()
+        code = word[0] if word else code
+        low, _, high = versions.partition("-")
+        found.update(dict.fromkeys(range(int(low), int(high or low) + 1), code))
+    return found
+
+
+def test_the_page_is_what_the_checkout_gives() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.coverage"
+
+
+def test_one_line_an_api_with_every_version() -> None:
+    found = proven()
+    lines = {row[1]: row for row in rows(page()) if row[0].isdecimal() and len(row) == 6}
+    assert len(lines) == len(api_keys())
+    told = set()
+    for key in api_keys():
+        one = api(key)
+        assert one is not None
+        row = lines[one.name]
+        assert row[0] == str(key)
+        for version, code in versions_of(row[5]).items():
+            told.add((key, version))
+            proof = found.pairs.get((key, version), Proof())
+            assert ("V" in code, "C" in code) == (bool(proof.vectors), bool(proof.captures)), row
+            assert code == "none" or (key, version) in found.pairs
+    assert told == defined_pairs()
+    names = [row[0] for row in rows(page()) if len(row) == 6]
+    assert set(data_definitions()) <= set(names)
+
+
+def test_every_pair_without_proof_has_its_reason() -> None:
+    left = defined_pairs() - proven().pairs.keys()
+    explained = {(entry.name, version) for entry in unproduced() if entry.kind == "pair" for version in entry.versions}
+    assert {(one.name, version) for key, version in left if (one := api(key)) is not None} == explained
+    for entry in unproduced():
+        assert f"- {entry.name} {entry.versions[0]}" in page()
+        assert entry.reason in page()
+
+
+def test_the_captures_named_are_there() -> None:
+    shown = {row[0] for row in rows(page()) if len(row) == 3 and ".pcap" in row[0]}
+    assert shown == {name for proof in proven().pairs.values() for name in proof.captures}
+    assert [name for name in shown if not (PAGE.parent.parent / "captures" / name).is_file()] == []
+
+
+def test_lines_are_short_enough_to_read() -> None:
+    assert max(len(line) for line in page().splitlines()) < 1000
+
+
+def test_the_page_changes_with_what_is_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = page()
+    monkeypatch.setattr(tests.coverage, "proven", lambda: Proven({(52, 2): Proof(("4.4.0",), ("a.pcap",))}, {}, {}))
+    monkeypatch.setattr(tests.coverage, "PAGE", tmp_path / "coverage.md")
+    assert main() == 0
+    text = (tmp_path / "coverage.md").read_text(encoding="utf-8")
+    assert text != whole
+    assert re.search(r"^\| 52 \| Vote \|.*\| none 0-1, VC 2 \|$", text, re.M)
+    assert re.search(r"^\| 0 \| Produce \|.*\| none 0-13 \|$", text, re.M)
+    assert "| all | 369 | 1 | 1 | 1 |" in text
+    assert "| a.pcap | 1 | Vote 2 |" in text
