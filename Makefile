@@ -12,7 +12,7 @@ PYTHON ?=
 DEMO_CAPTURE ?= captures/librdkafka-codecs.pcap
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types check golden bench clean
+.PHONY: help demo test lint types check vectors golden bench clean
 
 help:
 	@echo "make demo    decode a capture of a real Apache Kafka broker"
@@ -20,7 +20,8 @@ help:
 	@echo "make lint    ruff and the import rules"
 	@echo "make types   mypy --strict"
 	@echo "make check   lint, types and test"
-	@echo "make golden  write the golden files again, and ask Kafka's classes about new captures (needs Java and Maven)"
+	@echo "make vectors have the classes of Kafka's newest release write the vectors again (needs Java and Maven)"
+	@echo "make golden  write golden files, evidence, the list of what is proven and docs/coverage.md again (needs the same)"
 	@echo "make bench   compare with tshark on generated captures (needs tshark and tcpdump; BENCH='--help' for options)"
 	@echo "make clean   remove the virtual environment and all caches"
 
@@ -71,9 +72,14 @@ types: $(VENV)/.installed-dev
 
 check: lint types test
 
+vectors: $(VENV)/.installed-test
+	$(BIN)/python -m tests.vectors make
+
 golden: $(VENV)/.installed-test
 	$(BIN)/python -m tests.golden
+	$(BIN)/python -m tests.vectors proven
 	$(BIN)/python -m tests.evidence
+	$(BIN)/python -m tests.coverage
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[clients]'

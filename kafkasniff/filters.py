@@ -11,8 +11,6 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Sequence
-from datetime import datetime
-from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, get_args
 
@@ -22,6 +20,7 @@ from kafkasniff.entities import mentions
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka import dissectors
 from kafkasniff.model import Endpoint, Exchange, Message, Problem, SaslToken
+from kafkasniff.moments import Moment, parse_duration, parse_moment
 
 __all__ = [
     "MAX_DECIDED",
@@ -70,24 +69,6 @@ Operator = Literal["==", "<", "<=", ">", ">=", "glob", "exists"]
 _FIELDS: Final[frozenset[Field]] = frozenset(get_args(Field))
 _OPEN: Final[frozenset[Field]] = frozenset({"errors", "latency", "topic"})
 """What a response may add to its request."""
-_DAY: Final = 86_400_000_000_000
-
-
-class Moment(msgspec.Struct, frozen=True):
-    """A point in time that only the capture's first packet makes definite."""
-
-    offset_ns: int | None = None
-    """Relative to the first packet …"""
-    day_ns: int | None = None
-    """… or a time of the day (UTC) on which the first packet came."""
-
-    def resolve(self, start_ns: int | None) -> int | None:
-        """Nanoseconds since the epoch; None while the first packet's time is not known."""
-        if start_ns is None:
-            return None
-        if self.offset_ns is not None:
-            return start_ns + self.offset_ns
-        return start_ns - start_ns % _DAY + (self.day_ns or 0)
 
 
 class Candidate:
@@ -111,7 +92,7 @@ class Candidate:
         self.start_ns = start_ns
         """Time of the run's first packet."""
         seen: Message | SaslToken | Problem | None = request or response or other
-        self.exchange = seen.exchange if isinstance(seen, Message) else None
+        self.exchange = None if seen is None or isinstance(seen, SaslToken) else seen.exchange
         self.connection = None if seen is None else seen.connection
         self.time_ns = None if seen is None else seen.time_ns
         self.ends: tuple[Endpoint, ...] = ()
@@ -290,45 +271,6 @@ def host_filter(text: str) -> Predicate:
     return Compare("endpoint", "==", str(Endpoint(shown, int(port)))) if port else Compare("host", "==", shown)
 
 
-_UNITS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
-
-
-def parse_duration(text: str) -> int:
-    """`10ms`, `1.5s`, `250us`, `2m` in nanoseconds; a bare number is milliseconds. Raises UsageError."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*([a-zµ]*)", text.strip())
-    unit = _UNITS.get(match[2] or "ms") if match else None
-    if match is None or unit is None:
-        raise UsageError(f"{text!r} is not a duration (10ms, 1.5s, 250us)")
-    return int(Decimal(match[1]) * unit)
-
-
-_DATE: Final = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?\s*([Zz]|[+-]\d\d:?\d\d)?",
-)
-_CLOCK: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,9}))?)?")
-
-
-def parse_moment(text: str) -> int | Moment:
-    """RFC 3339 (UTC without a zone) in ns since the epoch; `HH:MM[:SS[.f]]` or `+10s` as a `Moment`.
-
-    Raises UsageError.
-    """
-    text = text.strip()
-    if text.startswith("+"):
-        return Moment(offset_ns=parse_duration(text[1:] + ("s" if text[-1].isdigit() else "")))
-    if match := _CLOCK.fullmatch(text):
-        seconds = int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3] or 0)
-        return Moment(day_ns=seconds * 1_000_000_000 + int((match[4] or "").ljust(9, "0")))
-    if match := _DATE.fullmatch(text):
-        try:
-            moment = datetime.fromisoformat(f"{match[1]}T{match[2]}{(match[4] or 'Z').upper()}")
-        except ValueError:
-            moment = None
-        if moment is not None:
-            return int(moment.timestamp()) * 1_000_000_000 + int((match[3] or "").ljust(9, "0"))
-    raise UsageError(f"{text!r} is not a time (2026-11-21T04:00:00Z, 04:00:00, +10s)")
-
-
 # -- applying -------------------------------------------------------------------------------------------------------
 
 Event = Message | SaslToken | Exchange | Problem
@@ -341,6 +283,8 @@ def _not_told(problem: Problem) -> frozenset[Field]:
         told.add("connection")
     if problem.time_ns is not None:
         told.add("time")
+    if problem.exchange is not None:
+        told.add("exchange")
     return _FIELDS - told
 
 
@@ -348,12 +292,15 @@ class Selector:
     """Passes on what a predicate selects: both messages of an exchange or none.
 
     Feed it what an inspector yields, `Exchange` events included: they end the undecided. Tokens pass where the
-    predicate is true of them; problems where nothing known of them speaks against it: they tell what may be missing.
+    predicate is true of them; problems of an exchange with their exchange, others where nothing known of them speaks
+    against it: they tell what may be missing.
     """
 
     def __init__(self, predicate: Predicate | None) -> None:
         self._predicate = predicate
         self._decided: dict[int, bool] = {}
+        self._last: tuple[int, bool] | None = None
+        """The exchange that ended last and its answer: its problems come right behind it."""
         self.start_ns: int | None = None
         """Time of the run's first packet, for relative times."""
 
@@ -367,6 +314,9 @@ class Selector:
                 self._message(event, out)
             elif isinstance(event, Exchange):
                 self._exchange(event, out)
+            elif isinstance(event, Problem) and self._last is not None and event.exchange == self._last[0]:
+                if self._last[1]:
+                    out.append(event)
             else:
                 unknown = _not_told(event) if isinstance(event, Problem) else frozenset()
                 answer = self._predicate.test(Candidate(other=event, unknown=unknown, start_ns=self.start_ns))
@@ -396,5 +346,6 @@ class Selector:
             answer = self._predicate.test(candidate) is True
             if answer:
                 out.extend(message for message in (exchange.request, exchange.response) if message is not None)
+        self._last = (exchange.exchange, answer)
         if answer:
             out.append(exchange)

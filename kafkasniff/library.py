@@ -3,39 +3,117 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Any, Final
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from kafkasniff.errors import UsageError
 from kafkasniff.kafka import message as messages
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.model import Body, Exchange, Message
 from kafkasniff.sinks.jsonl import plain
 
-__all__ = ["decode_request", "decode_response", "read"]
+if TYPE_CHECKING:
+    from kafkasniff.capture import CaptureSource
+    from kafkasniff.enrich import Catalog
+    from kafkasniff.inspector import Inspector
+    from kafkasniff.packets import PacketBatch
+
+__all__ = ["can_be_read_twice", "decode_request", "decode_response", "learn", "read"]
 
 _SHOWN: Final = DecodeOptions(show_secrets=True)
 
 Path = str | os.PathLike[str]
 
 
-def read(paths: Path | list[Path] | tuple[Path, ...], **options: Any) -> Iterator[Exchange]:
+def read(
+    paths: Path | list[Path] | tuple[Path, ...],
+    *,
+    enrich: bool = True,
+    two_pass: bool = False,
+    topic_ids: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Iterator[Exchange]:
     """Exchanges of one or several captures, in order of completion.
 
-    `options` are those of `Inspector`. Bytes stay bytes in bodies. Raises CaptureError if a capture cannot be opened.
+    `enrich`: add what other messages tell (`_topic_name` beside topic ids, `Exchange.broker_id` …); `two_pass`: read
+    the captures twice, so that what is told later is known from the beginning; `topic_ids`: topic id → name, for what
+    no message tells. Other `options` are those of `Inspector`. Bytes stay bytes in bodies. Raises CaptureError if a
+    capture cannot be opened, UsageError where `two_pass` is asked of what can be read only once.
     """
     # What single messages do not need, NumPy above all, is imported here.
     from kafkasniff.capture import open_captures  # noqa: PLC0415
+    from kafkasniff.enrich import Catalog, Enricher  # noqa: PLC0415
     from kafkasniff.inspector import Inspector  # noqa: PLC0415
 
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
+    names = [os.fspath(path) for path in paths]
     inspector = Inspector(**{**options, "exchanges": True})
-    with open_captures([os.fspath(path) for path in paths]) as source:
+    enricher: Enricher | None = None
+    if enrich:
+        catalog = Catalog(topic_ids)
+        if two_pass:
+            once = next((name for name in names if not can_be_read_twice(name)), None)
+            if once is not None:
+                raise UsageError(f"{once} can be read only once")
+            arguments = {name: value for name, value in options.items() if name in {"ports", "max_frame"}}
+            learn(catalog, lambda: open_captures(names), arguments)
+        enricher = Enricher(catalog, summary=inspector.summary)
+    with open_captures(names) as source:
         for batch in source:
-            yield from (event for event in inspector.feed(batch) if isinstance(event, Exchange))
-    yield from (event for event in inspector.close() if isinstance(event, Exchange))
+            events = inspector.feed(batch)
+            if enricher is not None:
+                enricher.feed(events)
+            yield from (event for event in events if isinstance(event, Exchange))
+    events = inspector.close()
+    if enricher is not None:
+        enricher.feed(events)
+    yield from (event for event in events if isinstance(event, Exchange))
+
+
+def can_be_read_twice(name: str) -> bool:
+    """Whether a capture is still there when it was read, other than standard input (`-`) and pipes.
+
+    What cannot be opened at all is for who opens it to tell.
+    """
+    try:
+        mode = os.stat(name).st_mode if name != "-" else stat.S_IFIFO
+    except (OSError, ValueError):
+        return True
+    return not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode))
+
+
+def learn(
+    catalog: Catalog,
+    open_source: Callable[[], CaptureSource],
+    options: Mapping[str, Any],
+    *,
+    parts: Callable[[CaptureSource], Iterable[PacketBatch]] = iter,
+) -> None:
+    """Read captures for what they tell about topics, brokers and clients; `catalog` knows it from the beginning then.
+
+    `open_source` opens the captures, `options` are those of the `Inspector`, `parts` says in which pieces packets are
+    taken. Records are left out, which makes it fast; where ids without a name are left and KRaft's metadata log passed
+    by, the captures are read again with them. Raises what `open_source` raises.
+    """
+    from kafkasniff.enrich import Enricher  # noqa: PLC0415
+    from kafkasniff.inspector import Inspector  # noqa: PLC0415
+
+    catalog.retroactive = True
+    for records in ("skip", "full"):
+        inspector: Inspector = Inspector(**{**options, "records": records, "exchanges": False})
+        enricher = Enricher(catalog, adds=False)
+        with open_source() as source:
+            for batch in parts(source):
+                enricher.feed(inspector.feed(batch))
+        enricher.feed(inspector.close())
+        catalog.hosts = inspector.names
+        if not enricher.wants_metadata_log:
+            break
+    catalog.retroactive = False
 
 
 def decode_request(data: bytes) -> Message:

@@ -12,6 +12,7 @@ import msgspec
 
 __all__ = [
     "Body",
+    "Connection",
     "Direction",
     "Endpoint",
     "ErrorCode",
@@ -64,6 +65,10 @@ class Problem(msgspec.Struct, frozen=True, gc=False):
     direction: Direction | None = None
     bytes: int | None = None
     """How many bytes are concerned (lost, skipped)."""
+    exchange: int | None = None
+    """Number of the exchange concerned, where the problem is one of how it ended."""
+    connection_id: int | None = None
+    """`Exchange.connection_id` of the connection concerned."""
 
 
 class ErrorCode(msgspec.Struct, frozen=True, gc=False):
@@ -118,6 +123,9 @@ class Message(msgspec.Struct, frozen=True):
     """On a response: completion of the request to the packet with the response's first byte; negative stays so."""
     duration_ns: int | None = None
     """On a response: packet with the request's first byte to the completion of the response."""
+    # Told by other messages (kafkasniff.enrich).
+    session_topics: tuple[str, ...] = ()
+    """On a Fetch request in a session (KIP-227): all topics that the session holds, as far as their names are known."""
 
 
 class SaslToken(msgspec.Struct, frozen=True, gc=False):
@@ -136,6 +144,9 @@ class SaslToken(msgspec.Struct, frozen=True, gc=False):
     broker: Endpoint | None = None
     packet: int | None = None
     """Number of the packet that completed it."""
+    meaning: Body | None = None
+    """Which message of the mechanism it is, and what in it is no secret: `{"mechanism", "message", …}`; None where
+    nothing is known."""
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -158,6 +169,66 @@ class Exchange(msgspec.Struct, frozen=True):
     """Ordinal within the connection; (connection_id, exchange_id) is the key of the Parquet tables."""
     retransmits: int = 0
     """Retransmitted segments of the connection, both directions, since its previous exchange ended."""
+    # Told by other messages (kafkasniff.enrich).
+    broker_id: int | None = None
+    """Number of the broker, where something tells which one listens at the address."""
+    software_name: str | None = None
+    """What the client said in ApiVersions (v3 and later) that it is."""
+    software_version: str | None = None
+
+
+class Connection(msgspec.Struct, frozen=True):
+    """A TCP connection that carried data; yielded when it is over."""
+
+    connection: int
+    """Number of the connection, in order of first packet."""
+    connection_id: int
+    """As in `Exchange`."""
+    verdict: Literal["kafka", "not_kafka", "undecided"]
+    ended: Literal["fin", "rst", "reused", "idle", "end"]
+    """fin, rst: closed on the wire; reused: a new connection took its 4-tuple; idle: nothing was heard for an hour;
+    end: the capture ended."""
+    client: Endpoint
+    """Where no message told the roles: who sent the SYN, else the end with the higher port."""
+    broker: Endpoint
+    capture: str | None = None
+    """Name of the capture with its first packet."""
+    time_ns: int | None = None
+    """Time of its first packet."""
+    end_time_ns: int | None = None
+    """Time of its last packet."""
+    syn_seen: bool = False
+    """Its beginning is in the capture."""
+    packets: int = 0
+    client_bytes: int = 0
+    """Payload bytes of the client's stream that are in the capture, each once."""
+    broker_bytes: int = 0
+    bytes_decoded: int = 0
+    """Bytes of both streams that became frames."""
+    bytes_lost: int = 0
+    """Bytes of both streams that the capture does not hold."""
+    retransmits: int = 0
+    requests: int = 0
+    responses: int = 0
+    unanswered: int = 0
+    """Exchanges whose response should be there and is not: unanswered, open, lost."""
+    problems: int = 0
+    """Problems of the connection, its exchanges and its messages."""
+    client_ids: tuple[str | bytes, ...] = ()
+    """Client ids of its requests, in order of appearance."""
+    software_name: str | None = None
+    software_version: str | None = None
+    software_late: bool = False
+    """Exchanges were over before the client said what it is: clients that authenticate say it then."""
+    sasl_mechanism: str | None = None
+    """What its client asked for last in SaslHandshake, or the mechanism of its raw tokens."""
+    forced: bool = False
+    """Its port was taken as Kafka's because the user said so."""
+    verdict_detail: str = ""
+    """Why it is not Kafka."""
+    verdict_time_ns: int | None = None
+    verdict_packet: int | None = None
+    verdict_capture: str | None = None
 
 
 class Summary(msgspec.Struct):

@@ -11,7 +11,7 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -142,5 +142,34 @@ def require_java() -> Callable[[], str]:
         if found is None or int(found[1]) < JAVA_NEEDED:
             missing(f"{path} is not Java {JAVA_NEEDED} or newer")
         return path
+
+    return require
+
+
+@pytest.fixture(scope="session")
+def require_kafka(require_java: Callable[[], str]) -> Callable[..., None]:
+    """`require_kafka("4.3.1", environments=[PACKAGES])`: Java's compiler, a release's jars, Python clients, or skip.
+
+    They are taken from the cache of `captures.record`. Only where everything is required are they fetched first:
+    nobody who runs the tests has asked for a download of 250 MB.
+    """
+
+    def require(*releases: str, environments: Sequence[Sequence[str]] = ()) -> None:
+        from captures.record.distribution import SetupError, is_cached, java, kafka_jars, python_with
+
+        require_java()
+        if not Path(java()).with_name("javac").is_file():
+            missing(f"{java()} has no compiler beside it (a JDK is needed)")
+        if all(is_cached(release, *environments) for release in releases):
+            return
+        if not os.environ.get("KAFKASNIFF_REQUIRE_ALL"):
+            missing("Kafka's jars or clients are not in the cache; `python -m tests.integration` fetches them")
+        try:
+            for release in releases:
+                kafka_jars(release)
+            for packages in environments:
+                python_with(*packages)
+        except SetupError as error:
+            missing(str(error))
 
     return require

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import os
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -98,6 +99,20 @@ DAMAGE: dict[str, Disturbance] = {
 }
 
 
+def spread_over(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs of a source and a disturbance: all with the crafted one, a third of them with each capture in turn.
+
+    So each disturbance meets a third of the captures. `KAFKASNIFF_HYPOTHESIS=deep` asks for all pairs.
+    """
+    deep = os.environ.get("KAFKASNIFF_HYPOTHESIS") == "deep"
+    return [
+        (source, name)
+        for place, source in enumerate(WHOLE)
+        for number, name in enumerate(names)
+        if deep or source == CRAFTED or (place + number) % 3 == 0
+    ]
+
+
 @functools.cache
 def packets_of(source: str) -> list[Packet]:
     return mixed() if source == CRAFTED else read_packets(SHIPPED[source])
@@ -146,6 +161,22 @@ def is_part(part: Any, whole: Any) -> bool:
     return bool(part == whole)
 
 
+def agrees(value: Any, whole: Any, inside: bool = False) -> bool:
+    """Both are the same, but for what lies inside of bytes: that may need a message which the capture has lost."""
+    if inside and value is None:
+        return True
+    if isinstance(value, dict) and isinstance(whole, dict):
+        wanted = {name for name in whole if not name.startswith("_") or name in value}
+        return value.keys() == wanted and all(
+            agrees(value[name], whole[name], inside or name.startswith("_")) for name in value
+        )
+    if isinstance(value, list) and isinstance(whole, list):
+        return len(value) == len(whole) and all(
+            agrees(one, other, inside) for one, other in zip(value, whole, strict=True)
+        )
+    return bool(value == whole)
+
+
 def matches(line: Line, whole: Line) -> bool:
     """`line` is `whole`, or what is left of it: without its request, or without some of its bytes (and says so)."""
     if line["size"] != whole.get("size"):
@@ -158,7 +189,7 @@ def matches(line: Line, whole: Line) -> bool:
     # Of a request that was cut before its client id, the response does not know it either; a token without the
     # handshake before it does not know its mechanism.
     ignored = {"problems"} | {key for key in ("client_id", "mechanism") if line.get(key) is None}
-    return {**line, **dict.fromkeys(ignored)} == {**whole, **dict.fromkeys(ignored)}
+    return agrees({**line, **dict.fromkeys(ignored)}, {**whole, **dict.fromkeys(ignored)})
 
 
 def contained(found: dict[Side, list[Line]], expected: dict[Side, list[Line]]) -> None:
@@ -216,8 +247,7 @@ def test_the_originals_hold_something_to_lose(source: str) -> None:
     assert outcome.summary.bytes_stream == sum(map(len, stream_bytes(packets_of(source)).values()))
 
 
-@pytest.mark.parametrize("name", HARMLESS)
-@pytest.mark.parametrize("source", WHOLE)
+@pytest.mark.parametrize(("source", "name"), spread_over(HARMLESS))
 def test_what_loses_no_byte_changes_no_message(source: str, name: str) -> None:
     disturbed = HARMLESS[name](packets_of(source), seeded(source, name))
     outcome = packets_outcome(disturbed)
@@ -234,8 +264,7 @@ def test_taps_out_of_step_change_no_message(source: str) -> None:
     assert outcome.summary.bytes_lost == 0
 
 
-@pytest.mark.parametrize("name", INTRUSIONS)
-@pytest.mark.parametrize("source", WHOLE)
+@pytest.mark.parametrize(("source", "name"), spread_over(INTRUSIONS))
 def test_what_does_not_belong_is_ignored_and_told(source: str, name: str) -> None:
     disturbed = INTRUSIONS[name](packets_of(source), seeded(source, name))
     outcome = packets_outcome(disturbed)
@@ -271,8 +300,7 @@ def test_a_missing_handshake_changes_no_message(source: str) -> None:
         same(outcome.messages(), whole.messages())
 
 
-@pytest.mark.parametrize("name", DAMAGE)
-@pytest.mark.parametrize("source", WHOLE)
+@pytest.mark.parametrize(("source", "name"), spread_over(DAMAGE))
 def test_what_loses_bytes_makes_nothing_up(source: str, name: str) -> None:
     packets = packets_of(source)
     whole = original(source)

@@ -309,6 +309,28 @@ def test_tokens_and_problems() -> None:
     assert Selector(Compare("time", ">", TIME_NS)).feed([Problem("x", "y", time_ns=TIME_NS), capture]) == [capture]
 
 
+def test_problems_of_an_exchange_go_with_it() -> None:
+    request, _, _ = exchange(1)
+    end = Exchange(1, 3, "unanswered", request, None)
+    problem = Problem("request-unanswered", "exchange 1: …", connection=3, exchange=1)
+    for wanted in (Compare("api", "==", 0), Compare("topic", "==", "orders"), Compare("exchange", "==", 1)):
+        assert Selector(wanted).feed([request, end, problem]) == [request, end, problem]
+    for other in (Compare("api", "==", 1), Compare("topic", "==", "x"), Compare("errors", "exists")):
+        assert Selector(other).feed([request, end, problem]) == []
+    # Of an exchange that did not end right before, what is known of the problem decides.
+    assert Selector(Compare("exchange", "==", 2)).feed([problem]) == []
+    assert Selector(Compare("api", "==", 1)).feed([problem]) == [problem]
+
+
+def test_topics_that_are_named_by_their_ids() -> None:
+    topic = {"topic_id": "3hvnHBaqQU2Y6pOqkwEIng", "_topic_name": "orders", "partitions": []}
+    request = message(api_key=1, api="Fetch", api_version=13, body={"topics": [topic]})
+    assert ask(Compare("topic", "glob", "ord*"), request) is True
+    request = message(api_key=1, api="Fetch", api_version=13, body={"topics": []}, session_topics=("orders",))
+    assert ask(Compare("topic", "==", "orders"), request) is True
+    assert ask(Compare("topic", "==", "payments"), request, unknown=OPEN) is None, "the response may name it"
+
+
 def test_bodies_of_unknown_versions_name_no_topic() -> None:
     assert ask(Compare("topic", "==", "orders"), message(body=None), message("response", body=PRODUCED)) is True
     assert ask(Compare("topic", "==", "orders"), message(body=None)) is False

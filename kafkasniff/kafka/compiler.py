@@ -33,7 +33,7 @@ _WIDTH: Final = 118
 _PLAIN_NUMBERS: Final = frozenset({"int8", "int16", "uint16", "int32", "uint32", "int64", "float64"})
 _IMPORTS: Final = {
     **dict.fromkeys(("Struct", "unpack_from"), "struct"),
-    "decode_records": "kafkasniff.kafka.records",
+    **dict.fromkeys(("decode_records", "decode_unaligned"), "kafkasniff.kafka.records"),
     "redact_config": "kafkasniff.kafka.secrets",
     "uuid_text": "kafkasniff.kafka.uuids",
     **dict.fromkeys(("ARRAYS", "MAX_ELEMENTS", "ZERO_SIZE_SLACK", "Odd"), "kafkasniff.kafka.wire"),
@@ -300,13 +300,15 @@ class _Writer:
         self.line("if not position <= stop <= end:")
         self.line("    raise Odd")
         if field.type == "records":
-            self.used.add("decode_records")
-            self.line(f"{name} = None if skip else decode_records(data, position, stop, context)")
+            decode = self.use("decode_unaligned" if field.unaligned else "decode_records")
+            self.line(f"{name} = None if skip else {decode}(data, position, stop, context)")
         else:
             raw = "data[position:stop]"
             raw += ".decode()" if field.type == "string" else ""
             if field.secret == "value":
-                raw += ' if show else {"redacted": stop - position}'
+                withheld = "context.withhold(data[position:stop])"
+                stand_in = withheld if field.type == "bytes" else '{"redacted": stop - position}'
+                raw += f" if show else {stand_in}"
             self.line(f"{name} = {raw}")
         self.line("position = stop")
         self.depth = depth

@@ -64,7 +64,9 @@ class KafkaConnection:
         "_trials",
         "bytes_decoded",
         "bytes_lost",
+        "bytes_of",
         "bytes_seen",
+        "retransmits",
         "verdict",
     )
 
@@ -84,10 +86,19 @@ class KafkaConnection:
         self._closed = False
         self.bytes_seen = 0
         """Bytes of both streams."""
+        self.bytes_of = [0, 0]
+        """Bytes of each stream."""
+        self.retransmits = 0
+        """Retransmitted segments of both streams."""
         self.bytes_decoded = 0
         """Bytes of both streams that became frames."""
         self.bytes_lost = 0
         """Bytes of both streams that the capture lacks."""
+
+    @property
+    def client(self) -> int | None:
+        """Direction of the client's stream, as far as it is known: by the verdict, the SYN or a forced port."""
+        return self._log.client
 
     def feed(self, items: Sequence[Item]) -> list[Event]:
         """Take what happened on the connection; returns what it means, in capture order."""
@@ -96,6 +107,7 @@ class KafkaConnection:
                 self._stretch(item)
             elif isinstance(item, Retransmit):
                 self._dialogue.retransmits += 1
+                self.retransmits += 1
             elif isinstance(item, Started):
                 self._started(item)
             elif isinstance(item, Gap):
@@ -123,9 +135,11 @@ class KafkaConnection:
 
     def _stretch(self, item: Stretch) -> None:
         runs = item.runs
-        for run in runs:
+        for direction, run in enumerate(runs):
             if run is not None:
-                self.bytes_seen += run.end[run.last - 1] - run.end[run.first] + run.length[run.first]
+                size = run.end[run.last - 1] - run.end[run.first] + run.length[run.first]
+                self.bytes_seen += size
+                self.bytes_of[direction] += size
         if self.verdict == "not-kafka":
             return
         if self.verdict == "kafka" and all(

@@ -21,8 +21,10 @@ MAX_PROBLEMS: Final = 100
 class DecodeOptions(msgspec.Struct, frozen=True):
     """How bodies are decoded; the same for all messages of a run."""
 
-    records: Literal["full", "batches", "skip"] = "full"
-    """full: batches with their records; batches: only the batches' headers; skip: neither (`records` is None)."""
+    records: Literal["full", "columns", "metadata", "batches", "skip"] = "full"
+    """full: batches with their records; batches: only the batches' headers; metadata: as batches, but full where they
+    are records of KRaft's metadata log; columns: as metadata, and each other batch keeps what its records are read from
+    (`record_batch.Batch`); skip: neither (`records` is None)."""
     show_secrets: bool = False
     """False: secret values are `{"redacted": N}`, N their length in bytes."""
     max_decompressed: int = MAX_DECOMPRESSED
@@ -49,6 +51,7 @@ class DecodeContext:
         "problems_dropped",
         "request",
         "unknown_tags",
+        "withheld",
     )
 
     def __init__(
@@ -72,6 +75,24 @@ class DecodeContext:
         self.problems_dropped = 0
         self.unknown_tags = 0
         """Tagged fields without a definition that were kept so far, held against `wire.MAX_UNKNOWN_TAGS`."""
+        self.withheld: list[tuple[dict[str, int], bytes]] | None = None
+        """What stands in the body for secret bytes, and the bytes; kept only where something reads what is in them."""
+
+    def withhold(self, secret: bytes) -> dict[str, int]:
+        """What stands for a field of secret bytes: `{"redacted": N}`."""
+        stand_in = {"redacted": len(secret)}
+        if self.withheld is not None:
+            self.withheld.append((stand_in, secret))
+        return stand_in
+
+    def revealed(self, value: object) -> bytes | None:
+        """The bytes of a field, for who reads what is in them: those that `value` stands for, too.
+
+        None for null, and for a field that is not there.
+        """
+        if isinstance(value, bytes):
+            return value
+        return next((secret for stand_in, secret in self.withheld or () if stand_in is value), None)
 
     def mark(self) -> tuple[int, int, int, int, int]:
         """The state, to `rewind` to where a decoder gives up and another one reads the same bytes again."""

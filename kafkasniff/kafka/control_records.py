@@ -2,6 +2,9 @@
 
 The key is int16 version + int16 type (`org.apache.kafka.common.record.ControlRecordType`); the value has a schema per
 type, in `dissectors/records/control.txt`.
+
+Up to 2.8 (KRaft's early access), LEADER_CHANGE was type 3, and its value had no version in front; from 3.0 on it is 2,
+and 3 is SNAPSHOT_HEADER. The key says the same in both, so the value has to tell.
 """
 
 from __future__ import annotations
@@ -27,6 +30,10 @@ VALUE_SCHEMAS: Final = {
 }
 """Names of the schemas of the values, by type."""
 
+_LEADER_CHANGE: Final = 2
+_SNAPSHOT_HEADER: Final = 3
+_NO_VERSION: Final = bytes(2)
+
 _KEY: Final = struct.Struct(">hh")
 
 
@@ -35,20 +42,40 @@ def control_record(
 ) -> dict[str, Any] | None:
     """What a control record says: `{"version", "type", "name", "value"}`; None where the key is too short to tell.
 
-    `version` is the key's; `name` is None for a type that is not known; `value` is None where it cannot be decoded (the
-    record's own `value` has its bytes). Fields that a newer version appends to the key are not looked at, as Kafka's
-    `ControlRecordType.parseTypeId` does not either. Problems go to `context`, at `position`.
+    `version` and `type` are the key's; `name` is None for a type that is not known; `value` is None where it cannot be
+    decoded (the record's own `value` has its bytes). Fields that a newer version appends to the key are not looked at,
+    as Kafka's `ControlRecordType.parseTypeId` does not either. Problems go to `context`, at `position`.
     """
     if key is None or len(key) < _KEY.size:
         context.problem("control-record", f"a control record with a key of {len(key or b'')} bytes", position)
         return None
     version, control_type = _KEY.unpack_from(key)
+    meant, read = control_type, None
+    if control_type == _SNAPSHOT_HEADER and value is not None:
+        read = _early_leader_change(value, context)
+        meant = control_type if read is None else _LEADER_CHANGE
     return {
         "version": version,
         "type": control_type,
-        "name": enum_text("control_record_type", control_type),
-        "value": control_value(control_type, value, context, position),
+        "name": enum_text("control_record_type", meant),
+        "value": control_value(control_type, value, context, position) if read is None else read,
     }
+
+
+def _early_leader_change(value: bytes, context: DecodeContext) -> dict[str, Any] | None:
+    """Fields of a value of type 3 that is to its last byte a LEADER_CHANGE of 2.8, and no SNAPSHOT_HEADER; else None.
+
+    Without the version the two differ in length and in what follows: a header is 11 bytes unless it has tags that
+    nobody knows yet.
+    """
+    early, later = DecodeContext(context.options), DecodeContext(context.options)
+    read = control_value(_LEADER_CHANGE, _NO_VERSION + value, early, 0)
+    if read is None or early.problems:
+        return None
+    if control_value(_SNAPSHOT_HEADER, value, later, 0) is not None and not later.problems:
+        return None
+    del read["version"]  # it is not on the wire
+    return read
 
 
 def control_value(

@@ -42,7 +42,7 @@ Secret = Literal["no", "value", "config"]
 _TYPE: Final = re.compile(r"(?P<array>\[\])?(?P<scalar>[a-z][a-z0-9]*)?(?P<struct>\{\})?(?P<null>\?)?")
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 _RANGE: Final = re.compile(r"(\d+)(?:(\+)|-(\d+))?")
-_ATTRIBUTES: Final = frozenset({"nullable", "tag", "entity", "enum", "default", "secret", "classic"})
+_ATTRIBUTES: Final = frozenset({"nullable", "tag", "entity", "enum", "default", "secret", "classic", "unaligned"})
 
 
 class Versions(msgspec.Struct, frozen=True):
@@ -88,6 +88,8 @@ class FieldDefinition(msgspec.Struct, frozen=True):
     secret: Secret = "no"
     classic: bool = False
     """True where the field keeps the encoding of the older versions in flexible ones (RequestHeader.ClientId)."""
+    unaligned: bool = False
+    """Of records: they are a slice of a log, which may start within a batch (FetchSnapshot)."""
     fields: tuple[FieldDefinition, ...] = ()
     """Of a struct."""
 
@@ -326,6 +328,8 @@ def _field(reader: _Reader, line: _Line, depth: int, parent: Versions) -> FieldD
         nullable = reader.versions(line, attributes["nullable"], versions)
     if not attributes.get("tag", "0").isdecimal():
         raise reader.fail(line, "a tag is a number")
+    if "unaligned" in attributes and scalar != "records":
+        raise reader.fail(line, "only records are unaligned")
     secret = attributes.get("secret", "no")
     children = _fields(reader, depth + 1, versions) if scalar is None else ()
     return FieldDefinition(
@@ -340,12 +344,13 @@ def _field(reader: _Reader, line: _Line, depth: int, parent: Versions) -> FieldD
         default="" if attributes.get("default") == '""' else attributes.get("default"),
         secret="config" if secret == "config" else "value" if secret == "value" else "no",
         classic="classic" in attributes,
+        unaligned="unaligned" in attributes,
         fields=children,
     )
 
 
 def _attributes(reader: _Reader, line: _Line, start: int) -> dict[str, str]:
-    """What follows type and versions; `secret` and `classic` stand alone, `secret` may be followed by `config`."""
+    """What follows type and versions; `classic`, `unaligned` and `secret`, which `config` may follow, stand alone."""
     found: dict[str, str] = {}
     words = line.words
     at = start
@@ -354,7 +359,7 @@ def _attributes(reader: _Reader, line: _Line, start: int) -> dict[str, str]:
         at += 1
         if word not in _ATTRIBUTES or word in found:
             raise reader.fail(line, f"{word!r} is not known here, or here twice")
-        if word == "classic":
+        if word in {"classic", "unaligned"}:
             found[word] = ""
         elif word == "secret":
             found[word] = "value"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, Literal
 
+import msgspec
+
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.events import EventLog, ExchangeEvent, MessageEvent, TokenEvent
 from kafkasniff.kafka.exchange import EARLY_FRAMES, Ledger, Pending, expects_no_response
@@ -18,11 +20,14 @@ from kafkasniff.streams import NO_TIME
 
 __all__ = ["Dialogue"]
 
+_WITH_RECORDS: Final = frozenset({1, 78})
+"""Responses with records: Fetch, ShareFetch."""
+
 _SASL_HANDSHAKE: Final = 17
 _TRUNCATED: Final = ("body-truncated", "array-too-long")
 """Problems of a body that ends too early and is right up to there."""
 MAX_KEY: Final = 1_000
-"""API keys above this are none: Kafka has 93 of them after fifteen years."""
+"""API keys above this are none: Kafka has 95 of them after fifteen years."""
 NEAR: Final = 10_000
 """Outstanding responses have ids less than this away from the last request's."""
 _INT = Struct(">i")
@@ -231,7 +236,7 @@ class Dialogue:
             memory=self._memory,
             request=pending.carry,
         )
-        if self.gapped and _does_not_fit(decoded, cut=bool(_incomplete(frame))):
+        if self.gapped and _does_not_fit(self._to_judge(decoded, pending, frame), cut=bool(_incomplete(frame))):
             # Ids repeat on some connections: where bytes are missing, the same id need not be the same exchange.
             self._orphan(frame)
             self._end_without(pending, "lost")
@@ -253,6 +258,13 @@ class Dialogue:
             self._offered = None
             if self._sasl is None and decoded.body is not None and decoded.body.get("error_code") == 0:
                 self._sasl = RawSasl(pending.mechanism)
+
+    def _to_judge(self, decoded: Decoded, pending: Pending, frame: Frame) -> Decoded:
+        """The response with all that may be wrong with it: what is kept as bytes for columns is not looked at yet."""
+        if self._options.records != "columns" or pending.api_key not in _WITH_RECORDS:
+            return decoded
+        options = msgspec.structs.replace(self._options, records="full")
+        return decode_response(frame.data, frame.start, frame.end, pending.api_key, pending.api_version, options)
 
     def _orphan(self, frame: Frame) -> None:
         if frame.end - frame.start < 4:

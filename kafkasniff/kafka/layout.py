@@ -42,6 +42,8 @@ class Field(msgspec.Struct, frozen=True):
     entity: str | None
     enum: str | None
     default: str | None
+    unaligned: bool = False
+    """Of records: a slice that may start within a batch."""
 
 
 class Struct(msgspec.Struct, frozen=True):
@@ -96,6 +98,7 @@ def _field(definition: FieldDefinition, version: int, flexible: bool) -> Field:
         entity=definition.entity,
         enum=definition.enum,
         default=definition.default,
+        unaligned=definition.unaligned,
     )
 
 

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final
+from typing import Final, NamedTuple
 
-__all__ = ["MAX_GROUPS", "ConnectionMemory"]
+__all__ = ["MAX_GROUPS", "ConnectionMemory", "GroupProtocol"]
 
 MAX_GROUPS: Final = 64
-"""Groups of a connection whose protocol type is remembered; the one not spoken of for the longest time goes first."""
+"""Groups of a connection whose protocol is remembered; the one not spoken of for the longest time goes first."""
+
+
+class GroupProtocol(NamedTuple):
+    """What the members of a classic group speak among themselves."""
+
+    type: str
+    """`consumer`, `connect` …"""
+    name: str | None
+    """The one that the members agreed on, of consumers the assignor (`range` …); None while that is open."""
 
 
 class ConnectionMemory:
     """Mutable, one per connection, bounded. Messages are read in the order in which they are told."""
 
-    __slots__ = ("_protocol_types",)
+    __slots__ = ("_groups", "sasl_mechanism")
 
     def __init__(self) -> None:
-        self._protocol_types: OrderedDict[str | bytes, str] | None = None
+        self._groups: OrderedDict[str | bytes, GroupProtocol] | None = None
+        self.sasl_mechanism: str | None = None
+        """The mechanism of the last SaslHandshake that was not refused."""
 
-    def remember_protocol_type(self, group: str | bytes, protocol_type: str) -> None:
-        """A member joins a group with this protocol type (`consumer`, `connect` …)."""
-        if self._protocol_types is None:
-            self._protocol_types = OrderedDict()
-        self._protocol_types[group] = protocol_type
-        self._protocol_types.move_to_end(group)
-        if len(self._protocol_types) > MAX_GROUPS:
-            self._protocol_types.popitem(last=False)
+    def remember_group(self, group: str | bytes, protocol: GroupProtocol) -> None:
+        """A member of this connection joins the group, or has joined it."""
+        if self._groups is None:
+            self._groups = OrderedDict()
+        self._groups[group] = protocol
+        self._groups.move_to_end(group)
+        if len(self._groups) > MAX_GROUPS:
+            self._groups.popitem(last=False)
 
-    def protocol_type(self, group: str | bytes) -> str | None:
-        """The protocol type that a member of this connection last joined the group with."""
-        return None if self._protocol_types is None else self._protocol_types.get(group)
+    def group_protocol(self, group: str | bytes) -> GroupProtocol | None:
+        """What a member of this connection last joined the group with."""
+        return None if self._groups is None else self._groups.get(group)

@@ -6,6 +6,7 @@ A message is `data[start:end]`, without its length prefix; `data` may hold more.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from itertools import pairwise
 from struct import Struct
 from typing import Final, NamedTuple
@@ -13,17 +14,13 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kafkasniff.kafka.context import UNMARKED, DecodeContext, DecodeOptions
-from kafkasniff.kafka.dissectors import api
-from kafkasniff.kafka.embedded import Interpreter, interpreter
 from kafkasniff.kafka.memory import ConnectionMemory
-from kafkasniff.kafka.schema import NOT_CLEAN, Schema
+from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
+from kafkasniff.kafka.schema import NOT_CLEAN
 from kafkasniff.kafka.wire import Odd, varint_rest
 from kafkasniff.model import Body, ErrorCode, Problem
 
 __all__ = ["DecodeOptions", "Decoded", "RequestHeader", "decode_request", "decode_response", "request_header"]
-
-VERSION_MARGIN: Final = 5
-"""A request header is plausible with a version up to this far above the last known one."""
 
 MAX_HEADER_TAGS: Final = 1000
 """Tagged fields of a header; none is defined to this day (KIP-482)."""
@@ -31,9 +28,6 @@ MAX_HEADER_TAGS: Final = 1000
 PRODUCE: Final = 0
 API_VERSIONS: Final = 18
 UNSUPPORTED_VERSION: Final = 35
-
-HEADER_OF_UNKNOWN: Final = 1
-"""The request header that an unknown API key is read with; what a newer one has more are tags behind it."""
 
 _DEFAULT: Final = DecodeOptions()
 _head = Struct(">hhi").unpack_from
@@ -73,20 +67,6 @@ class Decoded(msgspec.Struct, frozen=True):
     """Of a request: what is needed to read its response."""
 
 
-class _Plan(NamedTuple):
-    """What a (key, version, direction) needs, looked up once."""
-
-    api: str | None
-    version: int
-    known_version: bool
-    plausible_version: bool
-    header: int
-    schema: Schema | None
-    has_secrets: bool
-    interpret: Interpreter | None
-    """Reads what lies inside bytes."""
-
-
 class _Known(NamedTuple):
     """What is known of a message whether or not its header can be read."""
 
@@ -94,43 +74,6 @@ class _Known(NamedTuple):
     api: str | None = None
     api_version: int | None = None
     correlation_id: int | None = None
-
-
-# Keys and versions come from the wire: the caches are bounded, and larger than what is defined (362 pairs).
-@functools.lru_cache(maxsize=4096)
-def _request_plan(key: int, version: int) -> _Plan:
-    found = api(key)
-    if found is None:
-        return _Plan(None, version, False, version >= 0, HEADER_OF_UNKNOWN, None, False, None)
-    known = version in found.versions
-    return _Plan(
-        found.name,
-        version,
-        known,
-        0 <= version <= found.max_version + VERSION_MARGIN,
-        found.request_header(version),
-        found.request(version) if known else None,
-        found.definition.request.has_secrets,
-        interpreter(key, "request"),
-    )
-
-
-@functools.lru_cache(maxsize=4096)
-def _response_plan(key: int, version: int) -> _Plan:
-    found = api(key)
-    if found is None:
-        return _Plan(None, version, False, version >= 0, 0, None, False, None)
-    known = version in found.versions
-    return _Plan(
-        found.name,
-        version,
-        known,
-        True,
-        found.response_header(version),
-        found.response(version) if known else None,
-        found.definition.response.has_secrets,
-        interpreter(key, "response"),
-    )
 
 
 @functools.lru_cache(maxsize=1024)
@@ -187,7 +130,7 @@ def request_header(data: bytes, start: int, end: int, *, strict: bool = False) -
     key, version, correlation_id = _head(data, start)
     if key < 0 or version < 0:
         return None
-    plan = _request_plan(key, version)
+    plan = request_plan(key, version)
     if not plan.plausible_version or (strict and not plan.known_version):
         return None
     position = start + 8
@@ -215,16 +158,26 @@ def request_header(data: bytes, start: int, end: int, *, strict: bool = False) -
 
 
 def decode_request(
-    data: bytes, start: int, end: int, options: DecodeOptions = _DEFAULT, *, memory: ConnectionMemory | None = None
+    data: bytes,
+    start: int,
+    end: int,
+    options: DecodeOptions = _DEFAULT,
+    *,
+    memory: ConnectionMemory | None = None,
+    depth: int = 0,
 ) -> Decoded:
-    """Decode the request `data[start:end]`; `memory` is that of its connection."""
+    """Decode the request `data[start:end]`.
+
+    `memory` is that of its connection, `depth` the number of messages that it lies in (Envelope).
+    """
     if end - start < 8:
         return _without_header("a request has at least 8 bytes", end - start)
     key, version, correlation_id = _head(data, start)
-    plan = _request_plan(key, version)
+    plan = request_plan(key, version)
     known = (key, plan.api, version, correlation_id)
     header: Body = {"request_api_key": key, "request_api_version": version, "correlation_id": correlation_id}
     context = DecodeContext(options, start, memory)
+    context.depth = depth
     position = start + 8
     client_id: str | bytes | None = None
     tags: tuple[tuple[int, bytes], ...] = ()
@@ -278,17 +231,20 @@ def decode_response(  # noqa: PLR0917 - the message's place and what its request
     *,
     memory: ConnectionMemory | None = None,
     request: object = None,
+    depth: int = 0,
 ) -> Decoded:
     """Decode the response `data[start:end]` to a request of that API key and version.
 
-    `memory` is that of its connection, `request` the request's `Decoded.carry`.
+    `memory` is that of its connection, `request` the request's `Decoded.carry`, `depth` the number of messages that it
+    lies in (Envelope).
     """
-    plan = _response_plan(api_key, api_version)
+    plan = response_plan(api_key, api_version)
     if end - start < 4:
         return _without_header("a response has at least 4 bytes", end - start, _Known(api_key, plan.api, api_version))
     (correlation_id,) = _int32(data, start)
     known = (api_key, plan.api, api_version, correlation_id)
     context = DecodeContext(options, start, memory, request)
+    context.depth = depth
     position = start + 4
     tags: tuple[tuple[int, bytes], ...] = ()
     if plan.header > 0:
@@ -304,7 +260,7 @@ def decode_response(  # noqa: PLR0917 - the message's place and what its request
         if body_version == api_version:
             body_version = None
         else:
-            plan = _response_plan(api_key, body_version)
+            plan = response_plan(api_key, body_version)
     body, complete = _read_body(plan, data, position, end, context)
     raw, raw_redacted = (None, None) if complete else _raw(plan, data[position:end], context)
     return Decoded(
@@ -332,13 +288,13 @@ def _judge_produce(body: Body, context: DecodeContext) -> None:
                 context.problem("records-truncated", detail, size=count)
 
 
-def _version_of_refusal(plan: _Plan, data: bytes, position: int, end: int, options: DecodeOptions) -> int:
+def _version_of_refusal(plan: Plan, data: bytes, position: int, end: int, options: DecodeOptions) -> int:
     """The version that the body of an ApiVersions response with error 35 is in.
 
     A broker that does not know the version asked for answers in version 0 (KIP-511); where that does not consume the
     body exactly and the version asked for does, it is the latter; in doubt it is 0.
     """
-    for schema in (_response_plan(API_VERSIONS, 0).schema, plan.schema):
+    for schema in (response_plan(API_VERSIONS, 0).schema, plan.schema):
         if schema is not None:
             walk = schema.read(data, position, end, DecodeContext(options, position))
             if walk.complete and walk.position == end:
@@ -354,7 +310,7 @@ def _judge_tags(tags: tuple[tuple[int, bytes], ...], context: DecodeContext, pos
             return
 
 
-def _read_body(plan: _Plan, data: bytes, position: int, end: int, context: DecodeContext) -> tuple[Body | None, bool]:
+def _read_body(plan: Plan, data: bytes, position: int, end: int, context: DecodeContext) -> tuple[Body | None, bool]:
     """The body, and whether it was read to its end."""
     schema = plan.schema
     if schema is None:
@@ -364,27 +320,37 @@ def _read_body(plan: _Plan, data: bytes, position: int, end: int, context: Decod
             context.problem("version-unknown", f"{plan.api} version {plan.version} is not known")
         return None, False
     mark = context.mark() if context.problems else UNMARKED
+    if plan.has_secrets and plan.interpret is not None and context.options.inside:
+        context.withheld = []
+    complete = True
     try:
         # What `schema.read` does, without its result's tuples: this is where most messages pass.
         body, after = schema.decode(data, position, end, context)
     except NOT_CLEAN:
         context.rewind(mark)
         body, after, complete = schema.walk(data, position, end, context)
-        if not complete:
-            if plan.interpret is not None and body is not None and context.options.inside:
-                plan.interpret(body, plan.version, context)
-            return body, False
-    if after != end:
+    if plan.holds_metadata is not None and _wants_metadata(plan.holds_metadata, body, context):
+        context.rewind(mark)
+        return _read_body(plan, data, position, end, context)
+    if complete and after != end:
         detail = f"{end - after} bytes follow the body of {plan.api} version {plan.version}"
         context.problem("trailing-bytes", detail, after, size=end - after, always=True)
     if plan.interpret is not None and context.options.inside:
         plan.interpret(body, plan.version, context)
-    return body, True
+    return body, complete
 
 
-def _raw(plan: _Plan, raw: bytes, context: DecodeContext) -> tuple[bytes | None, int | None]:
+def _wants_metadata(holds_metadata: Callable[[Body], bool], body: Body, context: DecodeContext) -> bool:
+    """Whether a body has to be read again, with its records: then the context is made so that they are."""
+    if context.options.records not in {"metadata", "columns"} or not holds_metadata(body):
+        return False
+    context.options = msgspec.structs.replace(context.options, records="full")
+    return True
+
+
+def _raw(plan: Plan, raw: bytes, context: DecodeContext) -> tuple[bytes | None, int | None]:
     """What stands for a body that was not read to its end: its bytes, or their number where they may hold a secret."""
-    if plan.has_secrets and not context.options.show_secrets:
+    if not context.options.show_secrets and (plan.has_secrets or any(mark in raw for mark in plan.secret_marks)):
         return None, len(raw)
     return raw, None
 

@@ -14,7 +14,7 @@ from isal import isal_zlib
 
 from kafkasniff.kafka.compression import codec_name, decompress
 from kafkasniff.kafka.context import DecodeContext
-from kafkasniff.kafka.record_batch import LOG_APPEND_TIME, MAX_RECORDS, wrap64
+from kafkasniff.kafka.record_batch import LOG_APPEND_TIME, MAX_RECORDS, Batch, wrap64
 
 __all__ = ["MAX_NESTING", "MIN_SIZES", "decode_message"]
 
@@ -86,6 +86,9 @@ def decode_message(
     batch["record_count"] = len(inside.records) if complete else None
     if context.options.records == "full":
         batch["records"] = inside.records
+    elif context.options.records == "columns":
+        batch = Batch(batch)
+        batch.records = inside.records
     return batch, budget - len(inside.records)
 
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
+import msgspec
 from crc32c import crc32c
 
 from kafkasniff.kafka.compression import codec_name, decompress
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.control_records import control_record
+from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
+from kafkasniff.kafka.embedded.schema_registry import add_from_header
 from kafkasniff.kafka.record_flaw import MalformedError, find_flaw, read_varint
 
 __all__ = [
@@ -23,8 +26,11 @@ __all__ = [
     "LOG_APPEND_TIME",
     "MAX_RECORDS",
     "TRANSACTIONAL",
+    "Batch",
+    "HeldRecords",
     "batch_payload",
     "decode_batch",
+    "decode_held",
     "decode_record_list",
     "wrap64",
 ]
@@ -47,11 +53,38 @@ DELETE_HORIZON: Final = 0x40
 _UNKNOWN_BITS: Final = 0xFF80
 
 _CRC_START: Final = 21
+_ATTRIBUTES: Final = struct.Struct(">h")
 _NO_WRAP: Final = 1 << 62
 _MALFORMED: Final = -1
 """A position that no record has."""
 _ZIGZAG: Final = tuple(number >> 1 ^ -(number & 1) for number in range(128))
 """Numbers that varints of one byte stand for."""
+
+
+class HeldRecords(msgspec.Struct, gc=False):
+    """The bytes of a batch whose records are read later, by `decode_held` or as columns."""
+
+    wire: bytes
+    """The batch as on the wire, its header included."""
+    offset: int
+    """Of the batch within its message, for problems."""
+
+
+class Batch(dict[str, Any]):
+    """A batch by the contract's names, with what its records are had from besides (option `records="columns"`)."""
+
+    __slots__ = ("held", "records")
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        super().__init__(fields)
+        self.held: HeldRecords | None = None
+        """Of a batch of magic 2: the bytes."""
+        self.records: list[dict[str, Any]] | None = None
+        """Of a legacy message: its records, or those that it wraps."""
+
+    def __reduce__(self) -> Any:
+        # Python's own way to pickle a subclass of dict with slots sets items first, on what `__init__` has not made.
+        return Batch, (dict(self),), (None, {"held": self.held, "records": self.records})
 
 
 def decode_batch(
@@ -108,22 +141,56 @@ def decode_batch(
         # The bit turns the base timestamp into the time at which compaction may drop the batch's tombstones and
         # markers (KIP-534); the deltas still count from it.
         batch["_delete_horizon"] = base_timestamp
+    if context.options.records == "columns":
+        kept = Batch(batch)
+        kept.held = HeldRecords(data[position:end], position - context.base)
+        return kept, budget
     if context.options.records != "full":
         if codec_name(codec) == f"unknown-{codec}":
             context.problem("compression-codec", f"codec {codec} is not known", position + 22)
         return batch, budget
-    payload = batch_payload(data, position, end, codec=codec, record_count=record_count, context=context)
+    batch["records"], budget = _batch_records(
+        batch, data, position, end, attributes=attributes, context=context, budget=budget
+    )
+    return batch, budget
+
+
+def decode_held(batch: Batch, context: DecodeContext, budget: int) -> tuple[list[dict[str, Any]], int]:
+    """The records of a batch that was decoded with `records="columns"`, and what is left of the budget.
+
+    `context` is one for the same message; problems go there, and what is decompressed counts there.
+    """
+    held = batch.held
+    if held is None:
+        return batch.records or [], budget
+    context.base = -held.offset
+    (attributes,) = _ATTRIBUTES.unpack_from(held.wire, _CRC_START)
+    return _batch_records(batch, held.wire, 0, len(held.wire), attributes=attributes, context=context, budget=budget)
+
+
+def _batch_records(
+    batch: dict[str, Any],
+    data: bytes,
+    position: int,
+    end: int,
+    *,
+    attributes: int,
+    context: DecodeContext,
+    budget: int,
+) -> tuple[list[dict[str, Any]], int]:
+    """The records of the batch at `data[position:end]`, whose header is `batch`."""
+    record_count: int = batch["record_count"]
+    payload = batch_payload(data, position, end, codec=attributes & 7, record_count=record_count, context=context)
     if payload is None:
-        batch["records"] = []
-        return batch, budget
+        return [], budget
     body, start, stop = payload
     records, complete, budget = decode_record_list(
         body,
         start,
         stop,
-        base_offset=base_offset,
-        base_timestamp=base_timestamp,
-        append_timestamp=max_timestamp if attributes & LOG_APPEND_TIME else None,
+        base_offset=batch["base_offset"],
+        base_timestamp=batch["base_timestamp"],
+        append_timestamp=batch["max_timestamp"] if attributes & LOG_APPEND_TIME else None,
         context=context,
         batch_position=None if body is data else position,
         budget=budget,
@@ -135,8 +202,7 @@ def decode_batch(
     if attributes & CONTROL:
         for record in records:
             record["_control"] = control_record(record["key"], record["value"], context, position)
-    batch["records"] = records
-    return batch, budget
+    return records, budget
 
 
 def batch_payload(
@@ -327,7 +393,7 @@ def decode_record_list(
         records.pop()
         position = _MALFORMED
     if headers_left != budget:
-        _check_header_keys(records, context, begin if batch_position is None else batch_position)
+        _look_at_headers(records, context, begin if batch_position is None else batch_position)
     if append_timestamp is not None:
         for record in records:
             record["timestamp"] = append_timestamp
@@ -352,11 +418,13 @@ def decode_record_list(
     return records, True, left
 
 
-def _check_header_keys(records: list[dict[str, Any]], context: DecodeContext, position: int) -> None:
-    """Tell of header keys that are not UTF-8, after the loop, which leaves them as bytes."""
+def _look_at_headers(records: list[dict[str, Any]], context: DecodeContext, position: int) -> None:
+    """Tell of header keys that are not UTF-8, which the loop leaves as bytes, and of schema ids in headers."""
     for index, record in enumerate(records):
         for header in record["headers"]:
-            if isinstance(header["key"], bytes):
+            if header["key"] in SCHEMA_HEADERS:
+                add_from_header(record, header)
+            elif isinstance(header["key"], bytes):
                 context.problem(
                     "string-not-utf8", f"a header key of record {index} of the batch is not UTF-8", position
                 )

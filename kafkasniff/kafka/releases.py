@@ -15,7 +15,6 @@ __all__ = [
     "find_release",
     "first_release",
     "is_stable",
-    "known_in_part",
     "releases",
     "removed_in",
     "spoken",
@@ -42,8 +41,6 @@ class _Table(NamedTuple):
     order: tuple[str, ...]
     spoken: dict[int, dict[str, Spoken]]
     """Key → release → versions; a release that lacks the API is absent."""
-    added: dict[int, dict[int, str]]
-    """Key → version → release, for releases of which no more is held."""
     removed: dict[int, str]
     """Key → first release without the API."""
 
@@ -66,7 +63,6 @@ def _table() -> _Table:
     path, lines = read_data("releases.txt")
     order: list[str] = []
     changes: dict[int, dict[str, Spoken | None]] = {}
-    added: dict[int, dict[int, str]] = {}
     key: int | None = None
     for number, line in lines:
         fault = DefinitionError(f"{path}:{number}: neither `releases`, `api KEY NAME` nor `RELEASE VERSIONS`")
@@ -78,15 +74,12 @@ def _table() -> _Table:
                 changes[key] = {}
             case (release, "removed") if key is not None and release in order:
                 changes[key][release] = None
-            case (release, "added", version) if key is not None and release in order and version.isdecimal():
-                added.setdefault(key, {})[int(version)] = release
             case (release, *words) if key is not None and release in order and words:
                 changes[key][release] = _spoken(tuple(words))
                 if changes[key][release] is None:
                     raise fault
             case _:
                 raise fault
-    partial = {release for versions in added.values() for release in versions.values()}
     spoken_all: dict[int, dict[str, Spoken]] = {}
     removed: dict[int, str] = {}
     for api_key, by_release in changes.items():
@@ -97,9 +90,9 @@ def _table() -> _Table:
                 current = by_release[release]
                 if current is None:
                     removed[api_key] = release
-            if current is not None and release not in partial:
+            if current is not None:
                 spoken_all[api_key][release] = current
-    return _Table(tuple(order), spoken_all, added, removed)
+    return _Table(tuple(order), spoken_all, removed)
 
 
 def releases() -> tuple[str, ...]:
@@ -116,18 +109,13 @@ def find_release(text: str) -> str | None:
     return None
 
 
-def known_in_part(release: str) -> bool:
-    """Whether only the versions that a release added are known, not all that it accepts."""
-    return any(release in versions.values() for versions in _table().added.values())
-
-
 def spoken(key: int) -> dict[str, Spoken]:
     """Release → versions that it accepts of an API, oldest first; empty for an unknown key."""
     return dict(_table().spoken.get(key, {}))
 
 
 def spoken_by(release: str) -> dict[int, Spoken]:
-    """Key → versions that a release accepts; empty where it is not known, or known in part only."""
+    """Key → versions that a release accepts; empty where it is not known."""
     return {key: table[release] for key, table in sorted(_table().spoken.items()) if release in table}
 
 
@@ -137,20 +125,17 @@ def removed_in(key: int) -> str | None:
 
 
 def first_release(key: int, version: int) -> str | None:
-    """The first release with a version: as a stable one, else at all; None where that is not known."""
-    table = _table()
+    """The first release with a version: as a stable one, else at all; None where none has it."""
     unstable: str | None = None
-    for release, versions in table.spoken.get(key, {}).items():
+    for release, versions in _table().spoken.get(key, {}).items():
         if version in versions:
             if versions.unstable != version:
                 return release
             unstable = unstable or release
-    return table.added.get(key, {}).get(version) or unstable
+    return unstable
 
 
 def is_stable(key: int, version: int) -> bool:
     """Whether some release has a version without an opt-in."""
-    if version in _table().added.get(key, {}):
-        return True
     versions = _table().spoken.get(key, {}).values()
     return any(version in entry and entry.unstable != version for entry in versions)

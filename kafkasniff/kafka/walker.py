@@ -278,7 +278,11 @@ class _Walker:
         begin, self.position = self.position, stop
         value: Any
         if field.type == "records":
-            value = self.records(begin, stop)
+            value = self.records(field, begin, stop)
+            # The records are for their reader to redact, whose place is told here alone.
+            hidden = field.secret == "value" and self.hide
+            self.span(start, path, kind, {"redacted": stop - begin} if hidden else value)
+            return value
         else:
             value = self.data[begin:stop]
             if field.type == "string":
@@ -287,17 +291,18 @@ class _Walker:
                 except UnicodeDecodeError:
                     self.context.problem("string-not-utf8", f"{path}: {length} bytes that are not UTF-8", begin)
             if field.secret == "value" and self.hide:
-                value = redacted(value)
+                value = self.context.withhold(value) if field.type == "bytes" else redacted(value)
         self.span(start, path, kind, value)
         return value
 
-    def records(self, begin: int, stop: int) -> Any:
+    def records(self, field: Field, begin: int, stop: int) -> Any:
         if self.context.options.records == "skip":
             return None
         # Imported here because most layouts hold no records, and to keep what the records hold out of this module.
-        from kafkasniff.kafka.records import decode_records  # noqa: PLC0415
+        from kafkasniff.kafka.records import decode_records, decode_unaligned  # noqa: PLC0415
 
-        return decode_records(self.data, begin, stop, self.context)
+        decode = decode_unaligned if field.unaligned else decode_records
+        return decode(self.data, begin, stop, self.context)
 
     def null(self, path: str, kind: str, start: int, nullable: bool) -> None:
         if not nullable:

@@ -31,8 +31,9 @@ __all__ = [
 BytesForm = Literal["auto", "base64", "hex"]
 """auto: a string where the bytes are UTF-8, else `{"base64"}`; base64, hex: always that."""
 
-FLOAT_APIS: Final = frozenset({48, 49})
-"""Keys of the APIs that have float64 fields: DescribeClientQuotas, AlterClientQuotas."""
+FLOAT_APIS: Final = frozenset({48, 49, 58, 72})
+"""Keys of the APIs that have float64 fields: DescribeClientQuotas, AlterClientQuotas, those that may lie in an
+Envelope, and the metrics of PushTelemetry."""
 
 Default = Callable[[Any], Any]
 
@@ -167,6 +168,8 @@ def _sasl(token: SaslToken, capture: bool) -> dict[str, Any]:
     if capture:
         item["capture"] = token.capture
     item["token"] = {"redacted": token.size} if token.token is None else token.token
+    if token.meaning is not None:
+        item["_token"] = token.meaning
     return item
 
 

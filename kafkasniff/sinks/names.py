@@ -9,9 +9,9 @@ from typing import Final
 from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.enums import enum_text
 from kafkasniff.kafka.layout import Field, Struct
-from kafkasniff.model import ErrorCode, Message
+from kafkasniff.model import Body, Direction, ErrorCode, Message
 
-__all__ = ["enum_name", "error_name", "field_at", "layout_of"]
+__all__ = ["enum_name", "error_name", "field_at", "layout_inside", "layout_of"]
 
 _INDEX: Final = re.compile(r"\[\d+\]")
 
@@ -38,6 +38,33 @@ def layout_of(message: Message) -> Struct | None:
     if found is None or version is None or version not in found.versions:
         return None
     return (found.request(version) if message.type == "request" else found.response(version)).root
+
+
+def layout_inside(told: Body) -> Struct | None:
+    """The fields of `value` in a record's `{"type", "version", "value"}`, of `body` in the message of an Envelope.
+
+    None for any other struct, which may have such names, too, with values of any kind.
+    """
+    match told:
+        case {"type": str(name), "version": int(version)}:
+            return _data_layout(name, version)
+        case {"api_key": int(key), "api_version": int(version)}:
+            # Only requests have a client id.
+            kind: Direction = "request" if "client_id" in told else "response"
+            read_as = told.get("body_version")
+            return layout_of(
+                Message(kind, 0, api_key=key, api_version=version if read_as is None else read_as),
+            )
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _data_layout(name: str, version: int) -> Struct | None:
+    definition = dissectors.data_definitions().get(name)
+    if definition is not None and definition.kind == "coordinator-key":
+        version = definition.message.versions.low  # what stands there is the record's type
+    schema = dissectors.data_schema(name, version)
+    return None if schema is None else schema.root
 
 
 def field_at(layout: Struct | None, path: str) -> Field | None:

@@ -16,6 +16,7 @@ from kafkasniff.sinks.paint import COLOUR, PLAIN
 from kafkasniff.sinks.printable import display_width, printable, word
 from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.summaries.phrases import amount
+from kafkasniff.sinks.summaries.sasl import message_phrase
 from kafkasniff.sinks.times import clock_time, date_of, duration
 from kafkasniff.sinks.tree import body_tree, bytes_dump
 
@@ -246,9 +247,13 @@ class TextSink:
         time = self._time(token.time_ns)
         pair = self._pair(token.connection, token.client, token.broker)[2 if token.direction == "request" else 3]
         api = self._apis.pad("SASL", "SASL token", self._paint.api, self._paint.reset)
-        mechanism = "" if token.mechanism is None else f"{word(token.mechanism)} "
+        told = message_phrase(token.meaning)
+        if told:
+            told += ", "
+        elif token.mechanism is not None:
+            told = f"{word(token.mechanism)} "
         shown = "redacted" if token.token is None else bytes_dump(token.token, 64)
-        self._add(f"{time}  {pair}  {api}  {mechanism}{amount(token.size)}, {shown}\n")
+        self._add(f"{time}  {pair}  {api}  {told}{amount(token.size)}, {shown}\n")
 
     def _problem(self, problem: Problem) -> None:
         paint = self._paint

@@ -6,13 +6,13 @@ Fields without fields of their own share lines up to the width; the order is tha
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from kafkasniff.kafka.errors import error_name
 from kafkasniff.kafka.layout import Field, Struct
 from kafkasniff.model import Body, Message
-from kafkasniff.sinks.names import enum_name, layout_of
+from kafkasniff.sinks.names import enum_name, layout_inside, layout_of
 from kafkasniff.sinks.paint import Paint
 from kafkasniff.sinks.printable import display_width, printable
 from kafkasniff.sinks.times import milliseconds_date
@@ -25,6 +25,7 @@ MARGIN: Final = 4
 """Columns in front of the tree."""
 
 _UTF8: Final = codecs.getincrementaldecoder("utf-8")
+_INSIDE: Final = frozenset({"value", "body"})
 # int64 fields that are times without "timestamp" in their names.
 _TIMES: Final = frozenset({"log_append_time_ms", "transaction_start_time_ms"})
 
@@ -86,7 +87,10 @@ class _Tree:
         start = " " * (indent - len(first)) + first
         space = " " * indent
         paint = self.paint
-        for name, value in body.items():
+        noted: set[str] = set()
+        for name, value in _beside(body):
+            if name[1:] in noted and name[0] == "_":
+                continue  # the note says the same
             field = fields.get(name)
             label = f"{paint.name}{printable(name)}{paint.reset}: "
             if _is_nested(value):
@@ -95,12 +99,15 @@ class _Tree:
                 if line:
                     yield start + line
                     start, line, used = space, "", 0
-                for text in self.nested(name, label, value, field, indent):
+                inner = field.struct if field is not None else layout_inside(body) if name in _INSIDE else None
+                for text in self.nested(name, label, value, field, inner, indent):
                     yield start + text
                     start = ""
                 start = space
                 continue
             plain, text = self.scalar(name, value, field)
+            if field is not None and field.enum is not None and plain.endswith(")"):
+                noted.add(name)
             size = len(name) + 2 + display_width(plain)
             if line and indent + used + 2 + size > self.width:
                 yield start + line
@@ -111,9 +118,10 @@ class _Tree:
         elif start.strip() and not body:
             yield f"{start}{{}}"
 
-    def nested(self, name: str, label: str, value: Any, field: Field | None, indent: int) -> Iterator[str]:
+    def nested(  # noqa: PLR0917 - a field and what is known of it
+        self, name: str, label: str, value: Any, field: Field | None, inner: Struct | None, indent: int
+    ) -> Iterator[str]:
         """Lines of a struct or an array in a struct; the first without indentation, the others with all of it."""
-        inner = None if field is None else field.struct
         if isinstance(value, dict):
             yield label.rstrip()
             yield from self.struct(value, inner, indent + 2, "")
@@ -145,6 +153,17 @@ class _Tree:
         text = scalar_text(value)
         note, colour = _note(name, value, field, self.paint)
         return (f"{text} ({note})", f"{text} {colour}({note}){self.paint.reset}") if note else (text, text)
+
+
+def _beside(body: Body) -> Iterable[tuple[str, Any]]:
+    """The fields in the order of the wire, each followed by what interprets it."""
+    if not any(name.startswith("_") for name in body):
+        return body.items()
+    order: list[str] = []
+    for name in body:
+        if not (name.startswith("_") and name[1:] in body):
+            order += [name, f"_{name}"] if f"_{name}" in body else [name]
+    return [(name, body[name]) for name in order]
 
 
 def _is_nested(value: object) -> bool:

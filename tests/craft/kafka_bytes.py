@@ -202,3 +202,88 @@ def fetch_response(correlation_id: int, topic: str, batch: bytes, high_watermark
     """Version 4."""
     entry = int32(partition) + int16(0) + int64(high_watermark) + int64(high_watermark) + int32(-1) + int32(len(batch))
     return response(correlation_id, int32(0) + array([string(topic) + array([entry + batch])]))
+
+
+# -- versions that name topics by id (KIP-516), all flexible; ids are 16 bytes
+
+NO_ID = bytes(16)
+
+
+def metadata_request_by_id(correlation_id: int, topics: Sequence[tuple[bytes, str | None]]) -> bytes:
+    """Version 12; `topics`: (id, name), one of them missing (`NO_ID`, None)."""
+    entries = [topic_id + compact_string(name) + NO_TAGS for topic_id, name in topics]
+    return request(METADATA, 12, correlation_id, compact_array(entries) + b"\1\0" + NO_TAGS, flexible=True)
+
+
+def metadata_response_with_ids(
+    correlation_id: int, topics: Sequence[tuple[bytes, str | None]], brokers: Sequence[tuple[int, str, int]] = ()
+) -> bytes:
+    """Version 12; `brokers`: (number, host, port); each topic has one partition, led by broker 1."""
+    nodes = [
+        int32(number) + compact_string(host) + int32(port) + compact_string("rack-a") + NO_TAGS
+        for number, host, port in brokers
+    ]
+    partition = int16(0) + int32(0) + int32(1) + int32(0) + compact_array([int32(1)]) * 2 + compact_array([]) + NO_TAGS
+    entries = [
+        int16(0 if name is not None else 100)
+        + compact_string(name)
+        + topic_id
+        + b"\0"
+        + compact_array([partition])
+        + int32(-(2**31))
+        + NO_TAGS
+        for topic_id, name in topics
+    ]
+    body = int32(0) + compact_array(nodes) + compact_string("crafted") + int32(1) + compact_array(entries) + NO_TAGS
+    return response(correlation_id, body, flexible=True)
+
+
+def fetch_request_by_id(
+    correlation_id: int,
+    topics: Sequence[tuple[bytes, Sequence[int]]] = (),
+    *,
+    session: tuple[int, int] = (0, -1),
+    forgotten: Sequence[tuple[bytes, Sequence[int]]] = (),
+) -> bytes:
+    """Version 13; `topics`, `forgotten`: (id, partitions); `session`: id and epoch."""
+    entries = [
+        topic_id
+        + compact_array(
+            [
+                int32(number) + int32(0) + int64(7) + int32(-1) + int64(-1) + int32(1_048_576) + NO_TAGS
+                for number in numbers
+            ]
+        )
+        + NO_TAGS
+        for topic_id, numbers in topics
+    ]
+    gone = [topic_id + compact_array([int32(one) for one in numbers]) + NO_TAGS for topic_id, numbers in forgotten]
+    body = int32(-1) + int32(500) + int32(1) + int32(52_428_800) + int8(0) + int32(session[0]) + int32(session[1])
+    body += compact_array(entries) + compact_array(gone) + compact_string("") + NO_TAGS
+    return request(FETCH, 13, correlation_id, body, flexible=True)
+
+
+def fetch_response_by_id(
+    correlation_id: int, topics: Sequence[tuple[bytes, int, bytes]] = (), *, session: int = 0, error: int = 0
+) -> bytes:
+    """Version 13; `topics`: (id, partition, records)."""
+    entries = [
+        topic_id
+        + compact_array(
+            [
+                int32(number)
+                + int16(0)
+                + int64(9) * 2
+                + int64(0)
+                + b"\0"
+                + int32(-1)
+                + unsigned_varint(len(records) + 1)
+                + records
+                + NO_TAGS
+            ]
+        )
+        + NO_TAGS
+        for topic_id, number, records in topics
+    ]
+    body = int32(0) + int16(error) + int32(session) + compact_array(entries) + NO_TAGS
+    return response(correlation_id, body, flexible=True)

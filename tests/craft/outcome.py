@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from kafkasniff.capture import open_captures
+from kafkasniff.enrich import Enricher
 from kafkasniff.inspector import Inspector
 from kafkasniff.model import Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.packets import PacketBatch
@@ -63,29 +64,45 @@ class Output:
     json: bytes
     text: bytes
     summary: Summary
+    exchanges: tuple[str, ...] = ()
+    """What exchanges have of the messages of others; of an enriched run."""
 
 
-def _run(batches: Iterable[PacketBatch], sinks: Sequence[JsonSink | TextSink], options: dict[str, Any]) -> Summary:
+def _run(
+    batches: Iterable[PacketBatch],
+    sinks: Sequence[JsonSink | TextSink],
+    options: dict[str, Any],
+    exchanges: list[str] | None = None,
+) -> Summary:
+    """`exchanges`: run enriched, and put there what exchanges are given."""
     inspector = Inspector(**options)
-    events = itertools.chain.from_iterable(map(inspector.feed, batches))
-    for event in itertools.chain(events, _closed(inspector)):
-        for sink in sinks:
-            sink.write(event)
+    enricher = None if exchanges is None else Enricher(summary=inspector.summary)
+    for events in itertools.chain(map(inspector.feed, batches), _closed(inspector)):
+        if enricher is not None:
+            enricher.feed(events)
+        for event in events:
+            if exchanges is not None and isinstance(event, Exchange):
+                topics = event.request.session_topics if event.request is not None else ()
+                known = (event.exchange, event.broker_id, event.software_name, event.software_version, topics)
+                exchanges.append(repr(known))
+            for sink in sinks:
+                sink.write(event)
     for sink in sinks:
         sink.close()
     return inspector.summary
 
 
-def _closed(inspector: Inspector) -> Iterator[Message | SaslToken | Exchange | Problem]:
-    yield from inspector.close()
+def _closed(inspector: Inspector) -> Iterator[list[Message | SaslToken | Exchange | Problem]]:
+    yield inspector.close()
 
 
-def output(batches: Iterable[PacketBatch], **options: Any) -> Output:
+def output(batches: Iterable[PacketBatch], *, enriched: bool = False, **options: Any) -> Output:
     """The JSON lines and the text of `batches`, bodies and records included."""
     json_stream, text_stream = io.BytesIO(), io.BytesIO()
     sinks = (JsonSink(json_stream), TextSink(text_stream, verbosity=2))
-    summary = _run(batches, sinks, options)
-    return Output(json_stream.getvalue(), text_stream.getvalue(), summary)
+    exchanges: list[str] | None = [] if enriched else None
+    summary = _run(batches, sinks, options, exchanges)
+    return Output(json_stream.getvalue(), text_stream.getvalue(), summary, tuple(exchanges or ()))
 
 
 def outcome(batches: Iterable[PacketBatch], **options: Any) -> Outcome:

@@ -149,6 +149,8 @@ class Encoder:
         elif kind == "records":
             # An empty set of batches: what batches hold is the business of the records' own tests.
             raw, value = b"", {"batches": [], "truncated_bytes": 0}
+            if field.unaligned:
+                value = {"leading_bytes": 0, **value}
         else:
             raw = value = self.rng.randbytes(self.rng.choice([0, 1, 20, 126, 127, 300]))
         length = varint(len(raw) + 1) if field.compact else len(raw).to_bytes(2 if kind == "string" else 4, "big")

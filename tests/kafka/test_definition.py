@@ -80,6 +80,7 @@ def test_sample() -> None:
         (10, "  name         string   1+  tag x", 10, "a tag is a number"),
         (10, "  name         string   1+  tag", 10, "lacks a value"),
         (10, "  name         string   1+  classic classic", 10, "not known here, or here twice"),
+        (10, "  name         string   1+  unaligned", 10, "only records are unaligned"),
         (10, "   name        string", 10, "two spaces"),
         (11, "    kind       int8", 11, "fields of their own"),
         (13, "    id         uuid     0+", 13, "not within"),

@@ -7,9 +7,9 @@ from kafkasniff.kafka.errors import error_by_code, error_by_name, error_codes, e
 from kafkasniff.kafka.uuids import ZERO_UUID, uuid_bytes, uuid_text
 
 
-def test_135_codes_without_a_gap() -> None:
-    assert error_codes() == tuple(range(-1, 134))
-    assert len({error_name(code) for code in error_codes()}) == 135
+def test_138_codes_without_a_gap() -> None:
+    assert error_codes() == tuple(range(-1, 137))
+    assert len({error_name(code) for code in error_codes()}) == 138
 
 
 def test_the_same_as_kafka_python() -> None:
@@ -40,7 +40,7 @@ def test_look_up() -> None:
 
 
 def test_enums() -> None:
-    assert len(enum_names()) == 53
+    assert len(enum_names()) == 55
     assert enum_text("acks", -1) == "ALL"
     assert enum_text("acks", 7) is None
     assert enum_text("transaction_result", True) == "COMMIT"
@@ -57,6 +57,8 @@ def test_enums() -> None:
     features = enum_by_name("feature_name")
     assert features is not None
     assert {value.text: value.levels for value in features.values}["transaction.version"] == (0, 1, 2)
+    assert enum_text("metadata_version", 33) == "4.4-IV2"
+    assert enum_text("streams_topology_description_status", 3) == "AVAILABLE"
 
 
 def test_uuids() -> None:

@@ -38,6 +38,8 @@ CLASSES = message_classes()
 RENAMED = {
     "cluster_authorized_operations": "authorized_operations",
     "topic_authorized_operations": "authorized_operations",
+    # Of TxnOffsetCommit: the newest release's name stands for all versions.
+    "generation_id_or_member_epoch": "generation_id",
 }
 
 

@@ -104,6 +104,25 @@ def test_odd_ones():
     assert told(None, b"") == (None, ["control-record"])
 
 
+EARLY_LEADER_CHANGE = bytes.fromhex("00000002 03 00000001 00 00000002 00 03 00000001 00 00000002 00 00")
+"""Written by a controller of Kafka 2.8.1 (captures/kraft-2.8.pcap), in a record of type 3."""
+
+
+def test_leader_changes_of_2_8_have_the_later_type_of_snapshot_headers():
+    voters = [{"voter_id": 1}, {"voter_id": 2}]
+    value = {"leader_id": 2, "voters": voters, "granting_voters": voters}
+    wanted = {"version": 0, "type": 3, "name": "LEADER_CHANGE", "value": value}
+    assert told(b"\0\0\0\3", EARLY_LEADER_CHANGE) == (wanted, [])
+    for end in range(len(EARLY_LEADER_CHANGE)):  # what is cut says nothing of the kind
+        assert told(b"\0\0\0\3", EARLY_LEADER_CHANGE[:end])[0]["name"] == "SNAPSHOT_HEADER"
+    assert told(b"\0\0\0\3", EARLY_LEADER_CHANGE + b"\0")[0]["name"] == "SNAPSHOT_HEADER"
+    header = struct.pack(">hqb", 0, 1_700_000_000_000, 0)
+    assert told(b"\0\0\0\3", header)[0]["value"] == {
+        "version": 0,
+        "last_contained_log_timestamp": 1_700_000_000_000,
+    }
+
+
 def test_only_control_batches_have_them():
     data = batch_of([Record(0, 0, b"\0\0\0\1", struct.pack(">hi", 0, 12))])
     out = decode_records(data, 0, len(data), context())

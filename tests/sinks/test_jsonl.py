@@ -134,7 +134,8 @@ def test_the_apis_with_floats_are_those_of_the_definitions() -> None:
         assert api is not None
         if floats(api.definition.request.fields) or floats(api.definition.response.fields):
             found.add(key)
-    assert found == FLOAT_APIS
+    # Envelope holds messages of the others, PushTelemetry metrics, whose definition is OpenTelemetry's.
+    assert found | {58, 72} == FLOAT_APIS
 
 
 def test_problem_lines_have_all_keys() -> None:
@@ -166,6 +167,10 @@ def test_sasl_lines_hide_the_token_unless_it_is_shown() -> None:
     assert line["token"] == {"redacted": 17}
     (line,) = lines(SaslToken("request", 4, "PLAIN", b"\0u\0p"))
     assert line["token"] == "\0u\0p"
+    told = {"mechanism": "PLAIN", "message": "credentials", "username": "u"}
+    (line,) = lines(SaslToken("request", 17, "PLAIN", None, 3, "a.pcap", TIME_NS, CLIENT, BROKER, 9, told))
+    assert list(line) == [*keys, "_token"]
+    assert line["_token"] == told
 
 
 def test_the_end_of_an_exchange_has_no_line() -> None:

@@ -67,6 +67,12 @@ def test_names_of_topics_are_preferred_to_ids() -> None:
     ("key", "body", "told"),
     [
         (1, {"session_id": 7, "session_epoch": 3, "topics": []}, "no changes, session 7"),
+        (1, {"session_id": 7, "session_epoch": 3, "_session": {"partitions": 40}, "topics": []},
+         "session 7: 40 partitions"),
+        (1, {"session_id": 7, "session_epoch": 3, "_session": {"partitions": 1},
+             "topics": [{"topic_id": UUID, "_topic_name": "t", "partitions": [{"partition": 0, "fetch_offset": 4}]}],
+             "forgotten_topics_data": [{"topic_id": UUID, "partitions": [1]}]},
+         "t-0 from 4, forgets 1 partition, session 7: 1 partition"),
         (1, {"session_id": 7, "session_epoch": -1, "topics": []}, "no changes, closes session 7"),
         (1, {"replica_id": 2, "isolation_level": 1, "topics": [{"topic": "a", "partitions": [
             {"partition": 0, "fetch_offset": 5}]}]}, "a-0 from 5, replica 2, read committed"),
@@ -90,6 +96,18 @@ def test_names_of_topics_are_preferred_to_ids() -> None:
         (13, {"group_id": "g", "member_id": "m"}, "group g, member m"),
         (14, {"group_id": "g", "generation_id": 3, "member_id": "m", "assignments": [{}, {}]},
          "group g, generation 3, member m, assigns 2 members"),
+        (14, {"group_id": "g", "generation_id": 3, "member_id": "m", "assignments": [
+            {"_assignment": {"value": {"assigned_partitions": [{"topic": "a", "partitions": [0, 1]}]}}},
+            {"_assignment": {"value": {"assigned_partitions": []}}}]},
+         "group g, generation 3, member m, assigns 2 members: a-0,1; nothing"),
+        (11, {"group_id": "g", "member_id": "m", "protocols": [{"name": "range", "_metadata": {"value": {
+            "topics": ["a", "b"], "owned_partitions": [{"topic": "a", "partitions": [3]}]}}}, {"name": "roundrobin"}]},
+         "group g, member m, range, roundrobin, subscribes a, b, owns a-3"),
+        (11, {"group_id": "g", "member_id": "m", "protocols": [
+            {"name": "sessioned", "_metadata": {"value": {"url": "http://w:8083/"}}}]},
+         "group g, member m, sessioned, worker http://w:8083/"),
+        (11, {"group_id": "g", "member_id": "m", "protocols": [{"name": "range", "_metadata": {"value": {}}}]},
+         "group g, member m, range"),
         (15, {"groups": ["g", "h"]}, "groups g, h"),
         (16, {"states_filter": ["Stable"], "types_filter": []}, "states Stable"),
         (16, {}, "all groups"),
@@ -112,6 +130,17 @@ def test_names_of_topics_are_preferred_to_ids() -> None:
             {"resource_type": 4, "resource_name": "", "configuration_keys": ["x"]}]}, "topic a all; default broker x"),
         (36, {"auth_bytes": {"redacted": 17}}, "token 17 B, redacted"),
         (36, {"auth_bytes": b"abc"}, "token 3 B"),
+        (36, {"auth_bytes": {"redacted": 36}, "_auth_bytes": {
+            "mechanism": "SCRAM-SHA-256", "message": "client-first", "username": "bob", "authzid": "al"}},
+         "SCRAM-SHA-256 client-first, user bob, acting as al, token 36 B, redacted"),
+        (36, {"auth_bytes": {"redacted": 36}, "_auth_bytes": {
+            "mechanism": "SCRAM-SHA-256", "message": "client-first", "username": "id", "token_auth": True}},
+         "SCRAM-SHA-256 client-first, delegation token id, token 36 B, redacted"),
+        (36, {"auth_bytes": {"redacted": 9}, "_auth_bytes": {"mechanism": "X", "message": None}},
+         "X, token 9 B, redacted"),
+        (36, {"auth_bytes": {"redacted": 9}, "_auth_bytes": {
+            "mechanism": "OAUTHBEARER", "message": "client-initial", "extensions": ["logicalCluster"]}},
+         "OAUTHBEARER client-initial, extensions logicalCluster, token 9 B, redacted"),
         (44, {"resources": [{"resource_type": 2, "resource_name": "a", "configs": [
             {"name": "x", "config_operation": 1, "value": None}, {"name": "y", "config_operation": 0, "value": "2"}]}]},
          "topic a delete x, set y=2"),
@@ -161,6 +190,26 @@ def test_requests(key: int, body: dict[str, Any], told: str) -> None:
             {"topic": "a", "partitions": [1, 2]}]}}}, "assigned a-1,2"),
         (15, {"groups": [{"error_code": 0, "group_id": "g", "group_state": "Stable", "members": [{}]}]},
          "g Stable 1 member"),
+        (15, {"groups": [{"error_code": 0, "group_id": "g", "group_state": "Stable", "protocol_data": "range",
+            "members": [{}, {}]}]},
+         "g Stable 2 members range"),
+        (14, {"error_code": 0, "assignment": b"x", "_assignment": {"value": {"assigned_partitions": [
+            {"topic": "a", "partitions": [1]}], "_user_data": {"value": {
+                "active_tasks": [{"topic_group_id": 0, "partition": 1}, {"topic_group_id": 1, "partition": 1}],
+                "standby_tasks": [{"topic_group_id": 1, "partition": 0}]}}}}},
+         "assigned a-1, active 0_1 1_1, standby 1_0"),
+        (14, {"error_code": 0, "assignment": b"x", "_assignment": {"value": {
+            "error": 1, "config_offset": 5, "delay": 300, "assignment": [
+                {"connector": "copy", "tasks": [-1, 0, 2]}, {"connector": "b", "tasks": [-1]}],
+            "revoked": [{"connector": "old", "tasks": [1]}]}}},
+         "assigned connector copy, copy-0,2, connector b, revoked old-1, rebalance in 300 ms, CONFIG_MISMATCH"),
+        (14, {"error_code": 0, "assignment": b"x", "_assignment": {"value": {"config_offset": 5}}}, "assigned nothing"),
+        (36, {"error_code": 0, "auth_bytes": {"redacted": 98}, "session_lifetime_ms": 0, "_auth_bytes": {
+            "mechanism": "SCRAM-SHA-256", "message": "server-first", "iterations": 4096}},
+         "SCRAM-SHA-256 server-first, 4096 iterations, token 98 B, redacted"),
+        (36, {"error_code": 0, "auth_bytes": {"redacted": 60}, "session_lifetime_ms": 5, "_auth_bytes": {
+            "mechanism": "OAUTHBEARER", "message": "server-error", "error": {"status": "invalid_token"}}},
+         "OAUTHBEARER server-error, error invalid_token, token 60 B, redacted, session lasts 5 ms"),
         (16, {"groups": [{"group_id": "g"}]}, "1 group g"),
         (17, {"mechanisms": ["PLAIN", "SCRAM-SHA-256"]}, "mechanisms PLAIN, SCRAM-SHA-256"),
         (18, {"api_keys": [{}, {}]}, "2 APIs"),

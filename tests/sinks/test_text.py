@@ -114,6 +114,9 @@ def test_tokens_are_told_by_their_size() -> None:
     line = text(token).splitlines()[1]
     assert line == "04:00:00.123456  10.0.0.5:51334 → 10.0.0.9:9092  SASL token    PLAIN 17 B, redacted"
     assert 'PLAIN 4 B, "\\x00u\\x00p"' in text(SaslToken("request", 4, "PLAIN", b"\0u\0p"))
+    told = {"mechanism": "PLAIN", "message": "credentials", "username": "\x1b[31mu"}
+    named = text(SaslToken("request", 17, "PLAIN", None, 3, "a.pcap", TIME_NS, CLIENT, BROKER, 9, told))
+    assert named.rstrip().endswith('PLAIN credentials, user "\\x1b[31mu", 17 B, redacted')
 
 
 def test_orphans_and_unknown_apis() -> None:

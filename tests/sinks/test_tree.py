@@ -118,6 +118,23 @@ def test_secrets_and_unknown_tags() -> None:
     assert tree(body) == '    auth_bytes: [17 bytes redacted]\n    _unknown_tags: [1]\n      - tag: 9  base64: "AQI="'
 
 
+def test_what_interprets_a_value_stands_behind_it() -> None:
+    body = {"a": b"x", "b": 1, "_a": {"format": "consumer", "value": {"topics": ["t"]}}, "_c": 2}
+    assert tree(body) == (
+        '    a: "x"\n    _a:\n      format: "consumer"\n      value:\n        topics: [1]\n          "t"\n'
+        "    b: 1  _c: 2"
+    )
+
+
+def test_sets_whose_names_are_noted_are_not_told_twice() -> None:
+    body = {"cluster_authorized_operations": 264, "_cluster_authorized_operations": ["READ", "DESCRIBE"]}
+    told = tree(body, kind="response", api_key=60, api_version=0)
+    assert told == "    cluster_authorized_operations: 264 (READ|DESCRIBE)"
+    body = {"cluster_authorized_operations": 1 << 20, "_cluster_authorized_operations": ["bit 20"]}
+    told = tree(body, kind="response", api_key=60, api_version=0)
+    assert told == '    cluster_authorized_operations: 1048576\n    _cluster_authorized_operations: [1]\n      "bit 20"'
+
+
 def test_colours_do_not_count_as_width() -> None:
     body = {f"field_{number}": number for number in range(30)}
     plain = list(body_tree(message(body=body), PLAIN, records=False, width=60))

@@ -2,7 +2,8 @@
 
 A message that has such bytes has an interpreter. It gets the decoded body, of which fields may be missing where the
 message broke off, and puts what it read beside the bytes as `_<field>`; a wire value is never replaced, but by
-`{"redacted": N}` where it contains a secret. What is wrong inside goes to `context.problem`; nothing is raised.
+`{"redacted": N}` where it contains a secret. Fields of secret bytes are redacted already when it is called:
+`context.revealed(value)` gives their bytes. What is wrong inside goes to `context.problem`; nothing is raised.
 """
 
 from __future__ import annotations
@@ -19,15 +20,51 @@ __all__ = ["Interpreter", "interpreter"]
 Interpreter = Callable[[Body, int, DecodeContext], None]
 """Takes a body, its version and the message's context."""
 
-_INTERPRETERS: Final[dict[tuple[int, Direction], str]] = {}
-"""By API key and direction, `module:function` within this package: imported when the first such message comes."""
+_INTERPRETERS: Final[dict[tuple[int, Direction], tuple[str, ...]]] = {
+    (0, "request"): ("schema_registry:produce_request",),
+    (1, "response"): ("metadata_records:fetch_response", "schema_registry:fetch_response"),
+    (3, "response"): ("operations:metadata",),
+    (11, "request"): ("group_protocol:join_group_request",),
+    (11, "response"): ("group_protocol:join_group_response",),
+    (14, "request"): ("group_protocol:sync_group_request",),
+    (14, "response"): ("group_protocol:sync_group_response",),
+    (15, "response"): ("group_protocol:describe_groups_response", "operations:describe_groups"),
+    (17, "request"): ("sasl_messages:handshake_request",),
+    (17, "response"): ("sasl_messages:handshake_response",),
+    (36, "request"): ("sasl_messages:authenticate_request",),
+    (36, "response"): ("sasl_messages:authenticate_response",),
+    (58, "request"): ("envelope:envelope_request",),
+    (58, "response"): ("envelope:envelope_response",),
+    (59, "response"): ("metadata_records:fetch_snapshot_response",),
+    (60, "response"): ("operations:describe_cluster",),
+    (69, "response"): ("operations:consumer_group_describe",),
+    (72, "request"): ("telemetry:push_telemetry_request",),
+    (75, "response"): ("operations:describe_topic_partitions",),
+    (77, "response"): ("operations:share_group_describe",),
+    (78, "response"): ("schema_registry:fetch_response",),
+    (89, "response"): ("operations:streams_group_describe",),
+}
+"""By API key and direction, `module:function` within this package: imported when the first such message comes, and
+called one after the other."""
 
 
 def interpreter(api_key: int, direction: Direction) -> Interpreter | None:
     """What reads the bytes inside such messages; None for those that have none."""
-    place = _INTERPRETERS.get((api_key, direction))
-    if place is None:
+    places = _INTERPRETERS.get((api_key, direction))
+    if places is None:
         return None
+    found = tuple(map(_function, places))
+    if len(found) == 1:
+        return found[0]
+
+    def interpret(body: Body, version: int, context: DecodeContext) -> None:
+        for one in found:
+            one(body, version, context)
+
+    return interpret
+
+
+def _function(place: str) -> Interpreter:
     module, function = place.split(":")
     found: Interpreter = getattr(importlib.import_module(f"{__name__}.{module}"), function)
     return found

@@ -10,14 +10,26 @@ from typing import Final
 
 from kafkasniff.model import Message
 from kafkasniff.sinks.paint import Paint
-from kafkasniff.sinks.summaries import cluster, data, groups
+from kafkasniff.sinks.summaries import cluster, data, groups, kraft, sasl
 from kafkasniff.sinks.summaries.general import general
 from kafkasniff.sinks.summaries.phrases import Summarise, error_phrase
 
 __all__ = ["summary"]
 
-_REQUESTS: Final[dict[int, Summarise]] = {**data.REQUESTS, **groups.REQUESTS, **cluster.REQUESTS}
-_RESPONSES: Final[dict[int, Summarise]] = {**data.RESPONSES, **groups.RESPONSES, **cluster.RESPONSES}
+_REQUESTS: Final[dict[int, Summarise]] = {
+    **data.REQUESTS,
+    **groups.REQUESTS,
+    **cluster.REQUESTS,
+    **kraft.REQUESTS,
+    **sasl.REQUESTS,
+}
+_RESPONSES: Final[dict[int, Summarise]] = {
+    **data.RESPONSES,
+    **groups.RESPONSES,
+    **cluster.RESPONSES,
+    **kraft.RESPONSES,
+    **sasl.RESPONSES,
+}
 
 
 def summary(message: Message, paint: Paint) -> str:
@@ -26,6 +38,8 @@ def summary(message: Message, paint: Paint) -> str:
     key = message.api_key
     if body is None or key is None:
         return ""
+    if key == kraft.ENVELOPE:
+        return kraft.envelope(message, paint, summary)
     if message.type == "request":
         if key == 3 and message.api_version == 0 and not body.get("topics"):
             # Only v0 asks for all topics by naming none.

@@ -1,4 +1,4 @@
-"""Summaries of the cluster and its administration: Metadata, ApiVersions, SASL, topics, configs."""
+"""Summaries of the cluster and its administration: Metadata, ApiVersions, topics, configs."""
 
 from __future__ import annotations
 
@@ -54,32 +54,6 @@ def _api_versions_request(body: Body) -> str:
 
 def _api_versions_response(body: Body) -> str:
     return count(len(lists(body.get("api_keys"))), "API")
-
-
-def _sasl_handshake_request(body: Body) -> str:
-    return word(body.get("mechanism"))
-
-
-def _sasl_handshake_response(body: Body) -> str:
-    return f"mechanisms {first_words(lists(body.get('mechanisms')), 8)}"
-
-
-def _token(value: object) -> str:
-    if isinstance(value, dict) and "redacted" in value:
-        return f"token {amount(value['redacted'])}, redacted"
-    return f"token {amount(len(value))}" if isinstance(value, bytes) else ""
-
-
-def _sasl_authenticate_request(body: Body) -> str:
-    return _token(body.get("auth_bytes"))
-
-
-def _sasl_authenticate_response(body: Body) -> str:
-    if body.get("error_code"):
-        return ""
-    lifetime = body.get("session_lifetime_ms")
-    token = _token(body.get("auth_bytes"))
-    return f"{token}, session lasts {lifetime} ms" if lifetime else token
 
 
 def _create_topics_request(body: Body) -> str:
@@ -170,9 +144,19 @@ def _telemetry_response(body: Body) -> str:
 
 
 def _push_telemetry_request(body: Body) -> str:
-    metrics = body.get("metrics")
-    size = f", {amount(len(metrics))}" if isinstance(metrics, bytes) else ""
-    return f"subscription {body.get('subscription_id')}{size}{', terminating' if body.get('terminating') else ''}"
+    parts = [f"subscription {body.get('subscription_id')}"]
+    read = body.get("_metrics")
+    if isinstance(read, dict):
+        metrics = [metric for resource in rows(read.get("resources")) for metric in rows(resource.get("metrics"))]
+        names = few([word(name) for name in dict.fromkeys(metric.get("name") for metric in metrics)], shown=2)
+        parts.append(f"{count(len(metrics), 'metric')}{f' ({names})' if names else ''}")
+    data = body.get("metrics")
+    if isinstance(data, bytes):
+        codec = enum_name("compression_codec", body.get("compression_type"))
+        parts.append(amount(len(data)) + ("" if codec in {None, "none"} else f" {codec}"))
+    if body.get("terminating"):
+        parts.append("terminating")
+    return ", ".join(parts)
 
 
 def _telemetry_request(body: Body) -> str:
@@ -182,13 +166,11 @@ def _telemetry_request(body: Body) -> str:
 
 REQUESTS: Final[dict[int, Summarise]] = {
     3: _metadata_request,
-    17: _sasl_handshake_request,
     18: _api_versions_request,
     19: _create_topics_request,
     20: _delete_topics_request,
     32: _describe_configs_request,
     33: _alter_configs_request,
-    36: _sasl_authenticate_request,
     37: _create_partitions_request,
     44: _alter_configs_request,
     71: _telemetry_request,
@@ -199,13 +181,11 @@ REQUESTS: Final[dict[int, Summarise]] = {
 
 RESPONSES: Final[dict[int, Summarise]] = {
     3: _metadata_response,
-    17: _sasl_handshake_response,
     18: _api_versions_response,
     19: _topics_done,
     20: _topics_done,
     32: _describe_configs_response,
     33: _alter_configs_response,
-    36: _sasl_authenticate_response,
     37: _topics_done,
     44: _alter_configs_response,
     60: _describe_cluster_response,

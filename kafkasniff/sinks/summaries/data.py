@@ -7,6 +7,7 @@ from typing import Any, Final
 from kafkasniff.model import Body
 from kafkasniff.sinks.names import enum_name
 from kafkasniff.sinks.printable import word
+from kafkasniff.sinks.summaries.kraft import record_types
 from kafkasniff.sinks.summaries.phrases import (
     SHOWN,
     Summarise,
@@ -63,8 +64,12 @@ def _produce_response(body: Body) -> str:
 
 
 def _session(body: Body) -> str:
-    session = body.get("session_id")
-    return f"session {session}" if session else ""
+    session, known = body.get("session_id"), body.get("_session")
+    if not session:
+        return ""
+    # What it holds is known where its beginning was seen.
+    held = count(known["partitions"], "partition") if isinstance(known, dict) else ""
+    return f"session {session}: {held}" if held else f"session {session}"
 
 
 def _fetch_request(body: Body) -> str:
@@ -74,9 +79,10 @@ def _fetch_request(body: Body) -> str:
         phrases.append(f"{name} from {item.get('fetch_offset')}")
         if len(phrases) == SHOWN:
             break
-    parts = [_listed(phrases, _partition_count(topics, "partitions") if len(phrases) == SHOWN else len(phrases))]
+    named = _listed(phrases, _partition_count(topics, "partitions") if len(phrases) == SHOWN else len(phrases))
     session = _session(body)
-    if not parts[0]:
+    parts = [named] if named else []
+    if not parts and "_session" not in body:
         # KIP-227: in a session only changes are sent, and most requests change nothing.
         parts = ["no changes"] if session else ["no topics"]
     forgotten = _partition_count(body.get("forgotten_topics_data"), "partitions")
@@ -105,9 +111,10 @@ def _fetch_response(body: Body) -> str:
         if not batches:
             empty += 1
         if len(phrases) < SHOWN and batches:
+            types = record_types(name, records)
             phrases.append(
                 f"{name} {records_phrase(records)} from {batches[0].get('base_offset')}"
-                f", high watermark {item.get('high_watermark')}"
+                f"{f' ({types})' if types else ''}, high watermark {item.get('high_watermark')}"
             )
         elif len(phrases) < SHOWN and total - empty == 0 and total <= SHOWN:
             phrases.append(f"{name} no records, high watermark {item.get('high_watermark')}")

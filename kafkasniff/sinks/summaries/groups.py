@@ -7,6 +7,7 @@ from typing import Final
 from kafkasniff.model import Body
 from kafkasniff.sinks.names import enum_name
 from kafkasniff.sinks.printable import word
+from kafkasniff.sinks.summaries.members import assigned, joins
 from kafkasniff.sinks.summaries.phrases import (
     Summarise,
     address,
@@ -84,8 +85,13 @@ def _find_coordinator_response(body: Body) -> str:
 
 
 def _join_group_request(body: Body) -> str:
-    protocols = first_words([item.get("name") for item in rows(body.get("protocols"))])
-    return f"{_group(body)}, {_member(body)}, {protocols}"
+    protocols = rows(body.get("protocols"))
+    parts = [_group(body), _member(body), first_words([item.get("name") for item in protocols])]
+    # A member says the same with each protocol that it knows.
+    told = next(filter(None, (joins(item.get("_metadata")) for item in protocols)), "")
+    if told:
+        parts.append(told)
+    return ", ".join(parts)
 
 
 def _join_group_response(body: Body) -> str:
@@ -107,8 +113,12 @@ def _generation(body: Body) -> str:
 
 
 def _sync_group_request(body: Body) -> str:
-    assignments = len(lists(body.get("assignments")))
-    return f"{_generation(body)}, assigns {count(assignments, 'member')}" if assignments else _generation(body)
+    assignments = rows(body.get("assignments"))
+    if not assignments:
+        return _generation(body)
+    read = [assigned(item.get("_assignment")) for item in assignments]
+    told = few([one for one in read if one is not None], "; ")
+    return f"{_generation(body)}, assigns {count(len(assignments), 'member')}{f': {told}' if told else ''}"
 
 
 def _assignment(value: object) -> str:
@@ -121,11 +131,8 @@ def _assignment(value: object) -> str:
 def _sync_group_response(body: Body) -> str:
     if body.get("error_code"):
         return ""
-    read = body.get("_assignment")
-    inner = read.get("value") if isinstance(read, dict) else None
-    if isinstance(inner, dict):
-        return f"assigned {named_partitions(inner.get('assigned_partitions')) or 'nothing'}"
-    return _assignment(body.get("assignment"))
+    told = assigned(body.get("_assignment"))
+    return _assignment(body.get("assignment")) if told is None else f"assigned {told}"
 
 
 def _leave_group_request(body: Body) -> str:
@@ -143,7 +150,10 @@ def _described(body: Body) -> str:
     for item in rows(body.get("groups")):
         if not item.get("error_code"):
             members = count(len(lists(item.get("members"))), "member")
-            parts.append(f"{word(item.get('group_id'))} {word(item.get('group_state'))} {members}")
+            # The assignor of a classic group; consumer groups and the others have a name for it in another field.
+            assignor = item.get("protocol_data") or item.get("assignor_name")
+            told = f" {word(assignor)}" if assignor else ""
+            parts.append(f"{word(item.get('group_id'))} {word(item.get('group_state'))} {members}{told}")
     return few(parts, "; ")
 
 

@@ -1,0 +1,185 @@
+"""What the traffic has told so far about topics, brokers and clients."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.kafka import cluster_metadata
+from kafkasniff.kafka.uuids import ZERO_UUID
+from kafkasniff.model import Endpoint
+
+__all__ = ["MAX_BROKERS", "MAX_CONNECTIONS", "MAX_NAME", "MAX_TOPICS", "Broker", "Catalog"]
+
+MAX_TOPICS: Final = 1 << 18
+"""Topic ids whose name is kept; the one learnt first goes first. Some 200 bytes each."""
+MAX_BROKERS: Final = 1 << 14
+"""Addresses of brokers that are kept; the one not told for the longest time goes first."""
+MAX_CONNECTIONS: Final = 1 << 18
+"""Connections whose client software is kept; the one that nothing was heard of for the longest time goes first."""
+MAX_NAME: Final = 255
+"""Characters of a name that is kept: topics have 249 (`org.apache.kafka.common.internals.Topic.MAX_NAME_LENGTH`), hosts
+253 (RFC 1035). A longer one is no such name and would only cost memory."""
+MAX_PAIRS: Final = 1024
+"""Software names with version that are shared between connections."""
+
+LOOPBACK: Final = frozenset({"127.0.0.1", "::1"})
+"""What the host `localhost` stands for (RFC 6761)."""
+
+
+class Broker(msgspec.Struct, frozen=True, gc=False):
+    """A broker or controller as it was told."""
+
+    id: int
+    host: str
+    """As told: an address or a name."""
+    port: int
+    rack: str | None = None
+
+
+class Catalog:
+    """Mutable; learns from messages in capture order.
+
+    A topic's id keeps its name for ever (a topic that is made again gets another id), so what was learnt first stands.
+    A broker's address may go to another broker: what was told last stands. With `retroactive` the first stands there,
+    too: so a run that only learns leaves what is true at the beginning, for the run that tells.
+    """
+
+    def __init__(
+        self,
+        topics: Mapping[str, str] | None = None,
+        *,
+        retroactive: bool = False,
+        tellings: Tellings | None = None,
+    ) -> None:
+        self.retroactive = retroactive
+        self.tellings = tellings
+        """Where it is noted what was told when, if that is wanted."""
+        self.now: int | None = None
+        """time_ns of the message that tells, where tellings are wanted."""
+        self.hosts: Mapping[str, str] = {}
+        """Address → name, as captures' name records tell; for brokers that are told by their names."""
+        self.topics_told = 0
+        """Rises with every topic that is learnt: names that were looked up before may be looked up again."""
+        self._given = {cluster_metadata.TOPIC_ID: cluster_metadata.TOPIC_NAME, **(topics or {})}
+        self._topics: dict[str, str] = {}
+        self._brokers: OrderedDict[tuple[str, int], Broker] = OrderedDict()
+        self._software: OrderedDict[int, tuple[str, str]] = OrderedDict()
+        self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
+
+    # -- topics
+
+    def topic(self, topic_id: object) -> str | None:
+        """The name of a topic id of 22 characters; None where it is not known. The traffic's word counts first. Hot."""
+        if not isinstance(topic_id, str):
+            return None
+        name = self._topics.get(topic_id)
+        return name if name is not None else self._given.get(topic_id)
+
+    def learn_topic(self, topic_id: object, name: object) -> None:
+        """A message names a topic by both. Hot: a Metadata response may do so for each of thousands of topics."""
+        if topic_id in self._topics or not isinstance(topic_id, str) or topic_id == ZERO_UUID:
+            return
+        if isinstance(name, str) and 0 < len(name) <= MAX_NAME:
+            self._topics[topic_id] = name
+            self.topics_told += 1
+            if self.tellings is not None:
+                self.tellings.topic(topic_id, name, self.now)
+            if len(self._topics) > MAX_TOPICS:
+                del self._topics[next(iter(self._topics))]
+
+    def absorb(self, other: Catalog) -> None:
+        """Take over what another catalog knows and this one does not, and its tellings, where both have some."""
+        self._given.update({key: name for key, name in other._given.items() if key not in self._given})
+        for topic_id, name in other._topics.items():
+            self.learn_topic(topic_id, name)
+        for place, broker in other._brokers.items():
+            self._brokers.setdefault(place, broker)
+        for connection, pair in other._software.items():
+            self._software.setdefault(connection, pair)
+        for known, most in ((self._brokers, MAX_BROKERS), (self._software, MAX_CONNECTIONS)):
+            while len(known) > most:
+                known.popitem(last=False)
+        if self.tellings is not None and other.tellings is not None:
+            self.tellings.merge(other.tellings)
+
+    @property
+    def given(self) -> Mapping[str, str]:
+        """Names by topic id that were known from the beginning."""
+        return self._given
+
+    # -- brokers
+
+    @property
+    def brokers(self) -> list[Broker]:
+        """All brokers known, the one not told for the longest time first; a broker has one entry per listener."""
+        return list(self._brokers.values())
+
+    def broker_id(self, endpoint: Endpoint | None) -> int | None:
+        """Number of the broker that listens there; None where nothing told it."""
+        if endpoint is None:
+            return None
+        found = self._brokers.get((endpoint.address, endpoint.port))
+        if found is None and endpoint.address in LOOPBACK:
+            found = self._brokers.get(("localhost", endpoint.port))
+        if found is None and endpoint.address in self.hosts:
+            found = self._brokers.get((_host(self.hosts[endpoint.address]), endpoint.port))
+        return None if found is None else found.id
+
+    def learn_broker(self, node: object, host: object, port: object, rack: object = None) -> None:
+        """A message tells a node's address. Where it knows none it has -1, "" or a host without a port."""
+        if not isinstance(node, int) or not isinstance(port, int) or not isinstance(host, str):
+            return
+        if node < 0 or not 0 < port < 65536 or not 0 < len(host) <= MAX_NAME:
+            return
+        place = (_host(host), port)
+        known = self._brokers.get(place)
+        if known is None or not (self.retroactive or (known.id == node and known.host == host)):
+            named = rack if isinstance(rack, str) and len(rack) <= MAX_NAME else None
+            self._brokers[place] = Broker(node, host, port, named)
+            if self.tellings is not None:
+                self.tellings.broker(place, node, self.now)
+        self._brokers.move_to_end(place)
+        if len(self._brokers) > MAX_BROKERS:
+            self._brokers.popitem(last=False)
+
+    # -- clients
+
+    def software(self, connection: int) -> tuple[str | None, str | None]:
+        """Name and version of the client's software, as it said in ApiVersions; None where it did not."""
+        found = self._software.get(connection)
+        if found is None:
+            return (None, None)
+        self._software.move_to_end(connection)
+        return found
+
+    def learn_software(self, connection: int, name: object, version: object) -> None:
+        """The client of a connection says what it is (KIP-511)."""
+        if not isinstance(name, str) or not isinstance(version, str) or max(len(name), len(version)) > MAX_NAME:
+            return
+        if self.retroactive and connection in self._software:
+            return
+        if len(self._pairs) >= MAX_PAIRS:
+            self._pairs.clear()
+        pair = (name, version)
+        self._software[connection] = self._pairs.setdefault(pair, pair)
+        self._software.move_to_end(connection)
+        if len(self._software) > MAX_CONNECTIONS:
+            self._software.popitem(last=False)
+
+
+@lru_cache(maxsize=4096)  # Metadata responses tell the same hosts again and again
+def _host(host: str) -> str:
+    """A host for comparison: addresses as `Endpoint` has them, names in lower case without the root's dot."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host.rstrip(".").lower()
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)

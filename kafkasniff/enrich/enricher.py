@@ -1,0 +1,226 @@
+"""Messages in, the same messages out with the names that are known by then."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Iterable, Iterator
+from types import ModuleType
+from typing import Any, Final, TypeVar
+
+from msgspec.structs import force_setattr
+
+from kafkasniff.enrich.catalog import Catalog
+from kafkasniff.enrich.plan import Plan, data_plan, message_plan
+from kafkasniff.enrich.sessions import FETCH, FetchSessions
+from kafkasniff.kafka import cluster_metadata
+from kafkasniff.kafka.uuids import ZERO_UUID
+from kafkasniff.model import Body, Connection, Direction, Exchange, Message, Problem, SaslToken, Summary
+
+__all__ = ["Enricher"]
+
+API_VERSIONS: Final = 18
+ENVELOPE: Final = 58
+INTERNAL: Final = "__"
+"""What the names of the brokers' own topics begin with; others' may, too."""
+MAX_UNKNOWN: Final = 1 << 16
+"""Topic ids without a name that a run which only learns keeps in mind."""
+
+_Events = TypeVar("_Events", bound=Iterable[Message | SaslToken | Exchange | Problem | Connection])
+
+
+class Enricher:
+    """Adds to what an inspector yields, in place and in its order.
+
+    What it adds, where it is known:
+
+    - `_topic_name` beside each topic id that has no name in its place;
+    - `_key` and `_value` to the records of the brokers' own topics (`__consumer_offsets` …), which may need the name;
+    - `_session` beside the epoch of a Fetch request in a session, and `Message.session_topics`;
+    - `broker_id`, `software_name` and `software_version` of exchanges.
+
+    What is known comes from `catalog`, which learns from each message before anything is added to it. `summary` is
+    told of the problems found. With `adds` False it only learns, and nothing is changed; with `sessions` False fetch
+    sessions are left alone.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog | None = None,
+        *,
+        summary: Summary | None = None,
+        adds: bool = True,
+        sessions: bool = True,
+    ) -> None:
+        self.catalog = Catalog() if catalog is None else catalog
+        self._summary = Summary() if summary is None else summary
+        self._adds = adds
+        self._sessions = FetchSessions() if sessions else None
+        self.missed: set[int] = set()
+        """Exchanges that name a topic by an id without a name, if `notes_missed`; for their reader to empty."""
+        self.notes_missed = False
+        self._problems: list[Problem] = []
+        self._unknown: set[str] = set()
+        self._metadata_log = False
+        self._misses = False
+
+    @property
+    def wants_metadata_log(self) -> bool:
+        """After a run that only learnt: ids without a name are left, and the capture has KRaft's metadata log.
+
+        Then a run with `records="full"` may know more.
+        """
+        return self._metadata_log and any(self.catalog.topic(one) is None for one in self._unknown)
+
+    def count_into(self, summary: Summary) -> None:
+        """Tell this summary of problems from here on."""
+        self._summary = summary
+
+    def feed(self, events: _Events) -> _Events:
+        """Take the next events; returns them. Hot."""
+        for event in events:
+            if type(event) is Message:
+                self._message(event)
+            elif type(event) is Exchange and self._adds:
+                self._exchange(event)
+        return events
+
+    def _message(self, message: Message) -> None:
+        key, body = message.api_key, message.body
+        if key is None or body is None:
+            return
+        if key == API_VERSIONS:
+            if message.type == "request" and "client_software_name" in body:
+                name, version = body["client_software_name"], body.get("client_software_version")
+                self.catalog.learn_software(message.connection or 0, name, version)
+            return
+        self.catalog.now = message.time_ns
+        self._misses = False
+        self._inner(key, message.api_version, message.type, body)
+        if self._misses and self.notes_missed:
+            self.missed.add(message.exchange or 0)
+        if key == FETCH and self._adds and self._sessions is not None:
+            exchange = message.exchange or 0
+            if message.type == "response":
+                self._sessions.response(message.broker, exchange, body)
+            else:
+                session = self._sessions.request(message.broker, exchange, body)
+                if session is not None:
+                    _beside(body, "session_epoch", "_session", {"partitions": session.partitions})
+                    force_setattr(message, "session_topics", session.names(self.catalog))
+        if self._problems:
+            self._summary.problems += len(self._problems)
+            force_setattr(message, "problems", (*message.problems, *self._problems))
+            self._problems.clear()
+
+    def _inner(self, key: int, version: int | None, direction: Direction, body: Body) -> None:
+        """A message, or one in an Envelope."""
+        if key == ENVELOPE:
+            inner = body.get("_request") or body.get("_response")
+            if inner is not None and inner["body"] is not None:
+                self._inner(inner["api_key"], inner["api_version"], direction, inner["body"])
+            return
+        found = None if version is None else message_plan(key, version, direction)
+        if found is not None:
+            self._struct(found[0], body, tells=found[1])
+
+    def name_body(self, api_key: int, api_version: int | None, direction: Direction, body: Body) -> list[Problem]:
+        """Add names to a body apart from its message; returns what is wrong with records of the brokers' topics."""
+        self._inner(api_key, api_version, direction, body)
+        problems, self._problems = self._problems, []
+        return problems
+
+    def _exchange(self, exchange: Exchange) -> None:
+        seen = exchange.request if exchange.request is not None else exchange.response
+        broker_id = None if seen is None else self.catalog.broker_id(seen.broker)
+        if broker_id is not None:
+            force_setattr(exchange, "broker_id", broker_id)
+        name, version = self.catalog.software(exchange.connection)
+        if name is not None:
+            force_setattr(exchange, "software_name", name)
+            force_setattr(exchange, "software_version", version)
+
+    # -- bodies
+
+    def _struct(self, plan: Plan, body: Body, *, tells: bool, node: object = None, rack: object = None) -> None:
+        """Learn from a struct and add to it. `node`, `rack`: of the struct around it. Hot."""
+        name: Any = None if plan.topic is None else body.get(plan.topic)
+        if plan.topic_id is not None:
+            topic_id = body.get(plan.topic_id)
+            if name is not None:
+                if tells:
+                    self.catalog.learn_topic(topic_id, name)
+            elif topic_id is not None and topic_id != ZERO_UUID:
+                name = self.catalog.topic(topic_id)
+                if not self._adds:
+                    self._note(topic_id, name)
+                elif name is not None:
+                    _beside(body, plan.topic_id, "_topic_name", name)
+                else:
+                    self._misses = True
+        if plan.records and isinstance(name, str) and name.startswith(INTERNAL):
+            for path in plan.records:
+                for records in _at(body, path):
+                    self._records(name, records)
+        if plan.node is not None:
+            node = body.get(plan.node)
+        if plan.rack is not None:
+            rack = body.get(plan.rack)
+        if plan.host is not None and plan.port is not None:
+            self.catalog.learn_broker(node, body.get(plan.host), body.get(plan.port), rack)
+        for field, child in plan.children:
+            value = body.get(field)
+            if isinstance(value, list):
+                for one in value:
+                    if isinstance(one, dict):
+                        self._struct(child, one, tells=tells, node=node, rack=rack)
+            elif isinstance(value, dict):
+                self._struct(child, value, tells=tells, node=node, rack=rack)
+
+    def _note(self, topic_id: str, name: str | None) -> None:
+        if name is None and len(self._unknown) < MAX_UNKNOWN:
+            self._unknown.add(topic_id)
+
+    def _records(self, topic: str, records: object) -> None:
+        """A `records` field of a topic that may be one of the brokers' own."""
+        if topic == cluster_metadata.TOPIC_NAME:
+            self._metadata_log = True
+        elif topic not in _internal_topics().INTERNAL_TOPICS:
+            return
+        if not isinstance(records, dict):
+            return
+        if self._adds:
+            _internal_topics().interpret_topic(topic, records, self._problems)
+        for batch in records["batches"]:
+            for record in batch.get("records", ()):
+                for field in ("_key", "_value"):
+                    told = record.get(field)
+                    if isinstance(told, dict) and isinstance(told.get("value"), dict) and "type" in told:
+                        plan = data_plan(told["type"], None if field == "_key" else told["version"])
+                        if plan is not None:
+                            self._struct(plan, told["value"], tells=True)
+
+
+@functools.cache
+def _internal_topics() -> ModuleType:
+    # Imported when the first such topic comes: most captures have none, and the first line comes sooner.
+    return importlib.import_module("kafkasniff.kafka.embedded.internal_topics")
+
+
+def _at(body: Body, path: tuple[str, ...]) -> Iterator[Any]:
+    """The values at a path of fields, through arrays."""
+    value = body.get(path[0])
+    if len(path) == 1:
+        yield value
+    else:
+        for one in value if isinstance(value, list) else (value,):
+            if isinstance(one, dict):
+                yield from _at(one, path[1:])
+
+
+def _beside(body: Body, field: str, name: str, value: object) -> None:
+    """Put `name` right behind `field`, which is there."""
+    fields = list(body)
+    body[name] = value
+    for other in fields[fields.index(field) + 1 :]:
+        body[other] = body.pop(other)

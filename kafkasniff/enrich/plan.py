@@ -1,0 +1,112 @@
+"""Which fields of a message name topics, brokers and records: read off the definitions, so that new APIs need no code.
+
+A plan leads straight to the structs that matter; bodies are never searched. Most messages have none.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from kafkasniff.kafka import dissectors
+from kafkasniff.kafka.definition import FieldDefinition
+from kafkasniff.model import Direction
+
+__all__ = ["Plan", "data_plan", "message_plan"]
+
+TELLING_REQUESTS: Final = frozenset({4, 6, 62, 70})
+"""Requests whose sender knows: LeaderAndIsr and UpdateMetadata come from the controller, BrokerRegistration and
+ControllerRegistration from the node itself. Clients' requests ask, they do not tell; responses tell."""
+
+TOPIC_FIELDS: Final = frozenset({"name", "topic", "topic_name"})
+"""Names of the field with the topic's name, where a struct with a `topic_id` has one."""
+NODE_FIELDS: Final = frozenset({"node_id", "broker_id", "controller_id", "leader_id", "id"})
+HOST_FIELDS: Final = frozenset({"host", "host_name", "v0_host"})
+PORT_FIELDS: Final = frozenset({"port", "v0_port"})
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The fields of one struct at one version that name something, and the ways to further structs that do."""
+
+    topic: str | None = None
+    topic_id: str | None = None
+    node: str | None = None
+    """Number of the node whose address stands in this struct, or in the structs right below it."""
+    host: str | None = None
+    port: str | None = None
+    rack: str | None = None
+    records: tuple[tuple[str, ...], ...] = ()
+    """Ways from a struct that names a topic to its `records` fields, field by field."""
+    children: tuple[tuple[str, Plan], ...] = ()
+
+    @property
+    def useful(self) -> bool:
+        """Whether a message with this plan has to be looked at."""
+        return bool(self.topic_id or self.host or self.records or self.children)
+
+
+@lru_cache(maxsize=4096)  # keys and versions come from the wire; 724 are defined
+def message_plan(api_key: int, version: int, direction: Direction) -> tuple[Plan, bool] | None:
+    """The plan of a message and whether it tells (else it only asks); None where there is nothing in it to look at."""
+    api = dissectors.api(api_key)
+    if api is None or version not in api.versions:
+        return None
+    message = api.definition.request if direction == "request" else api.definition.response
+    tells = direction == "response" or api_key in TELLING_REQUESTS
+    plan = _plan(message.fields, version, nodes=tells)
+    return (plan, tells) if plan.useful else None
+
+
+@lru_cache(maxsize=1024)  # record types and versions come from the wire
+def data_plan(name: str, version: int | None) -> Plan | None:
+    """The same for a `data` block, the key or the value of a record; it tells, since a broker wrote it.
+
+    Keys have but one version, which is not on the wire: None.
+    """
+    definition = dissectors.data_definitions().get(name)
+    if definition is None:
+        return None
+    if version is None:
+        version = definition.message.versions.low
+    elif version not in definition.message.versions:
+        return None
+    plan = _plan(definition.message.fields, version, nodes=True)
+    return plan if plan.useful else None
+
+
+def _plan(fields: tuple[FieldDefinition, ...], version: int, *, nodes: bool) -> Plan:
+    present = [field for field in fields if version in field.versions]
+
+    def scalar(names: frozenset[str], *types: str) -> str | None:
+        found = (field for field in present if field.name in names and field.type in types and not field.array)
+        return next((field.name for field in found), None)
+
+    topic_id = scalar(frozenset({"topic_id"}), "uuid")
+    named = (field.name for field in present if field.entity == "topic_name" and not field.array)
+    topic = next(named, None) or (scalar(TOPIC_FIELDS, "string") if topic_id is not None else None)
+    children = [(field.name, _plan(field.fields, version, nodes=nodes)) for field in present if field.fields]
+    host, port = scalar(HOST_FIELDS, "string"), scalar(PORT_FIELDS, "int32", "uint16")
+    has_address = nodes and host is not None and port is not None
+    below = nodes and any(child.host is not None for _, child in children)
+    return Plan(
+        topic=topic,
+        topic_id=topic_id,
+        node=scalar(NODE_FIELDS, "int32") if has_address or below else None,
+        host=host if has_address else None,
+        port=port if has_address else None,
+        rack=scalar(frozenset({"rack"}), "string") if has_address or below else None,
+        records=tuple(_records(present, version)) if topic is not None or topic_id is not None else (),
+        children=tuple((name, child) for name, child in children if child.useful),
+    )
+
+
+def _records(fields: list[FieldDefinition], version: int) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for field in fields:
+        if field.type == "records":
+            found.append((field.name,))
+        inner = [one for one in field.fields if version in one.versions]
+        found += [(field.name, *rest) for rest in _records(inner, version)]
+    return found

@@ -1,0 +1,214 @@
+"""Fetch sessions (KIP-227): the partitions that a Fetch request is about without naming them.
+
+Within a session a request names only what it adds and what it forgets; most name nothing. The broker keeps the rest
+(`org.apache.kafka.server.FetchManager` and `FetchSession`), and so does this module, from what passes by.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Final, Protocol
+
+from kafkasniff.enrich.catalog import MAX_NAME
+from kafkasniff.kafka.uuids import ZERO_UUID
+from kafkasniff.model import Body, Endpoint
+
+__all__ = [
+    "FETCH",
+    "FINAL_EPOCH",
+    "INITIAL_EPOCH",
+    "MAX_PARTITIONS",
+    "MAX_PENDING",
+    "MAX_SESSIONS",
+    "FetchSession",
+    "FetchSessions",
+    "TopicNames",
+]
+
+FETCH: Final = 1
+
+MAX_SESSIONS: Final = 1 << 16
+"""Sessions that are kept; the one unused for the longest time goes first. A broker keeps 1,000 by default."""
+MAX_PARTITIONS: Final = 1 << 19
+"""Partitions of all sessions together, some 100 bytes each (600 where each has a topic of its own); beyond that the
+sessions longest unused go. Those that wait for the broker's word may be as many again."""
+MAX_PENDING: Final = 1 << 14
+"""Fetch requests that wait for their response; the oldest goes first."""
+
+INITIAL_EPOCH: Final = 0
+"""A full request that asks for a new session; `FetchMetadata.INITIAL_EPOCH`."""
+FINAL_EPOCH: Final = -1
+"""A full request that closes its session; `FetchMetadata.FINAL_EPOCH`."""
+
+
+class TopicNames(Protocol):
+    """What knows names of topic ids."""
+
+    @property
+    def topics_told(self) -> int:
+        """Rises with every topic that is learnt."""
+
+    def topic(self, topic_id: object) -> str | None:
+        """The name of a topic id; None where it is not known."""
+
+
+class FetchSession:
+    """What one session holds."""
+
+    __slots__ = ("_names", "_told", "by_id", "partitions", "topics")
+
+    def __init__(self) -> None:
+        self.topics: dict[str, set[int]] = {}
+        """Partitions by topic: by its id or by its name, as the requests have it."""
+        self.by_id = False
+        self.partitions = 0
+        """How many partitions it holds."""
+        self._names: tuple[str, ...] | None = None
+        self._told = -1
+
+    def add(self, topics: object) -> None:
+        """A request's `topics`: named again or new."""
+        for topic, numbers in _listed(self, topics):
+            if not numbers:
+                continue
+            held = self.topics.get(topic)
+            if held is None:
+                held = self.topics[topic] = set()
+                self._names = None
+            before = len(held)
+            held.update(numbers)
+            self.partitions += len(held) - before
+
+    def forget(self, topics: object) -> None:
+        """A request's `forgotten_topics_data`."""
+        for topic, numbers in _listed(self, topics):
+            held = self.topics.get(topic)
+            if held is not None:
+                before = len(held)
+                held.difference_update(numbers)
+                self.partitions -= before - len(held)
+                if not held:
+                    del self.topics[topic]
+                    self._names = None
+
+    def names(self, catalog: TopicNames) -> tuple[str, ...]:
+        """Names of its topics, as far as they are known. Hot: the same tuple until something changes."""
+        names = self._names
+        # Names never change: where all are known there is nothing to look up again.
+        if names is None or (len(names) < len(self.topics) and self._told != catalog.topics_told):
+            topics = map(catalog.topic, self.topics) if self.by_id else self.topics
+            names = self._names = tuple(name for name in topics if name is not None)
+            self._told = catalog.topics_told
+        return names
+
+
+def _listed(session: FetchSession, topics: object) -> list[tuple[str, set[int]]]:
+    """(topic, partitions) of an array of topics, elements of other forms left out."""
+    found: list[tuple[str, set[int]]] = []
+    for item in topics if isinstance(topics, list) else ():
+        if not isinstance(item, dict):
+            continue
+        topic = item.get("topic_id")
+        if topic is None:
+            topic = item.get("topic")
+        else:
+            session.by_id = True
+        numbers = item.get("partitions")
+        if isinstance(topic, str) and topic != ZERO_UUID and len(topic) <= MAX_NAME and isinstance(numbers, list):
+            found.append((topic, {_number(one) for one in numbers}))
+    return found
+
+
+def _number(item: Any) -> int:
+    number = item.get("partition") if isinstance(item, dict) else item
+    return number if isinstance(number, int) else -1
+
+
+_Key = tuple[Endpoint | None, int]
+"""The broker and the number that it gave the session."""
+
+
+class FetchSessions:
+    """The sessions of all connections. Requests and responses have to come in capture order.
+
+    A session belongs to its broker, not to the connection: clients close one on another connection than the one they
+    opened it on (franz-go). One that began before the capture is not known, and nothing is told of it.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[_Key, FetchSession] = OrderedDict()
+        self._pending: OrderedDict[int, tuple[_Key | None, FetchSession | None]] = OrderedDict()
+        """Exchange → the session that its request went by, or what is to become one."""
+        self._partitions = 0
+        self._waiting = 0
+        """Partitions of what is to become a session."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def request(self, broker: Endpoint | None, exchange: int, body: Body) -> FetchSession | None:
+        """Take a Fetch request; returns the session that it goes by as it is then, None for any other request."""
+        epoch, number = body.get("session_epoch"), body.get("session_id")
+        if not isinstance(epoch, int) or not isinstance(number, int):
+            return None
+        key = (broker, number)
+        if epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
+            if number:
+                self._drop(key)
+            if epoch == INITIAL_EPOCH:
+                session = FetchSession()
+                session.add(body.get("topics"))
+                self._wait(exchange, None, session)
+            return None
+        found = self._sessions.get(key)
+        if found is None:
+            return None
+        before = found.partitions
+        found.add(body.get("topics"))
+        found.forget(body.get("forgotten_topics_data"))
+        self._partitions += found.partitions - before
+        self._sessions.move_to_end(key)
+        self._wait(exchange, key, None)
+        self._bound()
+        return found
+
+    def response(self, broker: Endpoint | None, exchange: int, body: Body) -> None:
+        """Take the response to a Fetch request."""
+        if exchange not in self._pending:
+            return
+        key, session = self._unwait(exchange)
+        number = body.get("session_id")
+        if key is not None:
+            # An error: the broker has no such session, or refused the changes; the client begins anew. Without an id:
+            # nothing is left in it, and the broker closed it.
+            if body.get("error_code") or number == 0:
+                self._drop(key)
+        elif session is not None and isinstance(number, int) and number and not body.get("error_code"):
+            self._drop((broker, number))
+            self._sessions[broker, number] = session
+            self._partitions += session.partitions
+            self._bound()
+
+    def _wait(self, exchange: int, key: _Key | None, session: FetchSession | None) -> None:
+        if exchange in self._pending:
+            self._unwait(exchange)
+        self._pending[exchange] = (key, session)
+        if session is not None:
+            self._waiting += session.partitions
+        while len(self._pending) > MAX_PENDING or self._waiting > MAX_PARTITIONS:
+            self._unwait(next(iter(self._pending)))
+
+    def _unwait(self, exchange: int) -> tuple[_Key | None, FetchSession | None]:
+        waiting = self._pending.pop(exchange)
+        if waiting[1] is not None:
+            self._waiting -= waiting[1].partitions
+        return waiting
+
+    def _drop(self, key: _Key) -> None:
+        found = self._sessions.pop(key, None)
+        if found is not None:
+            self._partitions -= found.partitions
+
+    def _bound(self) -> None:
+        while len(self._sessions) > MAX_SESSIONS or self._partitions > MAX_PARTITIONS:
+            self._drop(next(iter(self._sessions)))

@@ -1,0 +1,54 @@
+"""The topic that KRaft keeps its metadata in, and how to tell that bytes may hold records of it.
+
+Its records hold credentials and sensitive configuration, so where they cannot be read one by one nothing of them is
+shown. The name and the fixed id are `org.apache.kafka.common.internals.Topic.CLUSTER_METADATA_TOPIC_NAME` and
+`org.apache.kafka.common.Uuid.METADATA_TOPIC_ID`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kafkasniff.kafka.uuids import uuid_bytes
+from kafkasniff.model import Body, Direction
+
+__all__ = ["TOPIC_ID", "TOPIC_NAME", "metadata_test", "names_metadata", "secret_marks"]
+
+TOPIC_NAME: Final = "__cluster_metadata"
+TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+_FETCH: Final = 1
+_FETCH_SNAPSHOT: Final = 59
+_FIRST_WITH_IDS: Final = 13
+"""Fetch names topics by id from this version on (KIP-516)."""
+
+
+def secret_marks(api_key: int, direction: Direction, version: int) -> tuple[bytes, ...]:
+    """Bytes without which a message that broke off holds no metadata records; none where it cannot hold any.
+
+    FetchSnapshot is not asked: it holds nothing else, which its definition says.
+    """
+    if api_key != _FETCH or direction != "response":
+        return ()
+    return (TOPIC_NAME.encode(),) if version < _FIRST_WITH_IDS else (uuid_bytes(TOPIC_ID),)
+
+
+def names_metadata(topic: Body) -> bool:
+    """Whether this is the topic that a topic's struct in a Fetch response is about: up to v12 by name, then by id."""
+    return topic.get("topic_id") == TOPIC_ID or topic.get("topic") == TOPIC_NAME
+
+
+def metadata_test(api_key: int, direction: Direction) -> Callable[[Body], bool] | None:
+    """What tells whether a body holds records of the metadata log; None where none of the API does."""
+    if direction != "response":
+        return None
+    return {_FETCH: _is_of_metadata, _FETCH_SNAPSHOT: _is_there}.get(api_key)
+
+
+def _is_of_metadata(body: Body) -> bool:
+    return any(map(names_metadata, body.get("responses") or ()))
+
+
+def _is_there(body: Body) -> bool:
+    return bool(body)

@@ -1,0 +1,147 @@
+"""What members of a classic group tell each other through the broker, in JoinGroup, SyncGroup and DescribeGroups.
+
+The broker does not look into these bytes; the group's protocol type tells who reads them: `consumer` (also Kafka
+Streams) and `connect`. Of other types nothing is added. The type stands in the message, in its request, or in what a
+member said on this connection before, in this order. Where nothing tells it (SyncGroup before v5 on a connection whose
+JoinGroup is not in the capture), bytes are read only if they are exactly what a consumer says of topics with legal
+names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.embedded import connect_protocol, consumer_protocol
+from kafkasniff.kafka.memory import GroupProtocol
+from kafkasniff.model import Body
+
+__all__ = [
+    "assignment",
+    "describe_groups_response",
+    "join_group_request",
+    "join_group_response",
+    "metadata",
+    "sync_group_request",
+    "sync_group_response",
+]
+
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""`org.apache.kafka.common.internals.Topic.LEGAL_CHARS` and MAX_NAME_LENGTH."""
+
+_TRIAL: Final = DecodeOptions()
+
+Reader = Callable[[bytes, GroupProtocol | None, DecodeContext, str], Body | None]
+
+
+def metadata(data: bytes, protocol: GroupProtocol | None, context: DecodeContext, place: str) -> Body | None:
+    """What a member says of itself when it joins: `{"format", "version", "value"}`; None where it is not known.
+
+    `place` names the field in problems.
+    """
+    if not data:
+        return None
+    if protocol is None:
+        return _guessed(data, consumer_protocol.subscription, "topics")
+    if protocol.type == "consumer":
+        return consumer_protocol.subscription(data, protocol.name, context, place)
+    if protocol.type == "connect":
+        return connect_protocol.worker_state(data, context, place)
+    return None
+
+
+def assignment(data: bytes, protocol: GroupProtocol | None, context: DecodeContext, place: str) -> Body | None:
+    """What the group's leader assigned to a member, in the same form as `metadata`."""
+    if not data:
+        return None
+    if protocol is None:
+        return _guessed(data, consumer_protocol.assignment, "assigned_partitions")
+    if protocol.type == "consumer":
+        return consumer_protocol.assignment(data, protocol.name, context, place)
+    if protocol.type == "connect":
+        return connect_protocol.assignment(data, context, place)
+    return None
+
+
+def join_group_request(body: Body, _version: int, context: DecodeContext) -> None:
+    """Add `_metadata` to `protocols`; remember the protocol type."""
+    group, kind = body.get("group_id"), body.get("protocol_type")
+    if not isinstance(kind, str):
+        return
+    context.carry = (group, kind)
+    if context.memory is not None and isinstance(group, str | bytes):
+        context.memory.remember_group(group, GroupProtocol(kind, None))
+    for index, protocol in enumerate(body.get("protocols") or ()):
+        _add(protocol, "metadata", metadata, _protocol(kind, protocol.get("name")), context, f"protocols[{index}].")
+
+
+def join_group_response(body: Body, _version: int, context: DecodeContext) -> None:
+    """Add `_metadata` to `members`, which the leader gets; remember what the group agreed on."""
+    group, asked = context.request if isinstance(context.request, tuple) else (None, None)
+    protocol = _protocol(body.get("protocol_type") or asked, body.get("protocol_name"))
+    # A refusal (MEMBER_ID_REQUIRED) names no protocol.
+    agreed = protocol is not None and bool(protocol.name)
+    if protocol is not None and agreed and context.memory is not None and isinstance(group, str | bytes):
+        context.memory.remember_group(group, protocol)
+    for index, member in enumerate(body.get("members") or ()):
+        _add(member, "metadata", metadata, protocol, context, f"members[{index}].")
+
+
+def sync_group_request(body: Body, _version: int, context: DecodeContext) -> None:
+    """Add `_assignment` to `assignments`, which the leader sends."""
+    group = body.get("group_id")
+    joined = None
+    if context.memory is not None and isinstance(group, str | bytes):
+        joined = context.memory.group_protocol(group)
+    protocol = _protocol(body.get("protocol_type"), body.get("protocol_name")) or joined
+    context.carry = protocol
+    for index, member in enumerate(body.get("assignments") or ()):
+        _add(member, "assignment", assignment, protocol, context, f"assignments[{index}].")
+
+
+def sync_group_response(body: Body, _version: int, context: DecodeContext) -> None:
+    """Add `_assignment`."""
+    protocol = _protocol(body.get("protocol_type"), body.get("protocol_name"))
+    if protocol is None and isinstance(context.request, GroupProtocol):
+        protocol = context.request
+    _add(body, "assignment", assignment, protocol, context, "")
+
+
+def describe_groups_response(body: Body, _version: int, context: DecodeContext) -> None:
+    """Add `_member_metadata` and `_member_assignment` to the members of the groups."""
+    for group_index, group in enumerate(body.get("groups") or ()):
+        protocol = _protocol(group.get("protocol_type"), group.get("protocol_data"))
+        for index, member in enumerate(group.get("members") or ()):
+            place = f"groups[{group_index}].members[{index}]."
+            _add(member, "member_metadata", metadata, protocol, context, place)
+            _add(member, "member_assignment", assignment, protocol, context, place)
+
+
+def _protocol(kind: object, name: object) -> GroupProtocol | None:
+    """None where the type is not there: null, empty (a group without members), cut off, or not UTF-8."""
+    return GroupProtocol(kind, name if isinstance(name, str) else None) if isinstance(kind, str) and kind else None
+
+
+def _add(  # noqa: PLR0917 - a field, how it is read, and where problems are told
+    struct: Body, field: str, read: Reader, protocol: GroupProtocol | None, context: DecodeContext, place: str
+) -> None:
+    data = struct.get(field)
+    if isinstance(data, bytes):
+        found = read(data, protocol, context, place + field)
+        if found is not None:
+            struct[f"_{field}"] = found
+
+
+def _guessed(
+    data: bytes, read: Callable[[bytes, str | None, DecodeContext, str], Body | None], field: str
+) -> Body | None:
+    """What a consumer would read, where the bytes are just that of known version, and name topics that can be."""
+    trial = DecodeContext(_TRIAL)
+    found = read(data, None, trial, "")
+    if found is None or trial.problems or found["version"] > consumer_protocol.NEWEST:
+        return None
+    topics = [item["topic"] if isinstance(item, dict) else item for item in found["value"][field]]
+    legal = all(isinstance(topic, str) and _TOPIC.fullmatch(topic) for topic in topics)
+    return found if topics and legal else None

@@ -1,0 +1,129 @@
+"""Schema ids that serializers of a schema registry put in front of keys and values, or into record headers.
+
+The framing (Confluent's wire format) is a zero byte and an int32 schema id, big-endian, in front of the serialized
+bytes; newer serializers can put the id into the record headers `__key_schema_id` and `__value_schema_id` instead: a
+zero byte and an int32 id, or a one byte and a GUID of 16 bytes.
+
+Nothing on the wire says that a key or value is framed, and numbers begin with zero bytes too. So keys and values of
+one partition of one message are judged as a whole, each apart: all that are not null have to begin like a framing with
+a schema id of `MIN_ID` to `MAX_ID`, with at most `MAX_SCHEMAS` different ids among them, and they must not all be as
+long as a number or a UUID (`_NUMBER_SIZES`), as big-endian integers, pairs of them, and timestamps are. Where the
+first and the last record of every batch have none, no other record is looked at. Headers are judged by themselves.
+Topics whose names begin with two underscores are Kafka's own, in formats of theirs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kafkasniff.kafka.context import DecodeContext
+from kafkasniff.model import Body
+
+__all__ = [
+    "HEADERS",
+    "MAX_ID",
+    "MAX_SCHEMAS",
+    "MIN_ID",
+    "add_from_header",
+    "add_schema_ids",
+    "fetch_response",
+    "produce_request",
+]
+
+MIN_ID: Final = 1
+MAX_ID: Final = 0xFFFFFF
+"""Registries count ids up from 1 (Confluent's cloud: from 100,001): what is above is a number that happens to be."""
+MAX_SCHEMAS: Final = 4
+"""Schemas that the records of one partition in one message have at most: versions of one subject, or few subjects."""
+
+_PREFIX: Final = 5
+"""The zero byte and the schema id."""
+_NUMBER_SIZES: Final = frozenset({8, 16})
+"""int64, two of them or a UUID."""
+_GUID_SIZE: Final = 17
+"""The one byte and the GUID."""
+HEADERS: Final = {"__key_schema_id": "_key", "__value_schema_id": "_value"}
+"""Record headers with a schema's id, and what they say it of."""
+_FIELDS: Final = (("key", "_key"), ("value", "_value"))
+
+
+def produce_request(body: Body, _version: int, _context: DecodeContext) -> None:
+    """Judge the records of a Produce request."""
+    _judge_topics(body.get("topic_data"), "name", "partition_data")
+
+
+def fetch_response(body: Body, _version: int, _context: DecodeContext) -> None:
+    """Judge the records of a Fetch or ShareFetch response."""
+    _judge_topics(body.get("responses"), "topic", "partitions")
+
+
+def _judge_topics(topics: Any, label: str, field: str) -> None:
+    """Hot: runs for every Produce and Fetch, which nearly always need no more than a look at two records."""
+    for topic in topics or ():
+        for partition in topic.get(field) or ():
+            records = partition.get("records")
+            if records is not None:
+                add_schema_ids(records, topic.get(label))
+
+
+def add_schema_ids(records: Body, topic: str | bytes | None = None) -> None:
+    """Add `_key` and `_value` to the records of a `records` value: `{"format": "schema-registry", "schema_id": 17}`.
+
+    `topic` is the topic's name, None where it is not known.
+    """
+    batches = records["batches"]
+    for field, told in _FIELDS:
+        for batch in batches:
+            found = batch.get("records")
+            if found:
+                data = found[0][field]
+                if data is None:
+                    data = found[-1][field]
+                if data is not None:
+                    # A value that holds secrets is no bytes any more.
+                    if data.__class__ is bytes and data[:1] == b"\0" and not _is_internal(topic):
+                        _add(batches, field, told)
+                    break
+
+
+def _is_internal(topic: str | bytes | None) -> bool:
+    return isinstance(topic, str) and topic.startswith("__")
+
+
+def _add(batches: list[dict[str, Any]], field: str, told: str) -> None:
+    """Add what the framing says, if all of a field are framed."""
+    found = (record for batch in batches if not batch.get("control") for record in batch.get("records") or ())
+    present = [record for record in found if record[field] is not None]
+    ids: list[int] = []
+    sizes: set[int] = set()
+    for record in present:
+        data = record[field]
+        if not isinstance(data, bytes) or len(data) <= _PREFIX or data[0]:
+            return
+        number = int.from_bytes(data[1:_PREFIX], "big")
+        if not MIN_ID <= number <= MAX_ID:
+            return
+        ids.append(number)
+        sizes.add(len(data))
+    if len(set(ids)) > MAX_SCHEMAS or sizes <= _NUMBER_SIZES:
+        return
+    for record, number in zip(present, ids, strict=True):
+        # What a header says counts more, as it does for the deserializers.
+        record.setdefault(told, {"format": "schema-registry", "schema_id": number})
+
+
+def add_from_header(record: dict[str, Any], header: dict[str, Any]) -> None:
+    """Add what a header in `HEADERS` says; of several of one name the last one counts, as for the deserializers."""
+    told, data = HEADERS[header["key"]], header["value"]
+    if data is None:
+        return
+    if len(data) == _GUID_SIZE and data[0] == 1:
+        record[told] = {"format": "schema-registry", "schema_guid": _guid(data[1:])}
+    elif len(data) == _PREFIX and data[0] == 0:
+        record[told] = {"format": "schema-registry", "schema_id": int.from_bytes(data[1:], "big")}
+
+
+def _guid(data: bytes) -> str:
+    """As registries write it (RFC 9562, section 4)."""
+    text = data.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,0 +1,205 @@
+"""Records of magic 2 as columns: no Python object for a record, its key, its value or its headers.
+
+Where each record begins is found one record after the other, since each says how long it is; all that lies inside is
+then read for all records at once. A batch that is not right in every byte is left to `record_batch`, whose loop says
+what is wrong with it: `parse_records` names such batches and has no rows for them.
+
+Positions and lengths are int64 and count bytes of the buffer that was parsed; a length of -1 is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["MAX_COLUMN_HEADERS", "RecordColumns", "parse_records"]
+
+MAX_COLUMN_HEADERS: Final = 64
+"""Headers of one record that are read by columns: each costs a step over all records. A batch with more is read by
+`record_batch`."""
+
+Positions = NDArray[np.int64]
+
+_INT32_BYTES: Final = 5
+_INT64_BYTES: Final = 10
+
+
+class RecordColumns(NamedTuple):
+    """One row per record, in the order of the batches; headers have rows of their own."""
+
+    batch: Positions
+    """Index of the record's batch in what was given to `parse_records`."""
+    timestamp_delta: Positions
+    offset_delta: Positions
+    key_start: Positions
+    key_length: Positions
+    value_start: Positions
+    value_length: Positions
+    header_record: Positions
+    """Row of the record that the header belongs to; ascending."""
+    header_key_start: Positions
+    header_key_length: Positions
+    header_value_start: Positions
+    header_value_length: Positions
+
+
+def parse_records(
+    data: bytes, spans: Sequence[tuple[int, int]], limit: int | None = None
+) -> tuple[RecordColumns, list[int]]:
+    """Parse the records of the batches whose records lie in `data[start:end]`, for each (start, end) of `spans`.
+
+    Spans ascend and do not overlap. Returns the columns, and the indexes of the batches that have no rows here because
+    they are malformed or go beyond a bound: `limit` records and headers of one batch, `MAX_COLUMN_HEADERS` of a record.
+    """
+    bodies: list[int] = []
+    stops: list[int] = []
+    counts: list[int] = []
+    for start, end in spans:
+        before = len(bodies)
+        if not _scan(data, start, end, bodies, stops, len(data) if limit is None else before + limit):
+            del bodies[before:], stops[before:]
+            counts.append(-1)
+        else:
+            counts.append(len(bodies) - before)
+    refused = [index for index, count in enumerate(counts) if count < 0]
+    batch = np.repeat(np.arange(len(counts)), np.maximum(np.array(counts, np.int64), 0))
+    parser = _Parser(data, np.array(bodies, np.int64), np.array(stops, np.int64), batch)
+    columns, flawed = parser.parse()
+    if limit is not None and len(columns.header_record):
+        totals = np.bincount(columns.batch[columns.header_record], minlength=len(counts)) + np.maximum(counts, 0)
+        flawed |= (totals > limit)[batch]
+    if flawed.any():
+        bad = set(batch[flawed].tolist())
+        keep = [index for index in range(len(spans)) if index not in bad and counts[index] >= 0]
+        columns, _ = parse_records(data, [spans[index] for index in keep], limit)
+        columns = columns._replace(batch=np.array(keep, np.int64)[columns.batch])
+        refused = sorted({*refused, *bad})
+    return columns, refused
+
+
+def _scan(data: bytes, position: int, end: int, bodies: list[int], stops: list[int], limit: int) -> bool:  # noqa: PLR0917
+    """Note where each record's attributes are and where it stops. Hot.
+
+    False where the lengths do not meet at `end`, or when there are more than `limit` in the lists.
+    """
+    try:
+        while position < end:
+            byte = data[position]
+            position += 1
+            if byte > 127:
+                high = data[position]
+                position += 1
+                byte += (high << 7) - 128
+                if high > 127:
+                    # A record of 8 KiB or more.
+                    byte -= 1 << 14
+                    for shift in (14, 21, 28):
+                        high = data[position]
+                        position += 1
+                        byte |= (high & 0x7F) << shift
+                        if high < 128:
+                            break
+                    else:
+                        return False
+            if byte & 1 or len(bodies) >= limit:
+                return False
+            bodies.append(position)
+            position += byte >> 1
+            stops.append(position)
+    except IndexError:
+        return False
+    return position == end
+
+
+class _Parser:
+    """Reads field after field of all records; `_flawed` collects the rows of those that do not add up.
+
+    Invariant: positions never decrease, since no length below -1 is let through, and a record is right only if its last
+    position is its stop. So one comparison at the end bounds all reads of a row; reads beyond the buffer on the way
+    there are clipped to its last byte.
+    """
+
+    def __init__(self, data: bytes, bodies: Positions, stops: Positions, batch: Positions) -> None:
+        self._bytes = np.frombuffer(data, np.uint8)
+        self._at = bodies
+        self._stops = stops
+        self._batch = batch
+        self._flawed = np.zeros(len(bodies), np.bool_)
+
+    def parse(self) -> tuple[RecordColumns, NDArray[np.bool_]]:
+        """The columns, and which rows are flawed (their values mean nothing)."""
+        rows = slice(None)
+        self._flawed |= self._at >= self._stops
+        at = self._at + 1  # attributes, of which none is defined
+        timestamp_delta, at = self._number(at, _INT64_BYTES, rows)
+        offset_delta, at = self._number(at, _INT32_BYTES, rows)
+        key_start, key_length, at = self._field(at, rows, nullable=True)
+        value_start, value_length, at = self._field(at, rows, nullable=True)
+        count, at = self._number(at, _INT32_BYTES, rows)
+        self._flawed |= (count < 0) | (count > (self._stops - at) >> 1) | (count > MAX_COLUMN_HEADERS)
+        headers, at = self._headers(np.where(self._flawed, 0, count), at)
+        self._flawed |= at != self._stops
+        columns = RecordColumns(
+            self._batch, timestamp_delta, offset_delta, key_start, key_length, value_start, value_length, *headers
+        )
+        return columns, self._flawed
+
+    def _headers(self, count: Positions, at: Positions) -> tuple[tuple[Positions, ...], Positions]:
+        """The columns of the headers, record by record, and the positions behind them."""
+        found: list[tuple[Positions, ...]] = []
+        rows = np.flatnonzero(count)
+        place = at[rows]
+        number = 0
+        while len(rows):
+            key_start, key_length, place = self._field(place, rows, nullable=False)
+            value_start, value_length, place = self._field(place, rows, nullable=True)
+            found.append((rows, key_start, key_length, value_start, value_length))
+            number += 1
+            done = count[rows] == number
+            at[rows[done]] = place[done]
+            rows, place = rows[~done], place[~done]
+        if not found:
+            empty = np.empty(0, np.int64)
+            return (empty, empty, empty, empty, empty), at
+        together = [np.concatenate(parts) for parts in zip(*found, strict=True)]
+        # Found by their number within the record; a stable sort by record keeps that order.
+        order = np.argsort(together[0], kind="stable")
+        record, key_start, key_length, value_start, value_length = (column[order] for column in together)
+        return (record, key_start, key_length, value_start, value_length), at
+
+    def _field(
+        self, at: Positions, rows: Positions | slice, *, nullable: bool
+    ) -> tuple[Positions, Positions, Positions]:
+        """Start and length of a field of bytes, and the position behind it."""
+        length, start = self._number(at, _INT32_BYTES, rows)
+        bad = length < (-1 if nullable else 0)
+        if bad.any():
+            self._flawed[rows] |= bad
+            length = np.where(bad, 0, length)
+        return start, length, start + np.maximum(length, 0)
+
+    def _number(self, at: Positions, size: int, rows: Positions | slice) -> tuple[Positions, Positions]:
+        """Zigzag varints of at most `size` bytes at these positions, and the positions behind them."""
+        value = self._bytes.take(at, mode="clip").astype(np.uint64) if len(self._bytes) else np.empty(0, np.uint64)
+        after = at + 1
+        longer = np.flatnonzero(value > 127)
+        if len(longer):
+            value[longer] &= 0x7F
+            for index in range(1, size):
+                byte = self._bytes.take(after[longer], mode="clip").astype(np.uint64)
+                # Bits beyond the type are dropped, as Java does.
+                value[longer] |= (byte & 0x7F) << np.uint64(7 * index)
+                after[longer] += 1
+                longer = longer[byte > 127]
+                if not len(longer):
+                    break
+            else:
+                endless = np.zeros(len(at), np.bool_)
+                endless[longer] = True
+                self._flawed[rows] |= endless
+        if size == _INT32_BYTES:
+            value &= np.uint64(0xFFFFFFFF)
+        return (value >> np.uint64(1)).astype(np.int64) ^ -(value & np.uint64(1)).astype(np.int64), after

@@ -1,0 +1,237 @@
+"""Names in messages, forward and with what is known before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkasniff.enrich import Catalog, Enricher
+from kafkasniff.entities import mentions
+from kafkasniff.inspector import Inspector
+from kafkasniff.model import Endpoint, Message, Summary
+from tests.craft.batches import batch
+from tests.enrich.talks import OFFSETS, ORDERS, admin, both, consumer, events, exchanges, messages
+
+
+def topics(message: Message, field: str) -> list[tuple[str, str | None]]:
+    assert message.body is not None
+    return [(one["topic_id"], one.get("_topic_name")) for one in message.body[field]]
+
+
+def test_names_are_known_from_when_they_were_told() -> None:
+    found = events(both())
+    requests, responses = messages(found, "request", "Fetch"), messages(found, "response", "Fetch")
+    assert topics(requests[0], "topics") == [(ORDERS[1], None)]
+    assert topics(responses[0], "responses") == [(ORDERS[1], None)]
+    assert topics(requests[2], "topics") == [(OFFSETS[1], "__consumer_offsets")]
+    assert topics(requests[2], "forgotten_topics_data") == [(ORDERS[1], "orders")]
+    assert topics(responses[2], "responses") == [(OFFSETS[1], "__consumer_offsets")]
+
+
+def test_what_is_given_is_known_from_the_beginning() -> None:
+    found = events(both(), Catalog({ORDERS[1]: "given", OFFSETS[1]: "offsets"}))
+    requests = messages(found, "request", "Fetch")
+    assert topics(requests[0], "topics") == [(ORDERS[1], "given")]
+    assert topics(requests[2], "forgotten_topics_data") == [(ORDERS[1], "orders")], "the traffic's word counts first"
+
+
+def test_the_name_stands_behind_the_id() -> None:
+    (request, *_) = messages(events(consumer().packets, Catalog({ORDERS[1]: "orders"})), "request", "Fetch")
+    assert request.body is not None
+    assert list(request.body["topics"][0]) == ["topic_id", "_topic_name", "partitions"]
+
+
+def test_a_name_that_stands_there_is_not_repeated() -> None:
+    found = events(admin().packets)
+    asked, told = messages(found, "request", "Metadata"), messages(found, "response", "Metadata")
+    assert topics(told[0], "topics") == [(ORDERS[1], None), (OFFSETS[1], None)]
+    assert topics(asked[0], "topics")[0][1] is None
+    # The request by id, and the answer that has no name.
+    assert topics(asked[1], "topics") == topics(told[1], "topics") == [(ORDERS[1], "orders")]
+
+
+def test_sessions() -> None:
+    found = events(both())
+    first, second, third, last = messages(found, "request", "Fetch")
+    assert [one.body.get("_session") for one in (first, second, third, last)] == [  # type: ignore[union-attr]
+        None, {"partitions": 2}, {"partitions": 2}, None,
+    ]  # fmt: skip
+    assert [one.session_topics for one in (first, second, third, last)] == [
+        (), ("orders",), ("orders", "__consumer_offsets"), (),
+    ]  # fmt: skip
+    (_, empty, *_) = exchanges(found, "Fetch")
+    assert list(mentions(empty.request, empty.response).topics) == ["orders"]
+    assert not mentions(empty.request, empty.response).partitions
+
+
+def test_partitions_of_a_request_and_a_response_between_which_the_name_was_told() -> None:
+    talk, told = consumer(), admin()
+    request, answered = [index for index, packet in enumerate(talk.packets) if len(packet.payload) > 100][:2]
+    packets = [*talk.packets[: request + 1], *told.packets, *talk.packets[request + 1 : answered + 3]]
+    exchange = exchanges(events(packets), "Fetch")[0]
+    facts = list(mentions(exchange.request, exchange.response).partitions.values())
+    assert [(one.topic, one.topic_id, one.partition, one.record_count) for one in facts] == [
+        ("orders", ORDERS[1], 0, 1),
+        (None, ORDERS[1], 1, None),
+    ]
+
+
+def test_records_of_the_brokers_own_topics() -> None:
+    found = events(both())
+    response = messages(found, "response", "Fetch")[2]
+    assert response.body is not None
+    first, second = response.body["responses"][0]["partitions"][0]["records"]["batches"][0]["records"]
+    assert first["_key"]["value"] == {"group": "billing", "topic": "orders", "partition": 0}
+    assert first["_value"]["value"]["offset"] == 42
+    assert "_key" not in second
+    assert [problem.kind for problem in response.problems] == ["internal-record"]
+    (exchange,) = [one for one in exchanges(found, "Fetch") if one.response is response]
+    assert exchange.response is response
+
+
+def test_problems_are_counted() -> None:
+    inspector = Inspector()
+    enricher = Enricher(summary=inspector.summary)
+    found = [*enricher.feed(inspector.feed(batch(both()))), *enricher.feed(inspector.close())]
+    told = sum(len(one.problems) for one in found if isinstance(one, Message))
+    assert inspector.summary.problems == told == 1
+
+
+def test_exchanges_have_broker_and_software() -> None:
+    found = events(both())
+    fetches = exchanges(found, "Fetch")
+    assert [one.broker_id for one in fetches] == [None, 3, 3, 3]
+    assert {(one.software_name, one.software_version) for one in fetches} == {("craft-consumer", "1.0")}
+    assert {(one.software_name, one.broker_id) for one in exchanges(found, "Metadata")} == {(None, 3)}
+
+
+def test_what_is_learnt_first_is_known_before() -> None:
+    """As `--two-pass` does it."""
+    catalog = Catalog(retroactive=True)
+    inspector = Inspector(records="skip", exchanges=False)
+    learner = Enricher(catalog, adds=False)
+    seen = [*learner.feed(inspector.feed(batch(both()))), *learner.feed(inspector.close())]
+    assert "_topic_name" not in repr(seen)
+    assert "_session" not in repr(seen)
+    assert not learner.wants_metadata_log
+    catalog.retroactive = False
+    found = events(both(), catalog)
+    assert topics(messages(found, "request", "Fetch")[0], "topics") == [(ORDERS[1], "orders")]
+    assert {one.broker_id for one in exchanges(found, "Fetch")} == {3}
+    assert messages(found, "request", "Fetch")[1].session_topics == ("orders",)
+
+
+def test_the_metadata_log_is_wanted_where_ids_are_left() -> None:
+    log = {"topic": "__cluster_metadata", "partitions": [{"partition_index": 0, "records": None}]}
+    by_name = Message("response", 9, api_key=1, api="Fetch", api_version=12, body={"responses": [log]})
+    by_id = Message(
+        "response", 9, api_key=1, api="Fetch", api_version=13, body={"responses": [{"topic_id": ORDERS[1]}]}
+    )
+    learner = Enricher(adds=False)
+    learner.feed([by_id])
+    assert not learner.wants_metadata_log
+    learner.feed([by_name])
+    assert learner.wants_metadata_log
+    learner.catalog.learn_topic(ORDERS[1], "orders")
+    assert not learner.wants_metadata_log
+
+
+def metadata_log(value: dict[str, Any] | None) -> Message:
+    records = {"batches": [{"records": [{"offset": 0, "value": b"", "_value": value}]}], "truncated_bytes": 0}
+    partition = {"partition_index": 0, "records": records}
+    body = {"responses": [{"topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": [partition]}]}
+    return Message("response", 9, api_key=1, api="Fetch", api_version=13, body=body)
+
+
+def test_metadata_records_tell() -> None:
+    enricher = Enricher()
+    topic = {"type": "TopicRecord", "version": 0, "value": {"name": "orders", "topic_id": ORDERS[1]}}
+    points = [{"name": "CLIENT", "host": "10.0.0.9", "port": 9092, "security_protocol": 0}]
+    node = {"type": "RegisterBrokerRecord", "version": 1, "value": {"broker_id": 4, "end_points": points, "rack": "r"}}
+    for value in (topic, node, None, {"type": "TopicRecord", "version": 99, "value": {}}):
+        enricher.feed([metadata_log(value)])
+    assert enricher.catalog.topic(ORDERS[1]) == "orders"
+    assert enricher.catalog.broker_id(Endpoint("10.0.0.9", 9092)) == 4
+    assert [one.rack for one in enricher.catalog.brokers] == ["r"]
+    partition = {"type": "PartitionRecord", "version": 0, "value": {"topic_id": ORDERS[1]}}
+    enricher.feed([metadata_log(partition)])
+    assert partition["value"] == {"topic_id": ORDERS[1], "_topic_name": "orders"}
+
+
+def test_what_lies_in_an_envelope() -> None:
+    enricher = Enricher()
+    inner = {"topics": [{"name": "orders", "topic_id": ORDERS[1]}]}
+    told = {"api_key": 19, "api": "CreateTopics", "api_version": 7, "body": inner}
+    body = {"response_data": {"redacted": 9}, "_response": told}
+    enricher.feed([Message("response", 9, api_key=58, api="Envelope", api_version=0, body=body)])
+    assert enricher.catalog.topic(ORDERS[1]) == "orders"
+    asked = {"api_key": 20, "api": "DeleteTopics", "api_version": 6, "body": {"topics": [{"topic_id": ORDERS[1]}]}}
+    for request in (asked, {**asked, "body": None}, None):
+        body = {"request_data": {"redacted": 9}, "_request": request}
+        enricher.feed([Message("request", 9, api_key=58, api="Envelope", api_version=0, body=body)])
+    assert asked["body"]["topics"] == [{"topic_id": ORDERS[1], "_topic_name": "orders"}]  # type: ignore[index]
+
+
+def test_the_controller_of_zookeeper_s_era_tells() -> None:
+    enricher = Enricher()
+    state = {"topic_name": "orders", "topic_id": ORDERS[1], "partition_states": []}
+    ends = [{"port": 9092, "host": "10.0.0.9", "listener": "PLAIN"}, {"port": 9093, "host": "kafka-5", "listener": "X"}]
+    body = {"controller_id": 1, "topic_states": [state], "live_brokers": [{"id": 5, "endpoints": ends, "rack": None}]}
+    enricher.feed([Message("request", 9, api_key=6, api="UpdateMetadata", api_version=7, body=body)])
+    assert enricher.catalog.topic(ORDERS[1]) == "orders"
+    assert [(one.id, one.host, one.port) for one in enricher.catalog.brokers] == [
+        (5, "10.0.0.9", 9092),
+        (5, "kafka-5", 9093),
+    ]
+    old = {
+        "controller_id": 1,
+        "ungrouped_partition_states": [],
+        "live_brokers": [{"id": 6, "v0_host": "h", "v0_port": 1}],
+    }
+    enricher.feed([Message("request", 9, api_key=6, api="UpdateMetadata", api_version=0, body=old)])
+    assert enricher.catalog.brokers[-1].id == 6
+
+
+@pytest.mark.parametrize("version", [0, 4])
+def test_coordinators_tell_where_they_are(version: int) -> None:
+    place = {"node_id": 2, "host": "10.0.0.9", "port": 9092, "error_code": 0}
+    body = place if version < 4 else {"coordinators": [{"key": "g", **place}]}
+    enricher = Enricher()
+    enricher.feed([Message("response", 9, api_key=10, api="FindCoordinator", api_version=version, body=body)])
+    assert enricher.catalog.broker_id(Endpoint("10.0.0.9", 9092)) == 2
+
+
+def test_clients_do_not_tell() -> None:
+    enricher = Enricher()
+    body = {"topics": [{"name": "orders", "topic_id": ORDERS[1]}]}
+    enricher.feed([Message("request", 9, api_key=3, api="Metadata", api_version=12, body=body)])
+    assert enricher.catalog.topic(ORDERS[1]) is None
+    assert "_topic_name" not in body["topics"][0]
+
+
+def test_bodies_that_broke_off_or_hold_nothing_right() -> None:
+    enricher = Enricher(Catalog({ORDERS[1]: "orders"}), summary=Summary())
+    for body in (
+        {}, {"topics": None}, {"topics": [None, 7, {}]}, {"topics": [{"topic_id": None}]},
+        {"topics": [{"topic_id": ORDERS[1]}], "session_id": 3}, {"topics": {"topic_id": ORDERS[1]}},
+        {"forgotten_topics_data": [{"topic_id": b"\xff", "partitions": None}]},
+    ):  # fmt: skip
+        enricher.feed([Message("request", 9, api_key=1, api="Fetch", api_version=13, body=body)])
+    enricher.feed([Message("response", 9, api_key=1, api="Fetch", api_version=13, body=None)])
+    enricher.feed(
+        [Message("request", 9, api_key=18, api="ApiVersions", api_version=3, body={"client_software_name": "x"})]
+    )
+    enricher.feed([Message("request", 9, api_key=999, api_version=0, body={})])
+    enricher.feed([Message("response", 9)])
+    nothing: list[Message] = []
+    assert enricher.feed(nothing) is nothing
+
+
+def test_a_topic_s_name_that_is_not_utf8() -> None:
+    enricher = Enricher()
+    body = {"responses": [{"topic": b"\xff", "partitions": []}]}
+    enricher.feed([Message("response", 9, api_key=1, api="Fetch", api_version=12, body=body)])
+    body = {"topics": [{"name": b"\xff", "topic_id": ORDERS[1]}]}
+    enricher.feed([Message("response", 9, api_key=3, api="Metadata", api_version=12, body=body)])
+    assert enricher.catalog.topic(ORDERS[1]) is None

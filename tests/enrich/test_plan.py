@@ -1,0 +1,123 @@
+"""Plans against the definitions, read by other means: the text of the files."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkasniff.enrich.plan import Plan, data_plan, message_plan
+from kafkasniff.kafka import dissectors
+from kafkasniff.kafka.layout import Field, Struct
+from kafkasniff.model import Direction
+
+
+def structs(layout: Struct) -> list[Struct]:
+    """A struct and all below it."""
+    fields: list[Field] = [*layout.fields, *layout.tagged]
+    return [layout, *(one for field in fields if field.struct is not None for one in structs(field.struct))]
+
+
+def plans(plan: Plan) -> list[Plan]:
+    return [plan, *(one for _, child in plan.children for one in plans(child))]
+
+
+PAIRS = [
+    (key, version, direction)
+    for key in dissectors.api_keys()
+    for version in dissectors.api(key).versions  # type: ignore[union-attr]
+    for direction in ("request", "response")
+]
+
+
+@pytest.mark.parametrize("direction", ["request", "response"])
+@pytest.mark.parametrize("key", dissectors.api_keys())
+def test_every_topic_id_is_in_the_plan(key: int, direction: Direction) -> None:
+    api = dissectors.api(key)
+    assert api is not None
+    for version in api.versions:
+        layout = (api.request(version) if direction == "request" else api.response(version)).root
+        wanted = sum(any(field.name == "topic_id" for field in (*one.fields, *one.tagged)) for one in structs(layout))
+        found = message_plan(key, version, direction)
+        assert sum(one.topic_id is not None for one in plans(found[0] if found else Plan())) == wanted
+
+
+def named(plan: Plan | None, *path: str) -> Plan:
+    assert plan is not None
+    for field in path:
+        plan = dict(plan.children)[field]
+    return plan
+
+
+def of(key: int, version: int, direction: Direction) -> Plan:
+    found = message_plan(key, version, direction)
+    assert found is not None
+    return found[0]
+
+
+def test_some_plans_by_hand() -> None:
+    fetch = named(of(1, 13, "response"), "responses")
+    assert (fetch.topic, fetch.topic_id, fetch.records) == (None, "topic_id", (("partitions", "records"),))
+    fetch = named(of(1, 12, "response"), "responses")
+    assert (fetch.topic, fetch.topic_id) == ("topic", None)
+    produce = named(of(0, 9, "request"), "topic_data")
+    assert (produce.topic, produce.records) == ("name", (("partition_data", "records"),))
+    snapshot = named(of(59, 1, "response"), "topics")
+    assert snapshot.records == (("partitions", "unaligned_records"),)
+    broker = named(of(3, 9, "response"), "brokers")
+    assert (broker.node, broker.host, broker.port, broker.rack) == ("node_id", "host", "port", "rack")
+    # ZooKeeper's era: the number is in the struct around the addresses from v1 on.
+    live = named(of(6, 6, "request"), "live_brokers")
+    assert (live.node, live.host, live.rack) == ("id", None, "rack")
+    assert named(live, "endpoints").host == "host"
+    assert named(of(6, 0, "request"), "live_brokers").host == "v0_host"
+    assert named(of(62, 1, "request")).node == "broker_id"
+    quorum = of(55, 2, "response")
+    assert named(quorum, "nodes").node == "node_id"
+    assert named(quorum, "nodes", "listeners").host == "host"
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "direction"),
+    [
+        (12, 4, "request"),
+        (18, 3, "response"),
+        (2, 9, "request"),
+        (29, 1, "response"),
+        (999, 0, "request"),
+        (1, 99, "request"),
+    ],
+    ids=["Heartbeat", "ApiVersions", "ListOffsets", "an ACL's host is no broker", "unknown API", "unknown version"],
+)
+def test_messages_without_a_plan(key: int, version: int, direction: Direction) -> None:
+    assert message_plan(key, version, direction) is None
+
+
+def test_who_tells() -> None:
+    """Clients ask; responses and the controller tell."""
+    telling = {
+        (key, direction)
+        for key, version, direction in PAIRS
+        if (found := message_plan(key, version, direction)) and found[1] and direction == "request"  # type: ignore[arg-type]
+    }
+    assert {key for key, _ in telling} == {4, 6, 62, 70}
+    # A client names the broker it wants to talk to nowhere; UpdateRaftVoter and the like are left out.
+    for key, version, direction in PAIRS:
+        found = message_plan(key, version, direction)  # type: ignore[arg-type]
+        if found and not found[1]:
+            assert all(one.host is None for one in plans(found[0]))
+
+
+def test_records() -> None:
+    plan = data_plan("TopicRecord", 0)
+    assert plan is not None
+    assert (plan.topic, plan.topic_id) == ("name", "topic_id")
+    plan = data_plan("RegisterBrokerRecord", 3)
+    assert plan is not None
+    assert (plan.node, plan.rack) == ("broker_id", "rack")
+    assert named(plan, "end_points").port == "port"
+    # Its `topic_name` has no entity in the definition.
+    plan = named(data_plan("ConsumerGroupPartitionMetadataValue", 0), "topics")
+    assert (plan.topic, plan.topic_id) == ("topic_name", "topic_id")
+    assert data_plan("ShareSnapshotKey", None) is not None
+    assert data_plan("ShareSnapshotKey", 17) is None
+    assert data_plan("Nonsense", 0) is None
+    assert data_plan("OffsetCommitKey", None) is None

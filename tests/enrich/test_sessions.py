@@ -1,0 +1,215 @@
+"""Fetch sessions by the rules of KIP-227, on bodies as the dissectors give them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.enrich import Catalog, sessions
+from kafkasniff.enrich.sessions import FetchSessions
+from kafkasniff.model import Endpoint
+
+BROKER, OTHER = Endpoint("10.0.0.9", 9092), Endpoint("10.0.0.10", 9092)
+ORDERS, PAYMENTS = "3hvnHBaqQU2Y6pOqkwEIng", "kWPwuFi0TiCTnIpKhOP3lg"
+
+
+def fetch(session: int, epoch: int, topics: Any = None, forgotten: Any = None) -> dict[str, Any]:
+    """`topics`, `forgotten`: id → partitions; v13 names topics by id."""
+    return {
+        "session_id": session,
+        "session_epoch": epoch,
+        "topics": [
+            {"topic_id": one, "partitions": [{"partition": number} for number in numbers]}
+            for one, numbers in (topics or {}).items()
+        ],
+        "forgotten_topics_data": [
+            {"topic_id": one, "partitions": list(numbers)} for one, numbers in (forgotten or {}).items()
+        ],
+    }
+
+
+def opened(topics: Any, session: int = 7, exchange: int = 1) -> FetchSessions:
+    found = FetchSessions()
+    assert found.request(BROKER, exchange, fetch(0, 0, topics)) is None, "a full request names all itself"
+    found.response(BROKER, exchange, {"error_code": 0, "session_id": session, "responses": []})
+    return found
+
+
+def held(found: FetchSessions, exchange: int, body: dict[str, Any], broker: Endpoint = BROKER) -> int | None:
+    session = found.request(broker, exchange, body)
+    return None if session is None else session.partitions
+
+
+def test_a_session_is_what_its_first_request_named_and_later_ones_changed() -> None:
+    found = opened({ORDERS: [0, 1, 2], PAYMENTS: [0]})
+    assert held(found, 2, fetch(7, 1)) == 4
+    assert held(found, 3, fetch(7, 2, {ORDERS: [1, 3]})) == 5, "1 was in it, 3 is new"
+    assert held(found, 4, fetch(7, 3, {}, {ORDERS: [0, 9], PAYMENTS: [0]})) == 3
+    session = found.request(BROKER, 5, fetch(7, 4))
+    assert session is not None
+    assert session.topics == {ORDERS: {1, 2, 3}}
+
+
+def test_names_come_as_they_are_learnt() -> None:
+    found, known = opened({ORDERS: [0], PAYMENTS: [0]}), Catalog()
+    session = found.request(BROKER, 2, fetch(7, 1))
+    assert session is not None
+    assert session.names(known) == ()
+    known.learn_topic(PAYMENTS, "payments")
+    assert session.names(known) == ("payments",)
+    known.learn_topic(ORDERS, "orders")
+    names = session.names(known)
+    assert names == ("orders", "payments")
+    assert session.names(known) is names
+    found.request(BROKER, 3, fetch(7, 2, {}, {ORDERS: [0]}))
+    assert session.names(known) == ("payments",)
+
+
+def test_topics_by_name() -> None:
+    found = FetchSessions()
+    body = fetch(0, 0)
+    body["topics"] = [{"topic": "orders", "partitions": [{"partition": 0}]}]
+    found.request(BROKER, 1, body)
+    found.response(BROKER, 1, {"error_code": 0, "session_id": 7})
+    session = found.request(BROKER, 2, fetch(7, 1))
+    assert session is not None
+    assert session.names(Catalog()) == ("orders",)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [fetch(0, -1, {ORDERS: [0]}), {"topics": []}, {"session_id": 7}, fetch(8, 1), fetch(7, -1), fetch(7, 0)],
+    ids=["sessionless", "before KIP-227", "broken off", "not known", "closes", "begins anew"],
+)
+def test_requests_that_go_by_no_session(body: dict[str, Any]) -> None:
+    assert held(opened({ORDERS: [0]}), 2, body) is None
+
+
+def test_a_closed_session_is_gone() -> None:
+    for epoch in (-1, 0):
+        found = opened({ORDERS: [0]})
+        assert held(found, 2, fetch(7, epoch)) is None
+        assert held(found, 3, fetch(7, 1)) is None
+        assert len(found) == 0
+
+
+@pytest.mark.parametrize("error", [70, 71, 110])
+def test_a_session_that_the_broker_does_not_know_is_gone(error: int) -> None:
+    """FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR."""
+    found = opened({ORDERS: [0]})
+    assert held(found, 2, fetch(7, 1)) == 1
+    found.response(BROKER, 2, {"error_code": error, "session_id": 0})
+    assert held(found, 3, fetch(7, 2)) is None
+
+
+def test_a_session_that_got_empty_is_closed_by_the_broker() -> None:
+    found = opened({ORDERS: [0]})
+    assert held(found, 2, fetch(7, 1, {}, {ORDERS: [0]})) == 0
+    found.response(BROKER, 2, {"error_code": 0, "session_id": 0})
+    assert held(found, 3, fetch(7, 2)) is None
+
+
+@pytest.mark.parametrize("answer", [{"error_code": 0, "session_id": 0}, {"error_code": 3, "session_id": 7}, {}])
+def test_a_broker_may_give_no_session(answer: dict[str, Any]) -> None:
+    found = FetchSessions()
+    found.request(BROKER, 1, fetch(0, 0, {ORDERS: [0]}))
+    found.response(BROKER, 1, answer)
+    assert held(found, 2, fetch(7, 1)) is None
+
+
+def test_a_session_belongs_to_its_broker() -> None:
+    found = opened({ORDERS: [0]})
+    assert held(found, 2, fetch(7, 1), OTHER) is None
+    assert held(found, 3, fetch(7, 1)) == 1
+
+
+def test_a_number_that_is_given_again() -> None:
+    found = opened({ORDERS: [0, 1, 2]})
+    found.request(BROKER, 2, fetch(0, 0, {PAYMENTS: [0]}))
+    found.response(BROKER, 2, {"error_code": 0, "session_id": 7})
+    assert held(found, 3, fetch(7, 1)) == 1
+    assert found._partitions == 1
+
+
+def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(sessions, "MAX_PARTITIONS", 5)
+    monkeypatch.setattr(sessions, "MAX_PENDING", 1)
+    found = FetchSessions()
+
+    def begin(number: int, partitions: int) -> None:
+        found.request(BROKER, number, fetch(0, 0, {ORDERS: range(partitions)}))
+        found.response(BROKER, number, {"error_code": 0, "session_id": number})
+
+    for number in (1, 2, 3):
+        begin(number, 1)
+    assert [held(found, 9, fetch(number, 1)) for number in (1, 2, 3)] == [None, 1, 1]
+    begin(4, 5)
+    assert [held(found, 9, fetch(number, 1)) for number in (2, 3, 4)] == [None, None, 5], "too many partitions"
+    begin(5, 6)
+    assert held(found, 9, fetch(5, 1)) is None, "more than all sessions together may have"
+    assert held(found, 9, fetch(4, 2, {PAYMENTS: [0]})) == 6, "told once more …"
+    assert held(found, 9, fetch(4, 3)) is None, "… and then it is too much"
+    found.request(BROKER, 20, fetch(0, 0, {ORDERS: [0]}))
+    found.request(BROKER, 21, fetch(0, 0, {ORDERS: [0]}))
+    found.response(BROKER, 20, {"error_code": 0, "session_id": 20})
+    assert held(found, 22, fetch(20, 1)) is None, "its request was forgotten for the next one"
+    monkeypatch.setattr(sessions, "MAX_PENDING", 9)
+    found.request(BROKER, 30, fetch(0, 0, {ORDERS: range(3)}))
+    found.request(BROKER, 31, fetch(0, 0, {ORDERS: range(3)}))
+    for exchange in (30, 31):
+        found.response(BROKER, exchange, {"error_code": 0, "session_id": exchange})
+    assert [held(found, 32, fetch(session, 1)) for session in (30, 31)] == [None, 3], "too many partitions wait"
+
+
+def test_topics_without_partitions_and_with_names_that_are_none_take_no_place() -> None:
+    found = opened({ORDERS: [0], PAYMENTS: [], "x" * 256: [0]})
+    session = found.request(BROKER, 2, fetch(7, 1))
+    assert session is not None
+    assert session.topics == {ORDERS: {0}}
+
+
+Values = st.recursive(
+    st.none() | st.integers(-2, 3) | st.sampled_from([ORDERS, "orders", b"\xff"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["topic_id", "topic", "partitions", "partition"]), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.booleans(),
+            st.integers(1, 3),
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "session_id": st.integers(0, 2) | st.none(),
+                    "session_epoch": st.integers(-1, 2) | st.none(),
+                    "error_code": st.integers(0, 1) | st.none(),
+                    "topics": Values,
+                    "forgotten_topics_data": Values,
+                },
+            ),
+        ),
+        max_size=12,
+    )
+)
+def test_whatever_bodies_hold(messages: list[tuple[bool, int, dict[str, Any]]]) -> None:
+    """Broken-off and hostile bodies; the sums always agree."""
+    found = FetchSessions()
+    for is_request, exchange, body in messages:
+        if is_request:
+            session = found.request(BROKER, exchange, body)
+            if session is not None:
+                assert session.partitions == sum(map(len, session.topics.values()))
+        else:
+            found.response(BROKER, exchange, body)
+        assert found._partitions == sum(one.partitions for one in found._sessions.values())
+        assert found._waiting == sum(one.partitions for _, one in found._pending.values() if one is not None)

@@ -1,0 +1,13 @@
+"""`python -m tests.integration`: fetch into the cache what the tests with Kafka's own code need (some 250 MB, once)."""
+
+from __future__ import annotations
+
+import sys
+
+from captures.record.distribution import SetupError
+from tests.integration.run import fetch
+
+try:
+    fetch()
+except SetupError as error:
+    sys.exit(str(error))

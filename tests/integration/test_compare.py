@@ -1,0 +1,155 @@
+"""The comparison of a run finds out whatever is wrong: a message or report too many or too few, a wrong value."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.evidence.compare import Line
+from tests.evidence.decoded import Decoded, Entry, objects
+from tests.integration import compare
+from tests.integration.run import PROGRAMS, Run
+
+pytestmark = [pytest.mark.broker, pytest.mark.root]
+
+every_client = pytest.mark.parametrize("name", [program.name for program in PROGRAMS])
+
+
+@every_client
+def test_a_message_that_is_missing_or_there_twice(real_run: Run, name: str) -> None:
+    account = real_run.account(name)
+    lines = account.lines
+    kinds = defaultdict(list)
+    for index, line in enumerate(lines):
+        kinds[line["api"], line["type"]].append(index)
+    assert len(kinds) > 30
+
+    def found(*changed: Line) -> bool:
+        seen = Decoded(changed, ())
+        return any(next(check(account, seen), None) for check in (compare.messages, compare.pairs))
+
+    assert not found(*lines)
+    for kind, places in kinds.items():
+        assert all(found(*lines[: place + 1], *lines[place:]) for place in places[:3]), kind
+        # Not each: the client does not log the last answers on a connection that it is about to close.
+        assert any(found(*lines[:place], *lines[place + 1 :]) for place in places), kind
+
+
+REPORTS: dict[str, Callable[[Entry], Any]] = {
+    "created": lambda entry: entry["kind"] == "created",
+    "produced": lambda entry: entry["kind"] == "produced",
+    "consumed": lambda entry: entry["kind"] == "consumed",
+    "committed": lambda entry: entry["kind"] == "committed",
+    "left": lambda entry: entry["kind"] == "left",
+    "transaction": lambda entry: entry["kind"] == "transaction",
+    "refused": lambda entry: entry["kind"] == "failed" and "produce" in entry["operation"] and entry["error_code"],
+}
+
+
+@every_client
+@pytest.mark.parametrize("kind", REPORTS)
+def test_what_no_client_tells(real_run: Run, name: str, kind: str) -> None:
+    account = real_run.account(name)
+    places = [index for index, entry in enumerate(account.reports) if REPORTS[kind](entry)]
+    for place in (places[0], places[-1]):
+        reports = account.reports[:place] + account.reports[place + 1 :]
+        assert compare.differences(dataclasses.replace(account, reports=reports))
+
+
+@every_client
+@pytest.mark.parametrize("number", ["1", "2"])
+def test_a_member_of_a_group_that_nobody_tells_of(real_run: Run, name: str, number: str) -> None:
+    account = real_run.account(name)
+    reports = tuple(
+        entry
+        for entry in account.reports
+        if entry["kind"] not in {"assigned", "revoked"} or not entry["client_id"].endswith(number)
+    )
+    assert len(account.reports) - len(reports) >= 2
+    assert compare.differences(dataclasses.replace(account, reports=reports))
+
+
+CHANGES: list[tuple[Any, str, str, str, Callable[[Any], Any]]] = [
+    (compare.software, "ApiVersions", "request", "client_software_version", lambda value: "0.0.1"),
+    (compare.topics, "CreateTopics", "request", "num_partitions", lambda value: value + 1),
+    (compare.topics, "CreateTopics", "response", "name", lambda value: value + "x"),
+    (compare.produced, "Produce", "request", "value", lambda value: "another value"),
+    (compare.produced, "Produce", "request", "key", lambda value: "another key"),
+    (compare.produced, "Produce", "request", "timestamp", lambda value: value + 1),
+    (compare.produced, "Produce", "request", "headers", lambda value: [{"key": "another", "value": "header"}]),
+    (compare.produced, "Produce", "request", "index", lambda value: value + 7),
+    (compare.produced, "Produce", "response", "base_offset", lambda value: value + 1000),
+    (compare.consumed, "Fetch", "response", "value", lambda value: "another value"),
+    (compare.consumed, "Fetch", "response", "timestamp", lambda value: value + 1),
+    (compare.consumed, "Fetch", "response", "offset", lambda value: value + 1000),
+    (compare.consumed, "Fetch", "response", "partition_index", lambda value: value + 7),
+    (compare.consumed, "Fetch", "response", "headers", lambda value: [{"key": "another", "value": "header"}]),
+    (compare.members, "Heartbeat ConsumerGroupHeartbeat", "request", "member_id", lambda value: "somebody"),
+    (compare.assignments, "SyncGroup ConsumerGroupHeartbeat", "response", "assignment", lambda value: None),
+    (compare.commits, "OffsetCommit", "request", "committed_offset", lambda value: value + 1),
+    (compare.commits, "OffsetCommit", "request", "partition_index", lambda value: value + 7),
+    (compare.commits, "OffsetCommit", "request", "group_id", lambda value: "another"),
+    (compare.transactions, "EndTxn", "request", "committed", lambda value: not value),
+    (compare.transactions, "EndTxn", "request", "transactional_id", lambda value: "another"),
+]
+
+
+@every_client
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: f"{change[1].split()[0]}-{change[2]}-{change[3]}")
+def test_a_value_that_is_wrong(real_run: Run, name: str, change: Any) -> None:
+    check, apis, kind, field, changed = change
+    account = real_run.account(name)
+    lines = list(account.lines)
+    for index, line in enumerate(account.lines):
+        if line["type"] != kind or line["api"] not in apis.split() or line.get("errors"):
+            continue
+        wrong = copy.deepcopy(line)
+        # A partition of which a fetch brings no record is not compared.
+        places = [
+            one
+            for one in objects(wrong["body"])
+            if one.get(field) not in (None, "") and ("high_watermark" not in one or one["records"]["batches"])
+        ]
+        for place in places:
+            place[field] = changed(place[field])
+        lines[index] = wrong
+        # Members name themselves, and are told their assignment, many times: all of it is changed.
+        if places and check not in {compare.members, compare.assignments}:
+            break
+    assert lines != list(account.lines)
+    assert list(check(account, Decoded(tuple(lines), ())))
+
+
+@every_client
+def test_an_error_that_is_wrong(real_run: Run, name: str) -> None:
+    account = real_run.account(name)
+    lines = copy.deepcopy(account.lines)
+    wrong = next(line for line in lines if line.get("errors") and line["errors"][0]["name"] == "MESSAGE_TOO_LARGE")
+    wrong["errors"][0] |= {"code": 11, "name": "NONE_SUCH"}
+    assert list(compare.errors(account, Decoded(lines, ())))
+
+
+@pytest.mark.parametrize("name", ["java", "python"])  # librdkafka does not tell its programs
+@pytest.mark.parametrize("wrong_by", [-1, 100])
+def test_a_generation_that_is_wrong(real_run: Run, name: str, wrong_by: int) -> None:
+    account = real_run.account(name)
+    lines = copy.deepcopy(account.lines)
+    for one in (one for line in lines for one in objects(line["body"])):
+        for field in ("generation_id", "member_epoch"):
+            if one.get(field, 0) > 0:
+                one[field] += wrong_by
+    assert list(compare.generations(account, Decoded(lines, ())))
+
+
+@every_client
+def test_a_record_that_a_report_names_is_looked_for(real_run: Run, name: str) -> None:
+    """The checks of the sidecars are asked too."""
+    account = real_run.account(name)
+    told = next(entry for entry in account.reports if entry["kind"] == "produced")
+    wrong = dataclasses.replace(account, reports=({**told, "value": "another value"},))
+    assert list(compare.each_report(wrong, Decoded(account.lines, ())))

@@ -1,0 +1,134 @@
+"""`kafkasniff live` while real clients talk to a real broker: what it decodes is what the clients say they did."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from tests.cli.console import kafkasniff
+from tests.evidence.compare import Line, line_differences
+from tests.evidence.decoded import Decoded
+from tests.evidence.kafka_classes import ask
+from tests.evidence.wire import walk
+from tests.integration import compare
+from tests.integration.run import PROGRAMS, RELEASE, Run
+
+pytestmark = [pytest.mark.broker, pytest.mark.root]
+
+every_client = pytest.mark.parametrize("name", [program.name for program in PROGRAMS])
+
+
+def test_there_was_a_run(attempt: Run | str) -> None:
+    assert isinstance(attempt, Run), attempt
+
+
+def test_the_capture_was_whole(real_run: Run) -> None:
+    assert real_run.exit_code == 0
+    assert [line["detail"] for line in real_run.lines if line.get("kind") == "capture-loss"] == []
+    listening, summary = real_run.said.splitlines()
+    assert listening.startswith("kafkasniff: listening on lo")
+    found = re.search(r"([\d,]+) connections \(([\d,]+) Kafka\), ([\d,]+) messages\b.*?([\d,]+) bytes lost", summary)
+    assert found, summary
+    connections, kafka, messages, lost = (int(one.replace(",", "")) for one in found.groups())
+    assert connections == kafka == len({line["connection"] for line in real_run.lines})
+    assert messages == sum(line["type"] != "problem" for line in real_run.lines)
+    assert lost == 0
+
+
+def test_every_line_is_of_one_of_the_clients(real_run: Run) -> None:
+    """No message comes from anybody else; problems are those of clients that hang up before their answer is there."""
+    ports = {f"127.0.0.1:{port}" for port in real_run.ports.values()}
+    others = Counter()
+    for line in real_run.lines:
+        if line["type"] == "problem":
+            others[line["kind"]] += 1
+        else:
+            assert line["type"] in {"request", "response"}
+            assert line["broker"] in ports
+            assert line["problems"] == []
+    # A closed socket answers what still comes with a RST that has the number of its FIN, one below what is expected.
+    assert others.keys() <= {"request-unanswered", "stream-cut", "tcp-rst-ignored"}
+    requests = {line["exchange"] for line in real_run.lines if line["type"] == "request"}
+    answered = {line["exchange"] for line in real_run.lines if line["type"] == "response"}
+    wants_nothing = {
+        line["exchange"] for line in real_run.lines if line["type"] == "request" and line["body"].get("acks") == 0
+    }
+    assert len(requests - answered - wants_nothing) == others["request-unanswered"]
+    assert len(wants_nothing) == 2
+
+
+@every_client
+def test_client_and_kafkasniff_tell_the_same(real_run: Run, name: str) -> None:
+    assert compare.differences(real_run.account(name)) == []
+
+
+@every_client
+def test_the_client_did_what_there_is_to_see(real_run: Run, name: str) -> None:
+    """An empty account would agree with anything."""
+    account = real_run.account(name)
+    kinds = Counter(entry["kind"] for entry in account.reports)
+    wanted = {"created": 4, "produced": 41, "consumed": 42, "assigned": 3, "revoked": 3, "committed": 4, "left": 2}
+    wanted |= {"transaction": 3, "failed": 3}
+    assert {kind: kinds[kind] for kind, number in wanted.items() if kinds[kind] < number} == {}
+    seen = Decoded(account.lines, ())
+    assert {one.batch["compression"] for one in seen.produced} == {"none", "gzip", "snappy", "lz4", "zstd"}
+    apis = {line["api"] for line in account.lines if line["type"] == "response"}
+    assert apis >= {"ApiVersions", "Metadata", "Produce", "Fetch", "FindCoordinator", "OffsetCommit", "EndTxn"}
+    assert len({line["connection"] for line in account.lines}) > 20
+
+
+def test_the_kept_packets_decode_to_the_same_messages(real_run: Run) -> None:
+    """In each stream, one by one; only times and numbers given across streams may differ from the live run's."""
+    result = kafkasniff("decode", "--quiet", "--format", "json", real_run.capture)
+    assert (result.code, result.err) == (0, "")
+    live, kept = streams(real_run.lines), streams(result.objects)
+    assert live.keys() == kept.keys()
+    for stream, lines in live.items():
+        assert [plain(line) for line in lines] == [plain(line) for line in kept[stream]], stream
+        for one, other in zip(lines, kept[stream], strict=True):
+            apart = datetime.fromisoformat(one["time"]) - datetime.fromisoformat(other["time"])
+            assert abs(apart.total_seconds()) < 1
+    assert problems(real_run.lines) == problems(result.objects)
+
+
+def problems(lines: Any) -> Counter[str]:
+    return Counter(line["kind"] for line in lines if line["type"] == "problem")
+
+
+PLACES = ("exchange", "connection", "time", "first_packet", "last_packet", "latency_ms", "duration_ms")
+
+
+def streams(lines: Any) -> dict[tuple[str, str, str], list[Line]]:
+    """Messages by client, broker and direction."""
+    found = defaultdict(list)
+    for line in lines:
+        if line["type"] != "problem":
+            found[line["client"], line["broker"], line["type"]].append(line)
+    return dict(found)
+
+
+def plain(value: Any) -> Any:
+    """A line without places, and without what may have been learnt from another stream (`_topic_name` and the like)."""
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items() if name not in PLACES and not name.startswith("_")}
+    return [plain(item) for item in value] if isinstance(value, list) else value
+
+
+def test_kafkas_own_classes_read_the_same(real_run: Run) -> None:
+    """Every message of the kept packets, cut into frames by a walk that is not ours and read by Kafka's classes."""
+    lines = kafkasniff("decode", "--quiet", "--format", "json", real_run.capture).objects
+    frames = walk(real_run.capture).frames
+    ours, theirs = defaultdict(list), defaultdict(list)
+    for line in lines:
+        if line["type"] != "problem":
+            ours[line["connection"], line["type"]].append(line)
+    for frame, evidence in zip(frames, ask(frames, (RELEASE,)), strict=True):
+        theirs[frame.connection, frame.kind].append((frame, evidence))
+    assert ours.keys() == theirs.keys()
+    for stream, messages in ours.items():
+        for line, (frame, evidence) in zip(messages, theirs[stream], strict=True):
+            assert not list(line_differences(line, frame, evidence)), f"{line['type']} of exchange {line['exchange']}"

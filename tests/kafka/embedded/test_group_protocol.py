@@ -1,0 +1,363 @@
+"""Bytes of JoinGroup, SyncGroup and DescribeGroups, against Kafka's classes and the clients' own accounts."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.embedded.group_protocol import (
+    assignment,
+    describe_groups_response,
+    join_group_request,
+    join_group_response,
+    metadata,
+    sync_group_request,
+    sync_group_response,
+)
+from kafkasniff.kafka.memory import MAX_GROUPS, ConnectionMemory, GroupProtocol
+from tests.kafka.embedded.reading import connectors, partitions, task
+from tests.vectors.matching import compare
+from tests.vectors.reader import Vector, vectors
+
+GROUP_VECTORS = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "group_vectors.jsonl").read_text(encoding="utf-8").splitlines()
+]
+CONSUMER = GroupProtocol("consumer", "range")
+READERS = {"metadata": metadata, "assignment": assignment}
+SUBSCRIPTIONS = [vector for vector in vectors() if vector.name == "ConsumerProtocolSubscription"]
+ASSIGNMENTS = [vector for vector in vectors() if vector.name == "ConsumerProtocolAssignment"]
+assert len({vector.version for vector in SUBSCRIPTIONS}) == len({vector.version for vector in ASSIGNMENTS}) == 4
+
+
+def context(memory: ConnectionMemory | None = None, request: object = None) -> DecodeContext:
+    return DecodeContext(DecodeOptions(), 0, memory, request)
+
+
+def framed(vector: Vector, version: int | None = None) -> bytes:
+    return (vector.version if version is None else version).to_bytes(2, "big") + vector.data
+
+
+# What Kafka's classes wrote.
+
+
+@pytest.mark.parametrize(
+    "vector", SUBSCRIPTIONS + ASSIGNMENTS, ids=lambda one: f"{one.name}-{one.version}-{one.variant}"
+)
+def test_consumer_messages_of_all_versions(vector: Vector) -> None:
+    read = metadata if vector in SUBSCRIPTIONS else assignment
+    told = context()
+    found = read(framed(vector), CONSUMER, told, "here")
+    assert found is not None
+    assert (found["format"], found["version"]) == ("consumer", vector.version)
+    assert list(compare(vector.body, found["value"], "")) == []
+    assert told.problems == []
+
+
+def hosts(value: dict[str, Any], field: str) -> dict[str, list[str]]:
+    topics = {one["index"]: one["topic"] for one in value.get("topic_dictionary", ())}
+    return {
+        f"{host['host']}:{host['port']}": sorted(
+            f"{one.get('topic') or topics[one['topic_index']]}-{one['partition']}" for one in host["partitions"]
+        )
+        for host in value.get(field, ())
+    }
+
+
+def as_streams_say(kind: str, read: dict[str, Any]) -> dict[str, Any]:
+    assert read["format"] == "stream"
+    value = read["value"]
+    assert read["version"] == value["version"]
+    if kind == "metadata":
+        sums = value.get("task_offset_sums", ())
+        offsets = {
+            (one["topic_group_id"], part["partition"]): part["offset_sum"]
+            for one in sums
+            for part in one.get("partition_to_offset_sum", [one])
+        }
+        old = {name: {task(one) for one in value.get(name, ())} for name in ("prev_tasks", "standby_tasks")}
+        # -2 is what stands for a task that the member runs (Task.LATEST_OFFSET).
+        active = {f"{group}_{number}" for (group, number), offset in offsets.items() if offset == -2}
+        standby = {f"{group}_{number}" for (group, number), offset in offsets.items() if offset != -2}
+        return {
+            "version": read["version"],
+            "process": str(uuid.UUID(bytes=base64.urlsafe_b64decode(value["process_id"] + "=="))),
+            "previous": sorted(active | old["prev_tasks"]),
+            "standby": sorted(standby | old["standby_tasks"]),
+            "endpoint": value["user_end_point"].decode() if "user_end_point" in value else None,
+        }
+    return {
+        "version": read["version"],
+        "active": sorted(map(task, value["active_tasks"])),
+        "standby": {
+            task(one): sorted(f"{part['topic']}-{part['partition']}" for part in one["partitions"])
+            for one in value["standby_tasks"]
+        },
+        "hosts": hosts(value, "partitions_by_host"),
+        "standby_hosts": hosts(value, "standby_partitions_by_host"),
+        "error": value.get("error_code", 0),
+        "next": value.get("next_rebalance_ms"),
+    }
+
+
+def as_consumers_say(kind: str, assignor: str, read: dict[str, Any]) -> dict[str, Any]:
+    value = read["value"]
+    if kind == "assignment":
+        told: dict[str, Any] = {"partitions": partitions(value["assigned_partitions"])}
+    else:
+        told = {
+            "topics": value["topics"],
+            "partitions": partitions(value.get("owned_partitions", ())),
+            "generation": value.get("generation_id", -1),
+            "rack": value.get("rack_id"),
+        }
+    data = value.get("_user_data")
+    if assignor == "stream":
+        told["user_data"] = as_streams_say(kind, data)
+    elif data is not None:
+        assert data["format"] == assignor
+        inside = data["value"]
+        told["user_data"] = {
+            **({"partitions": partitions(inside["previous_assignment"])} if "previous_assignment" in inside else {}),
+            **({"generation": inside["generation"]} if "generation" in inside else {}),
+        }
+        assert data["version"] == int("generation" in inside and assignor == "sticky")
+    elif kind == "metadata":
+        told["user_data"] = {}
+    return told
+
+
+def as_workers_say(kind: str, read: dict[str, Any]) -> dict[str, Any]:
+    value = read["value"]
+    if kind == "metadata":
+        told: dict[str, Any] = {"url": value["url"], "offset": value["config_offset"]}
+        if "_allocation" in value:
+            told["allocation"] = as_workers_say("assignment", value["_allocation"])
+        return told
+    told = {name: value[name] for name in ("error", "leader")} | {"url": value["leader_url"]}
+    told["offset"] = value["config_offset"]
+    told["connectors"], told["tasks"] = connectors(value["assignment"])
+    if read["version"]:
+        told["revoked_connectors"], told["revoked_tasks"] = connectors(value["revoked"])
+        told["delay"] = value["delay"]
+    return told
+
+
+@pytest.mark.parametrize("vector", GROUP_VECTORS, ids=lambda one: f"{one['protocol']}-{one['kind']}-{one['version']}")
+def test_what_members_write(vector: dict[str, Any]) -> None:
+    told = context()
+    protocol = GroupProtocol(vector["type"], vector["protocol"])
+    found = READERS[vector["kind"]](base64.b64decode(vector["bytes"]), protocol, told, "here")
+    assert told.problems == []
+    assert found is not None
+    assert (found["format"], found["version"]) == (vector["type"], vector["version"])
+    if vector["type"] == "connect":
+        assert as_workers_say(vector["kind"], found) == vector["told"]
+        return
+    expected = vector["told"]
+    ours = as_consumers_say(vector["kind"], vector["protocol"], found)
+    if vector["protocol"] == "stream":
+        inside = expected["user_data"]
+        version = inside["version"]
+        assert {name: ours[name] for name in expected if name != "user_data"} == {
+            name: value for name, value in expected.items() if name != "user_data"
+        }
+        # Kafka's getters answer with stand-ins for what a version lacks.
+        lacks = (
+            {"endpoint": 2} if vector["kind"] == "metadata" else {"hosts": 2, "standby_hosts": 6, "error": 4, "next": 7}
+        )
+        compared = [name for name in inside if version >= lacks.get(name, 1)]
+        assert {name: ours["user_data"][name] for name in compared} == {name: inside[name] for name in compared}
+    else:
+        assert ours == expected
+
+
+# What is not as it should be.
+
+
+def test_a_newer_version_is_read_as_the_newest_known() -> None:
+    vector = SUBSCRIPTIONS[-1]
+    told = context()
+    found = metadata(framed(vector, 9) + b"more", CONSUMER, told, "here")
+    assert found is not None
+    assert found["version"] == 9
+    assert list(compare(vector.body, found["value"], "")) == []
+    assert told.problems == []
+
+
+def test_newer_streams_user_data_is_named_at_least() -> None:
+    streams = [one for one in GROUP_VECTORS if (one["protocol"], one["kind"]) == ("stream", "assignment")]
+    vector = next(one for one in streams if one["told"]["user_data"]["version"] == 7)
+    data = base64.b64decode(vector["bytes"])
+    place = data.index(vector["told"]["user_data"]["version"].to_bytes(4, "big") + (11).to_bytes(4, "big"))
+    newer = data[:place] + (99).to_bytes(4, "big") + data[place + 4 :]
+    found = assignment(newer, GroupProtocol("consumer", "stream"), context(), "here")
+    assert found is not None
+    assert (found["value"]["_user_data"]["format"], found["value"]["_user_data"]["version"]) == ("stream", 99)
+
+
+@pytest.mark.parametrize("vector", GROUP_VECTORS[::4], ids=lambda one: f"{one['protocol']}-{one['kind']}")
+def test_cut_bytes_give_a_problem_and_what_came_before(vector: dict[str, Any]) -> None:
+    data = base64.b64decode(vector["bytes"])
+    read = READERS[vector["kind"]]
+    whole = read(data, GroupProtocol(vector["type"], None), context(), "here")
+    assert whole is not None
+    for end in range(1, len(data)):
+        told = context()
+        found = read(data[:end], GroupProtocol(vector["type"], None), told, "there")
+        assert [problem.kind for problem in told.problems]
+        assert {problem.kind for problem in told.problems} == {"group-protocol"}
+        assert all("there" in problem.detail for problem in told.problems)
+        if found is not None:
+            assert list(found["value"]) == list(whole["value"])[: len(found["value"])]
+
+
+def test_bytes_left_over_are_told() -> None:
+    told = context()
+    assert metadata(framed(SUBSCRIPTIONS[0]) + b"xyz", CONSUMER, told, "here") is not None
+    assert [(problem.kind, "3 bytes are left over" in problem.detail) for problem in told.problems] == [
+        ("group-protocol", True)
+    ]
+
+
+@given(
+    st.binary(max_size=200),
+    st.sampled_from(["consumer", "connect", "other", None]),
+    st.sampled_from(["sticky", "cooperative-sticky", "stream", "x", None]),
+)
+def test_any_bytes(data: bytes, kind: str | None, name: str | None) -> None:
+    protocol = None if kind is None else GroupProtocol(kind, name)
+    for read in READERS.values():
+        told = context()
+        found = read(data, protocol, told, "here")
+        if kind == "other" or not data:
+            assert found is None
+            assert not told.problems
+        assert found is None or found.keys() == {"format", "version", "value"}
+        assert found is not None or told.problems or kind in {"other", None} or not data
+
+
+@given(st.sampled_from(["cooperative-sticky", "sticky", "stream"]), st.binary(min_size=1, max_size=80))
+def test_user_data_that_is_something_else_is_left_alone(assignor: str, data: bytes) -> None:
+    told = context()
+    written = b"\0\1\0\0\0\0" + len(data).to_bytes(4, "big") + data + b"\0\0\0\0"
+    found = metadata(written, GroupProtocol("consumer", assignor), told, "here")
+    assert found is not None
+    assert found["value"]["user_data"] == data
+    assert told.problems == []
+
+
+# Where the protocol type comes from.
+
+ORDERS = b"\0\0\0\0\0\1\0\6orders\xff\xff\xff\xff"
+ORDERS_0 = b"\0\0\0\0\0\1\0\6orders\0\0\0\1\0\0\0\0\xff\xff\xff\xff"
+
+
+def join(kind: str, group: str = "g") -> dict[str, Any]:
+    return {"group_id": group, "protocol_type": kind, "protocols": [{"name": "range", "metadata": ORDERS}]}
+
+
+def test_the_type_is_remembered_on_the_connection() -> None:
+    memory = ConnectionMemory()
+    request = context(memory)
+    body = join("consumer")
+    join_group_request(body, 0, request)
+    assert body["protocols"][0]["_metadata"]["value"]["topics"] == ["orders"]
+
+    response = {"protocol_name": "range", "members": [{"member_id": "m", "metadata": ORDERS}]}
+    join_group_response(response, 0, context(memory, request.carry))
+    assert response["members"][0]["_metadata"]["format"] == "consumer"
+    assert memory.group_protocol("g") == ("consumer", "range")
+
+    sync = context(memory)
+    body = {"group_id": "g", "assignments": [{"member_id": "m", "assignment": ORDERS_0}]}
+    sync_group_request(body, 0, sync)
+    assert body["assignments"][0]["_assignment"]["value"]["assigned_partitions"][0]["partitions"] == [0]
+    answer = {"assignment": ORDERS_0}
+    sync_group_response(answer, 0, context(memory, sync.carry))
+    assert answer["_assignment"]["version"] == 0
+
+
+def test_the_message_says_more_than_the_memory() -> None:
+    memory = ConnectionMemory()
+    join_group_request(join("connect"), 5, context(memory))
+    body = {
+        "group_id": "g",
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "assignments": [],
+        "assignment": ORDERS_0,
+    }
+    request = context(memory)
+    sync_group_request(body, 5, request)
+    assert request.carry == CONSUMER
+    sync_group_response(body, 5, context(memory, GroupProtocol("connect", None)))
+    assert body["_assignment"]["format"] == "consumer"
+
+
+def test_other_types_are_left_alone() -> None:
+    memory = ConnectionMemory()
+    request = context(memory)
+    body = join("sr")
+    join_group_request(body, 5, request)
+    assert "_metadata" not in body["protocols"][0]
+    sync = {"group_id": "g", "assignments": [{"assignment": ORDERS_0}]}
+    sync_group_request(sync, 0, context(memory))
+    assert "_assignment" not in sync["assignments"][0]
+    assert request.problems == []
+
+
+@pytest.mark.parametrize(
+    ("data", "read"),
+    [
+        (ORDERS_0, True),
+        (ORDERS_0 + b"\0", False),
+        (ORDERS_0[:-1], False),
+        (b"\0\x09" + ORDERS_0[2:], False),
+        (ORDERS_0.replace(b"orders", b"or ers"), False),
+        (b"\0\0\0\0\0\0\xff\xff\xff\xff", False),
+        (b"", False),
+    ],
+    ids=["consumer", "more", "cut", "newer", "no topic name", "no topics", "empty"],
+)
+def test_without_a_type_only_what_is_plainly_a_consumers(data: bytes, read: bool) -> None:
+    body = {"assignment": data}
+    told = context()
+    sync_group_response(body, 3, told)
+    assert ("_assignment" in body) is read
+    assert told.problems == []
+
+
+def test_the_memory_is_bounded_and_keeps_what_is_spoken_of() -> None:
+    memory = ConnectionMemory()
+    for number in range(MAX_GROUPS):
+        memory.remember_group(f"g{number}", CONSUMER)
+    memory.remember_group("g0", CONSUMER)
+    memory.remember_group("one more", CONSUMER)
+    assert memory.group_protocol("g0") == CONSUMER
+    assert memory.group_protocol("g1") is None
+    assert memory.group_protocol("g2") == CONSUMER
+
+
+def test_bodies_that_broke_off() -> None:
+    for body in (
+        {},
+        {"group_id": b"\xff"},
+        {"group_id": "g", "protocol_type": b"\xff"},
+        {"group_id": "g", "protocols": None},
+    ):
+        for read in (join_group_request, join_group_response, sync_group_request, sync_group_response):
+            whole = dict(body)
+            read(whole, 5, context(ConnectionMemory()))
+            assert whole == body
+    groups = {"groups": [{"protocol_type": "consumer"}, {"members": [{}]}, {"members": None}]}
+    describe_groups_response(groups, 5, context())
+    assert groups == {"groups": [{"protocol_type": "consumer"}, {"members": [{}]}, {"members": None}]}

@@ -1,0 +1,251 @@
+"""Messages of SASL mechanisms: named, with what is no secret in them, and with nothing that is one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.embedded.sasl_messages import (
+    MAX_MESSAGE,
+    describe_message,
+    handshake_request,
+    handshake_response,
+)
+from kafkasniff.kafka.memory import ConnectionMemory
+from kafkasniff.kafka.message import decode_request, decode_response
+from kafkasniff.model import Direction, Message, SaslToken
+from kafkasniff.sinks.jsonl import event_object
+from tests.kafka.embedded.reading import account, messages, told
+
+# RFC 7677, section 3: the example of a whole SCRAM-SHA-256 authentication.
+SCRAM: list[tuple[Direction, bytes, dict[str, Any]]] = [
+    ("request", b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO", {"message": "client-first", "username": "user"}),
+    (
+        "response",
+        b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",
+        {"message": "server-first", "iterations": 4096},
+    ),
+    (
+        "request",
+        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=",
+        {"message": "client-final"},
+    ),
+    ("response", b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", {"message": "server-final"}),
+]
+# RFC 4616, section 4; RFC 7628, section 4.1 and 4.2 (the token shortened).
+PLAIN = b"\0tim\0tanstaaftanstaaf"
+PLAIN_AS_OTHER = b"Ursel\0Kurt\0xipj3plmq"
+BEARER = (
+    b"n,a=user@example.com,\x01host=server.example.com\x01port=143\x01"
+    b"auth=Bearer vF9dft4qmTc2Nvb3RlckBhbHRhdm==\x01\x01"
+)
+BEARER_ERROR = (
+    b'{"status":"invalid_token","scope":"example_scope","openid-configuration":"https://example.com/.well-known/x"}'
+)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", None])
+@pytest.mark.parametrize(("direction", "data", "expected"), SCRAM, ids=lambda one: one if isinstance(one, str) else "")
+def test_scram(mechanism: str | None, direction: Direction, data: bytes, expected: dict[str, Any]) -> None:
+    assert describe_message(mechanism, direction, data) == {"mechanism": mechanism, **expected}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "direction", "data", "expected"),
+    [
+        ("PLAIN", "request", PLAIN, {"message": "credentials", "username": "tim"}),
+        ("PLAIN", "request", PLAIN_AS_OTHER, {"message": "credentials", "username": "Kurt", "authzid": "Ursel"}),
+        (
+            "SCRAM-SHA-512",
+            "request",
+            b"n,a=b=2Cc,n=t=3Dk,r=abc,tokenauth=true",
+            {"message": "client-first", "username": "t=k", "authzid": "b,c", "token_auth": True},
+        ),
+        ("SCRAM-SHA-512", "response", b"e=unknown-user", {"message": "server-final", "error": "unknown-user"}),
+        (
+            "OAUTHBEARER",
+            "request",
+            BEARER,
+            {"message": "client-initial", "authzid": "user@example.com", "extensions": ["host", "port"]},
+        ),
+        ("OAUTHBEARER", "request", b"\x01", {"message": "client-error-ack"}),
+        ("OAUTHBEARER", "response", BEARER_ERROR, {"message": "server-error", "error": json.loads(BEARER_ERROR)}),
+        ("GSSAPI", "request", bytes.fromhex("6082027306092a864886f7120102020100") + b"x" * 20, {"message": "ap-req"}),
+        ("GSSAPI", "response", bytes.fromhex("606f06092a864886f7120102020200") + b"x" * 20, {"message": "ap-rep"}),
+        ("GSSAPI", "response", bytes.fromhex("607e06092a864886f7120102020300") + b"x" * 20, {"message": "krb-error"}),
+        ("GSSAPI", "response", bytes.fromhex("050405ff000c000c") + b"x" * 20, {"message": "wrap"}),
+        ("GSSAPI", "request", bytes.fromhex("606906062b0601050502") + b"x" * 20, {"message": "spnego"}),
+        ("X-OWN", "request", b"n,,n=user,r=abc", {"message": None}),
+    ],
+)
+def test_mechanisms(mechanism: str, direction: Direction, data: bytes, expected: dict[str, Any]) -> None:
+    assert describe_message(mechanism, direction, data) == {"mechanism": mechanism, **expected}
+
+
+@pytest.mark.parametrize(
+    ("direction", "data", "mechanism"),
+    [
+        ("request", BEARER, "OAUTHBEARER"),
+        ("request", bytes.fromhex("6082027306092a864886f7120102020100"), "GSSAPI"),
+        ("request", PLAIN, "nothing"),
+        ("request", b"\x01", "nothing"),
+        ("response", BEARER_ERROR, "nothing"),
+        ("response", bytes.fromhex("050405ff000c000c"), "nothing"),
+        ("response", b"e", "nothing"),
+    ],
+)
+def test_without_a_handshake_only_what_cannot_be_anything_else(
+    direction: Direction, data: bytes, mechanism: str
+) -> None:
+    found = describe_message(None, direction, data)
+    assert (found["mechanism"] if found else "nothing") == mechanism
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"tim\0tanstaaf", b"\0\0tanstaaf", b"\0tim\0", b"\0tim\0tan\0staaf", PLAIN + b"\0" + b"x" * MAX_MESSAGE],
+    ids=["two parts", "no name", "no password", "four parts", "too long"],
+)
+def test_of_malformed_credentials_nothing_is_told(data: bytes) -> None:
+    assert describe_message("PLAIN", "request", data) == {"mechanism": "PLAIN", "message": None}
+
+
+@given(
+    st.sampled_from([None, "PLAIN", "SCRAM-SHA-256", "OAUTHBEARER", "GSSAPI", "X"]),
+    st.sampled_from(["request", "response"]),
+    st.binary(max_size=60) | st.sampled_from([data for _, data, _ in SCRAM] + [PLAIN, BEARER, BEARER_ERROR]),
+    st.integers(0, 120),
+)
+def test_any_bytes(mechanism: str | None, direction: Direction, data: bytes, end: int) -> None:
+    found = describe_message(mechanism, direction, data[:end])
+    assert found is None or {"mechanism", "message"} <= found.keys()
+    shown = json.dumps(found)
+    # What is secret in the samples.
+    for secret in ("tanstaaf", "xipj", "vF9dft", "rOprNG", "W22Za", "biws", "dHzbZ", "6rriT"):
+        assert secret not in shown
+
+
+@pytest.mark.parametrize("data", [b"[" * 5000, b'{"status": 5}', b"[]", b'"x"', b"\xff", b"{" + b" " * 2000 + b"}"])
+def test_odd_errors_of_oauthbearer(data: bytes) -> None:
+    found = describe_message("OAUTHBEARER", "response", data)
+    assert found is not None
+    assert "error" not in found
+
+
+# The mechanism.
+
+
+def test_the_mechanism_is_that_of_the_last_handshake_that_was_not_refused() -> None:
+    memory = ConnectionMemory()
+    request = DecodeContext(DecodeOptions(), 0, memory)
+    handshake_request({"mechanism": "PLAIN"}, 1, request)
+    assert memory.sasl_mechanism == "PLAIN"
+    handshake_response({"error_code": 0}, 1, DecodeContext(DecodeOptions(), 0, memory, request.carry))
+    assert memory.sasl_mechanism == "PLAIN"
+    handshake_response({"error_code": 33}, 1, DecodeContext(DecodeOptions(), 0, memory, "SCRAM-SHA-256"))
+    assert memory.sasl_mechanism == "PLAIN"
+    handshake_response({"error_code": 33}, 1, DecodeContext(DecodeOptions(), 0, memory, request.carry))
+    assert memory.sasl_mechanism is None
+    handshake_request({"mechanism": b"\xff"}, 1, request)
+    handshake_request({}, 1, request)
+    assert memory.sasl_mechanism is None
+
+
+@pytest.mark.parametrize("show", [False, True])
+def test_in_a_message(show: bool) -> None:
+    options = DecodeOptions(show_secrets=show)
+    header = b"\0\x24\0\0\0\0\0\7\xff\xff"
+    data = header + len(PLAIN).to_bytes(4, "big") + PLAIN
+    memory = ConnectionMemory()
+    memory.sasl_mechanism = "PLAIN"
+    body = decode_request(data, 0, len(data), options, memory=memory).body
+    assert body is not None
+    assert body["auth_bytes"] == (PLAIN if show else {"redacted": len(PLAIN)})
+    assert body["_auth_bytes"] == {"mechanism": "PLAIN", "message": "credentials", "username": "tim"}
+    alone = decode_request(data, 0, len(data), options).body
+    assert alone is not None
+    assert "_auth_bytes" not in alone
+    cut = decode_request(data[:-1], 0, len(data) - 1, options, memory=memory)
+    assert "tim" not in repr(cut.body)
+    empty = b"\0\0\0\7" + b"\0\0" + b"\xff\xff" + b"\0\0\0\0"
+    answer = decode_response(empty, 0, len(empty), 36, 0, options, memory=memory).body
+    assert answer is not None
+    assert "_auth_bytes" not in answer
+
+
+# Real clients.
+
+SIDES = {"request": ["client-first", "client-final"], "response": ["server-first", "server-final"]}
+
+
+@pytest.mark.parametrize("name", ["java-sasl.pcap", "librdkafka-sasl.pcap"])
+def test_users_are_those_of_the_clients(name: str) -> None:
+    tokens = [
+        one
+        for kind in ("request", "response")
+        for one in messages(name, "SaslAuthenticate", kind)
+        if one.body and one.body["auth_bytes"] != {"redacted": 0}
+    ]
+    assert all(one.body["_auth_bytes"]["message"] for one in tokens if one.body)
+    seen = {
+        (one.body["_auth_bytes"]["mechanism"], one.body["_auth_bytes"]["username"])
+        for one in tokens
+        if one.body and "username" in one.body["_auth_bytes"] and "token_auth" not in one.body["_auth_bytes"]
+    }
+    reported = {
+        (entry["mechanism"], entry["user"])
+        for kind in ("authenticated", "failed")
+        for entry in account(name, kind)
+        if "mechanism" in entry and "user" in entry
+    }
+    assert reported
+    assert reported <= seen
+
+
+def test_raw_tokens_are_named() -> None:
+    tokens = [one for one in told("old-raw-sasl.pcap") if isinstance(one, SaslToken) and one.size]
+    assert {one.mechanism for one in tokens} == {"PLAIN", "SCRAM-SHA-256"}
+    for one in tokens:
+        assert one.meaning is not None
+        assert one.meaning["mechanism"] == one.mechanism
+        expected = ["credentials"] if one.mechanism == "PLAIN" else SIDES[one.direction]
+        assert one.meaning["message"] in expected
+        assert list(event_object(one))[-2:] == ["token", "_token"]
+
+
+@pytest.mark.parametrize("name", ["java-sasl.pcap", "librdkafka-sasl.pcap", "old-raw-sasl.pcap"])
+def test_no_secret_is_told(name: str) -> None:
+    shown = "".join(json.dumps(event_object(one)) for one in told(name))
+    secrets = set()
+    for one in told(name, show_secrets=True):
+        data = one.token if isinstance(one, SaslToken) else one.body and one.body.get("auth_bytes")
+        if isinstance(one, Message) and one.api != "SaslAuthenticate":
+            continue
+        if isinstance(data, bytes) and data:
+            # What stands between the commas and zero bytes, but names, numbers and the header of the channel binding.
+            for part in data.replace(b"\0", b",").split(b",")[1:]:
+                if not part.startswith((b"n=", b"i=", b"a=")) and len(part) > 6:
+                    secrets.add(part.partition(b"=")[2].decode() if part[1:2] == b"=" else part.decode())
+    assert len(secrets) > 3
+    assert [secret for secret in secrets if secret and secret in shown] == []
+
+
+def test_no_bearer_token_is_told() -> None:
+    name = "librdkafka-oauthbearer.pcap"
+    shown = "".join(json.dumps(event_object(one)) for one in told(name))
+    tokens = set()
+    for one in told(name, show_secrets=True):
+        data = one.body.get("auth_bytes") if isinstance(one, Message) and one.body else None
+        if isinstance(data, bytes) and b"Bearer " in data:
+            tokens.add(data.partition(b"Bearer ")[2].partition(b"\x01")[0].decode())
+    parts = {part for token in tokens for part in token.split(".") if part}
+    assert len(tokens) > 1
+    assert [part for part in parts if part in shown] == []
+    messages_told = [one.body["_auth_bytes"] for one in messages(name, "SaslAuthenticate", "request") if one.body]
+    assert {one["message"] for one in messages_told} == {"client-initial", "client-error-ack"}
+    assert {one["mechanism"] for one in messages_told} == {"OAUTHBEARER"}

@@ -1,0 +1,54 @@
+"""`read`: exchanges of captures with the names that other messages tell."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import kafkasniff
+from kafkasniff.library import can_be_read_twice
+from tests.craft.write import pcap_bytes
+from tests.enrich.talks import ORDERS, both
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> Path:
+    path = tmp_path / "names.pcap"
+    path.write_bytes(pcap_bytes(both(), nanoseconds=True))
+    return path
+
+
+def first_name(path: Path, **options: object) -> object:
+    fetch = next(one for one in kafkasniff.read(path, **options) if one.request and one.request.api == "Fetch")  # type: ignore[arg-type]
+    assert fetch.request is not None
+    assert fetch.request.body is not None
+    return fetch.request.body["topics"][0].get("_topic_name")
+
+
+def test_names(capture: Path) -> None:
+    assert first_name(capture) is None
+    assert first_name(capture, topic_ids={ORDERS[1]: "given"}) == "given"
+    assert first_name(capture, two_pass=True, ports=[9092], max_frame=1_000_000, show_secrets=True) == "orders"
+
+
+def test_without_enrichment(capture: Path) -> None:
+    found = list(kafkasniff.read([capture], enrich=False))
+    assert len(found) == 7
+    assert "_topic_name" not in repr(found)
+    assert {one.broker_id for one in found} == {None}
+    assert {one.broker_id for one in kafkasniff.read([capture], two_pass=True)} == {3}
+
+
+def test_a_pipe_is_read_only_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert not can_be_read_twice(str(pipe))
+    assert not can_be_read_twice("-")
+    assert not can_be_read_twice(os.devnull)
+    assert can_be_read_twice(str(tmp_path / "missing"))
+    with pytest.raises(kafkasniff.UsageError, match="can be read only once"):
+        next(kafkasniff.read(pipe, two_pass=True))
+    with pytest.raises(kafkasniff.CaptureError):
+        next(kafkasniff.read(tmp_path / "missing", two_pass=True))
