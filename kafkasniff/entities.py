@@ -7,6 +7,7 @@ straight to the fields that matter; bodies are never searched.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ BATCH_OVERHEAD: Final = 12
 """Bytes in front of what `batch_length` counts: base offset and the length itself, alike in all three formats."""
 
 FIND_COORDINATOR: Final = 10
+ENVELOPE: Final = 58
 
 INDEX_FIELDS: Final = frozenset({"index", "partition", "partition_index"})
 INDEX_LIST_FIELDS: Final = frozenset({"partitions", "partition_indexes"})
@@ -58,7 +60,11 @@ class Mentions(msgspec.Struct):
     """What an exchange names, in order of first appearance, the request's before the response's."""
 
     topics: dict[str, None] = {}
+    """By name, those of a fetch session included."""
+    unnamed: dict[str, int] = {}
+    """Topic ids without a name, each with how many topics stand in front of it."""
     partitions: dict[tuple[str | None, str | None, int], PartitionFacts] = {}
+    """By (topic id, None, partition), or (None, topic, partition) where there is no id."""
     groups: dict[str, None] = {}
     """Groups that the request names."""
     transactions: dict[str, None] = {}
@@ -105,12 +111,24 @@ def mentions(request: Message | None, response: Message | None) -> Mentions:
     for message in (request, response):
         if message is None or message.body is None or message.api_key is None:
             continue
-        plan = plan_of(message.api_key, message.type)
-        if plan is not None:
-            _Collector(named, message.type).struct(plan, message.body, None, None)
+        for key, body in _bodies(message.api_key, message.body):
+            plan = plan_of(key, message.type)
+            if plan is not None:
+                _Collector(named, message.type).struct(plan, body, None, None)
+        for topic in message.session_topics:
+            named.topics[topic] = None
     if request is not None and request.body is not None and request.api_key == FIND_COORDINATOR:
         _coordinator_keys(request.body, named)
     return named
+
+
+def _bodies(key: int, body: Body) -> Iterator[tuple[int, Body]]:
+    """A body by its API key, and those of the messages that lie in it (Envelope)."""
+    yield key, body
+    if key == ENVELOPE:
+        inside = body.get("_request", body.get("_response"))
+        if inside is not None and inside["api_key"] is not None and inside["body"] is not None:
+            yield from _bodies(inside["api_key"], inside["body"])
 
 
 def _coordinator_keys(body: Body, named: Mentions) -> None:
@@ -177,6 +195,11 @@ class _Collector:
         if plan.topic_id is not None:
             value = body.get(plan.topic_id)
             topic_id = value if isinstance(value, str) and value != NO_TOPIC_ID else None
+            if topic is None and "_topic_name" in body:
+                topic = text(body["_topic_name"])
+                _name(self._named.topics, topic)
+            if topic is None and topic_id is not None and topic_id not in self._named.unnamed:
+                self._named.unnamed[topic_id] = len(self._named.topics)
         for field in plan.topic_lists:
             for value in body.get(field) or ():
                 _name(self._named.topics, value)
@@ -203,10 +226,13 @@ class _Collector:
             _name(into, one)
 
     def _facts(self, topic: str | None, topic_id: str | None, partition: int) -> PartitionFacts:
-        key = (topic, topic_id, partition)
+        key = (topic_id, topic if topic_id is None else None, partition)
         facts = self._named.partitions.get(key)
         if facts is None:
             facts = self._named.partitions[key] = PartitionFacts(topic, topic_id, partition)
+        elif facts.topic is None:
+            # The name became known between the request and the response.
+            facts.topic = topic
         return facts
 
     def _partition(self, facts: PartitionFacts, body: Body) -> None:

@@ -68,7 +68,7 @@ class PacketBatch:
       that was captured twice from a retransmission
     """
 
-    __slots__ = (*COLUMNS, "buffer", "captures", "end_order", "notes", "packets")
+    __slots__ = (*COLUMNS, "buffer", "captures", "clock", "end_clock", "end_order", "notes", "packets")
 
     order: NDArray[np.int64]
     capture: NDArray[np.int32]
@@ -91,6 +91,11 @@ class PacketBatch:
     buffer: bytes
     captures: tuple[str, ...]
     """Names of the run's captures, by index."""
+    clock: NDArray[np.int64] | None
+    """The packet clock at each row, that is the highest time so far of any packet of the run; None: no other packets
+    than these count, and their times tell."""
+    end_clock: int
+    """The packet clock behind the last packet that this batch covers; NO_TIME: that of its last row."""
     end_order: int
     """One past the order of the last packet that this batch covers (TCP or not)."""
     packets: int
@@ -103,6 +108,8 @@ class PacketBatch:
         buffer: bytes,
         *,
         captures: tuple[str, ...] = (),
+        clock: NDArray[np.int64] | None = None,
+        end_clock: int = NO_TIME,
         end_order: int,
         packets: int,
         notes: list[Note] | None = None,
@@ -111,6 +118,8 @@ class PacketBatch:
             setattr(self, name, np.ascontiguousarray(columns[name], dtype=dtype))
         self.buffer = buffer
         self.captures = captures
+        self.clock = clock
+        self.end_clock = end_clock
         self.end_order = end_order
         self.packets = packets
         self.notes = notes if notes is not None else []
@@ -128,6 +137,7 @@ class PacketBatch:
             {name: getattr(self, name)[:row] for name in COLUMNS},
             self.buffer,
             captures=self.captures,
+            clock=None if self.clock is None else self.clock[:row],
             end_order=border,
             packets=row,
             notes=[note for note in self.notes if note.order < border],
@@ -136,6 +146,8 @@ class PacketBatch:
             {name: getattr(self, name)[row:] for name in COLUMNS},
             self.buffer,
             captures=self.captures,
+            clock=None if self.clock is None else self.clock[row:],
+            end_clock=self.end_clock,
             end_order=self.end_order,
             packets=self.packets - row,
             notes=[note for note in self.notes if note.order >= border],

@@ -115,6 +115,8 @@ class Closed(msgspec.Struct, frozen=True, gc=False):
     end: the capture ended."""
     packet: int
     time_ns: int
+    packets: int = 0
+    """Packets of either direction that belong to the connection."""
 
 
 Item = Stretch | Started | Gap | Retransmit | TcpProblem | Closed

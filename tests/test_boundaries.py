@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from tests.craft.packet import Packet
 from tests.craft.read import read_packets
 from tests.craft.samples import mixed
 from tests.craft.write import pcap_bytes, pcapng_bytes
+from tests.enrich.talks import both
 
 SHIPPED = {path.name: path for path in shipped_captures()}
 
@@ -49,13 +49,16 @@ UNREST = {
 
 @functools.cache
 def scene(name: str, seed: int) -> list[Packet]:
-    """The crafted sample, disturbed; or a shipped capture as it is."""
-    return read_packets(SHIPPED[name]) if name in SHIPPED else UNREST[name](mixed(), Random(seed))
+    """The crafted sample, disturbed; topics by id, and who tells their names; or a shipped capture as it is."""
+    if name in SHIPPED:
+        return read_packets(SHIPPED[name])
+    return both() if name == "names" else UNREST[name](mixed(), Random(seed))
 
 
 @functools.cache
 def in_one(name: str, seed: int) -> Output:
-    return output([batch(scene(name, seed))])
+    """With the names that other connections tell."""
+    return output([batch(scene(name, seed))], enriched=True)
 
 
 def cut(whole: PacketBatch, rows: Iterable[int]) -> list[PacketBatch]:
@@ -82,20 +85,20 @@ def same(found: Output, expected: Output) -> None:
 def test_batches_cut_anywhere(name: str, seed: int, data: st.DataObject) -> None:
     packets = scene(name, seed)
     rows = data.draw(st.sets(st.integers(1, len(packets) - 1), max_size=12))
-    same(output(cut(batch(packets), rows)), in_one(name, seed))
+    same(output(cut(batch(packets), rows), enriched=True), in_one(name, seed))
 
 
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("name", UNREST)
+@pytest.mark.parametrize("name", [*UNREST, "names"])
 def test_a_batch_for_each_packet(name: str, seed: int) -> None:
     packets = scene(name, seed)
-    same(output(cut(batch(packets), range(1, len(packets)))), in_one(name, seed))
+    same(output(cut(batch(packets), range(1, len(packets))), enriched=True), in_one(name, seed))
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_batch_for_each_packet_of_a_real_capture(name: str) -> None:
     packets = scene(name, 0)
-    same(output(cut(batch(packets), range(1, len(packets)))), in_one(name, 0))
+    same(output(cut(batch(packets), range(1, len(packets))), enriched=True), in_one(name, 0))
 
 
 @given(data=st.data())
@@ -104,7 +107,7 @@ def test_batches_of_a_real_capture_cut_anywhere(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(SHIPPED)))
     packets = scene(name, 0)
     rows = data.draw(st.sets(st.integers(1, len(packets) - 1), min_size=1, max_size=20))
-    same(output(cut(batch(packets), rows)), in_one(name, 0))
+    same(output(cut(batch(packets), rows), enriched=True), in_one(name, 0))
 
 
 # -- the reader's chunks
@@ -118,7 +121,7 @@ def file_bytes(form: str) -> bytes:
 
 def read_in_chunks(path: Path, chunk_size: int = 16 << 20) -> Output:
     with open_captures([str(path)], chunk_size=chunk_size) as source:
-        return output(source)
+        return output(source, enriched=True)
 
 
 @pytest.mark.parametrize("form", ["pcap", "pcapng"])
@@ -190,7 +193,8 @@ def alone(packets: Sequence[Packet]) -> dict[tuple[str, int], list[Line]]:
 @pytest.mark.parametrize("name", [*UNREST, *SHIPPED])
 def test_a_connection_alone_yields_the_same(name: str) -> None:
     packets = scene(name, 1)
-    together = by_connection([json.loads(line) for line in in_one(name, 1).json.splitlines()])
+    # Without names: those are what connections tell of each other.
+    together = by_connection(outcome([batch(packets)]).lines)
     apart = alone(packets)
     assert sorted(apart) == sorted(together)
     for connection, lines in together.items():

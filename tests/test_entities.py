@@ -97,6 +97,28 @@ def test_fetch_by_topic_id() -> None:
     assert (facts.bytes, facts.uncompressed_bytes, facts.compression) == (213, None, "mixed")
 
 
+def test_names_that_other_messages_told() -> None:
+    asked = [{"topic_id": ID, "partitions": [{"partition": 0, "fetch_offset": 17}]}]
+    told = [{"topic_id": ID, "_topic_name": "orders", "partitions": [{"partition_index": 0, "error_code": 0}]}]
+    request, response = message("request", 1, 13, {"topics": asked}), message("response", 1, 13, {"responses": told})
+    for pair in ((request, response), (response, request)):
+        named = mentions(*pair)
+        assert list(named.topics) == ["orders"]
+        (facts,) = named.partitions.values()
+        assert (facts.topic, facts.topic_id, facts.partition) == ("orders", ID, 0)
+    # A name that stands there is the one that counts.
+    named = mentions(None, message("response", 3, 12, {"topics": [{"name": "a", "topic_id": ID, "_topic_name": "b"}]}))
+    assert list(named.topics) == ["a"]
+
+
+def test_topics_of_a_session() -> None:
+    request = Message("request", 9, api_key=1, api_version=13, body={"topics": []}, session_topics=("orders", "b"))
+    response = message("response", 1, 13, {"responses": [{"topic_id": ID, "_topic_name": "b", "partitions": []}]})
+    named = mentions(request, response)
+    assert list(named.topics) == ["orders", "b"]
+    assert named.partitions == {}
+
+
 def test_a_legacy_message_set_has_no_producer() -> None:
     legacy = {"base_offset": 9, "batch_length": 30, "magic": 1, "compression": "gzip", "record_count": None}
     body = {

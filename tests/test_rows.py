@@ -11,10 +11,15 @@ import pyarrow as pa
 import pytest
 
 from kafkasniff.model import Endpoint, ErrorCode, Exchange, Message, Problem
-from kafkasniff.rows import EXCHANGES, PARTITION, ExchangeRows, exchange_row
+from kafkasniff.rows import EXCHANGES, PARTITION, TABLES, ExchangeRows, exchange_row
+from kafkasniff.rows.schemas import HEADER
+from kafkasniff.rows.staged import STAGED
 
-TABLES = Path(__file__).resolve().parent.parent / "docs" / "tables.md"
+DICTIONARY = Path(__file__).resolve().parent.parent / "docs" / "tables.md"
 SQL = {
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "array<header>": pa.list_(HEADER),
     "string": pa.string(),
     "int": pa.int32(),
     "bigint": pa.int64(),
@@ -30,13 +35,17 @@ response_size bigint, latency_us bigint, duration_us bigint, throttle_time_ms in
 error_count int, group_id string, member_id string, transactional_id string, acks int, record_count bigint,
 topics array<string>, partitions array<struct>, request_body string, response_body string, problems array<string>,
 retransmits int"""
+RECORDS_CONTRACT = """capture string, connection_id bigint, exchange_id bigint, time timestamp, api string,
+direction string, topic string, topic_id string, partition int, offset bigint, timestamp timestamp,
+timestamp_type string, key binary, value binary, headers array<header>, compression string, magic int,
+producer_id bigint, producer_epoch int, sequence int, transactional boolean, control string"""
 PARTITION_CONTRACT = """topic string, topic_id string, partition int, error_code int, error string, offset bigint,
 high_watermark bigint, record_count bigint, batch_count int, bytes bigint, uncompressed_bytes bigint,
 compression string, producer_id bigint, producer_epoch int, base_sequence int"""
 
 
 def columns(text: str) -> dict[str, pa.DataType]:
-    pairs = (column.split() for column in text.replace("\n", " ").split(","))
+    pairs = (column.split() for column in text.replace("\n", " ").split(", "))
     return {name: SQL[kind] for name, kind in pairs}
 
 
@@ -68,26 +77,34 @@ def test_the_schema_is_the_contract_s() -> None:
         assert field.type.equals(expected[field.name]), field.name
         assert field.nullable
     assert {field.name: field.type for field in PARTITION} == columns(PARTITION_CONTRACT)
+    records = {field.name: field.type for field in TABLES["records"]}
+    assert list(records) == list(columns(RECORDS_CONTRACT))
+    assert records == columns(RECORDS_CONTRACT)
 
 
 def test_the_schema_has_nothing_that_spark_cannot_read() -> None:
     """No unsigned 64-bit integers, no nanoseconds in timestamps."""
-    for field in (*EXCHANGES, *PARTITION):
+    for field in (*(field for schema in TABLES.values() for field in schema), *PARTITION):
         assert not pa.types.is_unsigned_integer(field.type)
         assert not pa.types.is_timestamp(field.type) or field.type.unit == "us"
 
 
 def documented(heading: str) -> dict[str, str]:
-    section = re.search(rf"^#+ {heading}\n(.*?)(?=^#+ |\Z)", TABLES.read_text(), re.M | re.S)
+    section = re.search(rf"^#+ {heading}\n(.*?)(?=^#+ |\Z)", DICTIONARY.read_text(), re.M | re.S)
     assert section is not None
     rows = re.findall(r"^\| `(\w+)` \| (\S+) \|(.*)\|$", section[1], re.M)
     return {name: kind.replace("&lt;", "<").replace("&gt;", ">") for name, kind, _ in rows}
 
 
-def test_the_columns_are_documented() -> None:
-    names = {field.name: field.type for field in EXCHANGES}
-    assert {name: SQL[kind] for name, kind in documented("exchanges").items()} == names
-    assert list(documented("exchanges")) == list(names)
+@pytest.mark.parametrize("table", TABLES)
+def test_the_columns_are_documented(table: str) -> None:
+    names = {field.name: field.type for field in TABLES[table]}
+    assert {name: SQL[kind] for name, kind in documented(table).items()} == names
+    assert list(documented(table)) == list(names)
+
+
+def test_the_elements_are_documented() -> None:
+    assert {name: SQL[kind] for name, kind in documented("headers").items()} == {f.name: f.type for f in HEADER}
     assert {name: SQL[kind] for name, kind in documented("partitions").items()} == {f.name: f.type for f in PARTITION}
 
 
@@ -106,7 +123,7 @@ def test_an_answered_exchange() -> None:
         problems=(Problem("late", "x"),),
     )
     assert made == {
-        **dict.fromkeys(EXCHANGES.names),
+        **dict.fromkeys(STAGED["exchanges"].names),
         "capture": "a.pcap",
         "connection_id": -5,
         "exchange_id": 9,
@@ -139,7 +156,7 @@ def test_an_answered_exchange() -> None:
         "problems": ["late"],
         "retransmits": 2,
     }
-    assert list(made) == EXCHANGES.names
+    assert list(made) == STAGED["exchanges"].names
 
 
 def test_an_orphan_response() -> None:
@@ -185,11 +202,18 @@ def test_client_software_is_what_api_versions_says() -> None:
     assert (made["software_name"], made["software_version"]) == ("librdkafka", "2.6.1")
 
 
+def test_what_other_messages_told() -> None:
+    made = row(message(), None, broker_id=3, software_name="librdkafka", software_version="2.6.1")
+    assert (made["broker_id"], made["software_name"], made["software_version"]) == (3, "librdkafka", "2.6.1")
+    made = row(message(), None)
+    assert (made["broker_id"], made["software_name"], made["software_version"]) == (None, None, None)
+
+
 def test_problems_of_the_exchange_and_both_messages_each_once() -> None:
     request = message(problems=(Problem("trailing-bytes", ""), Problem("string-not-utf8", "")))
     response = message("response", problems=(Problem("string-not-utf8", ""),))
     made = row(request, response, problems=(Problem("negative-latency", ""),))
-    assert made["problems"] == ["negative-latency", "trailing-bytes", "string-not-utf8"]
+    assert made["problems"] == ["negative-latency", "string-not-utf8", "trailing-bytes"]
 
 
 def test_an_exchange_has_at_least_one_message() -> None:
@@ -212,7 +236,7 @@ def test_rows_become_a_record_batch() -> None:
     assert len(rows) == 3
     assert rows.size > 3 * len(json.dumps(produce.body))
     batch = rows.take()
-    assert batch.schema.equals(EXCHANGES)
+    assert batch.schema.equals(STAGED["exchanges"])
     assert batch["exchange_id"].to_pylist() == [0, 1, 2]
     assert batch["acks"].to_pylist() == [-1] * 3
     assert batch["record_count"].to_pylist() == [0] * 3

@@ -13,13 +13,17 @@ import msgspec
 from kafkasniff.capture.compressed import MAGIC_SIZE, Inflater, inflater_for
 from kafkasniff.errors import CaptureError
 
-__all__ = ["ByteStream", "Failure", "open_path", "open_pipe"]
+__all__ = ["EMPTY", "ByteStream", "Compressed", "Failure", "open_path", "open_pipe"]
 
 PIPE_READ: Final = 1 << 20
 """Bytes asked of a pipe at a time: the most that Linux lets a pipe hold without privileges."""
 
 COMPRESSED_READ: Final = 256 << 10
 """Compressed bytes read at a time; not the chunk size, on which what is lost at a corrupt place must not depend."""
+
+
+EMPTY: Final = "is empty; was the capture stopped before its first packet was written?"
+"""Said of an empty capture, behind its name."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -149,7 +153,7 @@ class Pipe:
 class Compressed:
     """The plain bytes of a compressed file or pipe."""
 
-    def __init__(self, source: RegularFile | Pipe, head: bytes, inflater: Inflater) -> None:
+    def __init__(self, source: ByteStream, head: bytes, inflater: Inflater) -> None:
         self.failure: Failure | None = None
         self.again = source.again
         self._source = source
@@ -212,7 +216,7 @@ def _plain_or_compressed(source: RegularFile | Pipe, name: str) -> ByteStream:
         raise CaptureError(f"{name}: cannot be read ({reason})")
     if not head:
         source.close()
-        raise CaptureError(f"{name}: is empty; was the capture stopped before its first packet was written?")
+        raise CaptureError(f"{name}: {EMPTY}")
     inflater = inflater_for(head)
     if inflater is not None:
         return Compressed(source, head, inflater)

@@ -71,8 +71,13 @@ class PacketDecoder:
         self._malformed: dict[int, int] = {}
         self._dropped = 0
 
-    def decode(self, raw: RawPackets, first_order: int, notes: list[Note]) -> PacketBatch:
-        """A batch of these packets, the first of which gets `first_order`; `notes` come along, in order."""
+    def decode(
+        self, raw: RawPackets, first_order: int, notes: list[Note], clock: NDArray[np.int64] | None = None
+    ) -> PacketBatch:
+        """A batch of these packets, the first of which gets `first_order`; `notes` come along, in order.
+
+        `clock`: the packet clock at each packet, where it is not told by their times.
+        """
         count = len(raw.start)
         walk = Walk(raw.buffer)
         own: list[Note] = []
@@ -95,7 +100,14 @@ class PacketDecoder:
         if own:
             notes = sorted([*notes, *own], key=lambda note: note.order)
         return PacketBatch(
-            columns, walk.buffer, captures=self._captures, end_order=first_order + count, packets=count, notes=notes
+            columns,
+            walk.buffer,
+            captures=self._captures,
+            clock=clock if clock is None or whole else clock[rows],
+            end_clock=int(clock[-1]) if clock is not None and len(clock) else NO_TIME,
+            end_order=first_order + count,
+            packets=count,
+            notes=notes,
         )
 
     def finish(self, capture: int) -> list[Problem]:

@@ -6,15 +6,16 @@ Source: draft-ietf-opsawg-pcap; the modified variant (Alexey Kuznetzov's patch) 
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, Self
 
+import msgspec
 import numpy as np
 
 from kafkasniff.capture.raw import Interface, NoteValue, Parsed, RawPackets
 from kafkasniff.capture.resync import IMPLAUSIBLE, RESYNC_LIMIT, UNFINISHED, Search, chain_at, find_chain
 from kafkasniff.model import Problem
 
-__all__ = ["HEADER_SIZE", "PcapParser", "is_pcap"]
+__all__ = ["HEADER_SIZE", "PcapParser", "PcapState", "is_pcap"]
 
 HEADER_SIZE: Final = 24
 """Bytes of the file header."""
@@ -49,10 +50,22 @@ def is_pcap(head: bytes) -> bool:
     }
 
 
+class PcapState(msgspec.Struct, frozen=True, omit_defaults=True, tag="pcap"):
+    """Where a parser stands, so that another one can go on."""
+
+    header: bytes
+    """The file's header."""
+    packets: int = 0
+    lost_at: int | None = None
+    last_seconds: int | None = None
+    found_at: int = 0
+
+
 class PcapParser:
     """Records of one pcap file, from pieces of it. Its file header is the first HEADER_SIZE bytes."""
 
     def __init__(self, header: bytes, name: str, capture: int) -> None:
+        self._file_header = header
         self._order = (
             "<" if header[:4] in {struct.pack("<I", m) for m in (MICROSECONDS, NANOSECONDS, MODIFIED)} else ">"
         )
@@ -72,6 +85,31 @@ class PcapParser:
         self._lost_at: int | None = None
         """Offset in the file of the corrupt place that the way back from is being searched."""
         self._last_seconds: int | None = None
+        self.found_at = 0
+        """Offset in the file at which the last search found the way back."""
+
+    @property
+    def state(self) -> PcapState:
+        """Where it stands between two calls of `parse`."""
+        return PcapState(self._file_header, self.packets, self._lost_at, self._last_seconds, self.found_at)
+
+    @classmethod
+    def resumed(cls, state: PcapState, name: str, capture: int) -> Self:
+        """A parser that goes on where another one stood."""
+        parser = cls(state.header, name, capture)
+        parser.packets, parser.found_at = state.packets, state.found_at
+        parser._lost_at, parser._last_seconds = state.lost_at, state.last_seconds
+        return parser
+
+    @property
+    def lost(self) -> bool:
+        """The way back from a corrupt place is being searched."""
+        return self._lost_at is not None
+
+    def lose(self, position: int) -> None:
+        """Begin with a search, at this offset of the file: it is not known where a record begins."""
+        self._lost_at = position
+        self._last_seconds = None
 
     def parse(self, data: bytes, base: int, *, ended: bool) -> Parsed:
         """Records in `data`, which lies at offset `base` of the file; the first byte begins a record."""
@@ -100,6 +138,7 @@ class PcapParser:
                     )
                 )
                 self._lost_at = None
+                self.found_at = base + search.position
                 position = search.position
                 if given_up:
                     return Parsed(RawPackets.joined(parts), notes, len(data), given_up=True)

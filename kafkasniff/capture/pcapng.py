@@ -6,8 +6,9 @@ Source: draft-ietf-opsawg-pcapng.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +20,7 @@ from kafkasniff.capture.ticks import nanoseconds
 from kafkasniff.model import Problem
 from kafkasniff.packets import NO_TIME
 
-__all__ = ["HEADER_SIZE", "PcapngParser", "byte_order", "is_pcapng"]
+__all__ = ["HEADER_SIZE", "PcapngParser", "PcapngState", "byte_order", "is_pcapng"]
 
 HEADER_SIZE: Final = 12
 """Bytes of a section header block that tell the byte order."""
@@ -62,6 +63,19 @@ def byte_order(head: bytes, position: int = 0) -> str | None:
     return {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}.get(head[position + 8 : position + 12])
 
 
+class PcapngState(msgspec.Struct, frozen=True, omit_defaults=True, tag="pcapng"):
+    """Where a parser stands, so that another one can go on."""
+
+    order: str
+    packets: int = 0
+    interfaces: tuple[Interface, ...] = ()
+    described: tuple[int, ...] = ()
+    undescribed: dict[int, int] = {}
+    drops: dict[int, int] = {}
+    lost_at: int | None = None
+    found_at: int = 0
+
+
 class PcapngParser:
     """Packets and notes of one pcapng file, from pieces of it."""
 
@@ -81,8 +95,43 @@ class PcapngParser:
         """Drops told so far of the section, per interface."""
         self._lost_at: int | None = None
         """Offset in the file of the corrupt place that the way back from is being searched."""
+        self.found_at = 0
+        """Offset in the file at which the last search found the way back."""
         self._parts: list[RawPackets] = []
         self._notes: list[tuple[int, NoteValue]] = []
+
+    @property
+    def state(self) -> PcapngState:
+        """Where it stands between two calls of `parse`."""
+        return PcapngState(
+            self._order,
+            self.packets,
+            tuple(self.interfaces),
+            tuple(self._described),
+            dict(self._undescribed),
+            dict(self._drops),
+            self._lost_at,
+            self.found_at,
+        )
+
+    @classmethod
+    def resumed(cls, state: PcapngState, name: str, capture: int) -> Self:
+        """A parser that goes on where another one stood."""
+        parser = cls(b"", name, capture)
+        parser._order = state.order
+        parser.packets, parser.found_at, parser._lost_at = state.packets, state.found_at, state.lost_at
+        parser.interfaces, parser._described = list(state.interfaces), list(state.described)
+        parser._undescribed, parser._drops = dict(state.undescribed), dict(state.drops)
+        return parser
+
+    @property
+    def lost(self) -> bool:
+        """The way back from a corrupt place is being searched."""
+        return self._lost_at is not None
+
+    def lose(self, position: int) -> None:
+        """Begin with a search, at this offset of the file: it is not known where a block begins."""
+        self._lost_at = position
 
     def parse(self, data: bytes, base: int, *, ended: bool) -> Parsed:
         """Blocks in `data`, which lies at offset `base` of the file; the first byte begins a block."""
@@ -101,6 +150,7 @@ class PcapngParser:
                 )
                 self._problem("capture-broken", text, skipped)
                 self._lost_at = None
+                self.found_at = base + search.position
                 if given_up:
                     return self._parsed(len(data), 1, given_up=True)
                 position = search.position

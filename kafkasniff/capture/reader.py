@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from kafkasniff.capture import pcap, pcapng
-from kafkasniff.capture.bytestream import ByteStream
+from kafkasniff.capture.bytestream import ByteStream, Failure
 from kafkasniff.capture.pcap import PcapParser
 from kafkasniff.capture.pcapng import PcapngParser
 from kafkasniff.capture.raw import Interface, Parsed
 from kafkasniff.errors import CaptureError
 from kafkasniff.model import Problem
 
-__all__ = ["BROKEN_KINDS", "CaptureReader"]
+__all__ = ["BROKEN_KINDS", "CaptureReader", "end_problem"]
 
 FIRST_READ: Final = 64 << 10
 """Bytes asked for with the file header."""
@@ -73,24 +73,28 @@ class CaptureReader:
 
     def _finish(self, parsed: Parsed) -> None:
         self._done = True
-        packet = self._parser.packets
-        failure = self.stream.failure
-        if failure is not None:
-            kind, reason = (
-                failure.kind,
-                f"{failure.reason}; nothing behind packet {packet} (byte {self._base}) can be read",
-            )
-        elif self._tail and not parsed.given_up:
-            left = len(self._tail)
-            kind, reason = (
-                "capture-cut",
-                f"it ends within packet {packet + 1} (at byte {self._base}, {left} bytes of it left)",
-            )
-        else:
-            return
-        problem = Problem(kind, f"{self.name}: {reason}", capture=self.name, packet=packet or None)
-        parsed.notes.append((packet + 1, problem))
+        packets = self._parser.packets
+        left = 0 if parsed.given_up else len(self._tail)
+        problem = end_problem(self.name, self.stream.failure, packets=packets, position=self._base, left=left)
+        if problem is not None:
+            parsed.notes.append((packets + 1, problem))
 
     def close(self) -> None:
         """Let go of the file."""
         self.stream.close()
+
+
+def end_problem(name: str, failure: Failure | None, *, packets: int, position: int, left: int) -> Problem | None:
+    """What is to be said where a capture ends: why its bytes ended, or that `left` of them are no whole packet.
+
+    `packets` were read up to the byte at `position`.
+    """
+    if failure is not None:
+        kind = failure.kind
+        reason = f"{failure.reason}; nothing behind packet {packets} (byte {position}) can be read"
+    elif left:
+        kind = "capture-cut"
+        reason = f"it ends within packet {packets + 1} (at byte {position}, {left} bytes of it left)"
+    else:
+        return None
+    return Problem(kind, f"{name}: {reason}", capture=name, packet=packets or None)

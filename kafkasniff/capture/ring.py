@@ -20,8 +20,11 @@ __all__ = ["RETIRE_MS", "Block", "Ring"]
 RETIRE_MS: Final = 50
 """Milliseconds after which the kernel hands over a block that is not full."""
 
-BLOCK_COUNT: Final = 16
-BLOCK_SIZES: Final = (4 << 20, 1 << 20, 256 << 10)
+BLOCK_COUNT: Final = 64
+"""A block with a single packet is handed over too: so many times `RETIRE_MS` may pass without a look at the ring, which
+on a busy machine takes longer than it seems, before packets are lost, however few they are."""
+
+BLOCK_SIZES: Final = (1 << 20, 256 << 10)
 """Bytes of a block; smaller ones where the machine lacks the memory. A packet must fit into one."""
 
 FRAME_SIZE: Final = 2048

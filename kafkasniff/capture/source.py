@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import BinaryIO, Final, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkasniff.capture.bytestream import open_path, open_pipe
 from kafkasniff.capture.cursor import Cursor
@@ -25,7 +26,7 @@ from kafkasniff.capture.reader import CaptureReader
 from kafkasniff.errors import UsageError
 from kafkasniff.packets import Note, PacketBatch
 
-__all__ = ["CHUNK_SIZE", "CaptureSource", "open_captures"]
+__all__ = ["CHUNK_SIZE", "CaptureSource", "open_captures", "with_pauses"]
 
 CHUNK_SIZE: Final = 16 << 20
 """Bytes of captures in memory at a time, by default."""
@@ -59,10 +60,13 @@ class CaptureSource:
         return any(cursor.broken for cursor in self._cursors)
 
     def __iter__(self) -> Iterator[PacketBatch]:
+        self._begin()
+        return (batch for batch, _ in self._batches())
+
+    def _begin(self) -> None:
         if self._iterated:
             raise UsageError("captures were read already; open them again")
         self._iterated = True
-        return self._batches()
 
     def __enter__(self) -> Self:
         return self
@@ -80,12 +84,13 @@ class CaptureSource:
     def _interface(self, capture: int, index: int) -> Interface:
         return self._cursors[capture].interface(index)
 
-    def _batches(self) -> Iterator[PacketBatch]:
+    def _batches(self, *, pauses: bool = False) -> Iterator[tuple[PacketBatch, list[int] | None]]:
         decoder = PacketDecoder(self.captures, self._interface)
         order = 0
         notes: list[Note] = []
         waiting = deque(sorted(self._cursors, key=lambda cursor: (cursor.first_key, cursor.capture)))
         active: list[Cursor] = []
+        begun = False
         while True:
             share = max(self._chunk_size // max(1, len(active)), min(self._chunk_size, SMALLEST_SHARE))
             for cursor in [cursor for cursor in active if cursor.empty]:
@@ -95,6 +100,9 @@ class CaptureSource:
                     notes.extend(Note(order, value) for value in cursor.rest())
                     notes.extend(Note(order, problem) for problem in decoder.finish(cursor.capture))
             if waiting and not active:
+                if begun and pauses:
+                    batch, notes, begun = decoder.decode(_nothing(), order, notes), [], False
+                    yield batch, [cursor.capture for cursor in self._cursors if cursor.ended]
                 active.append(waiting.popleft())
                 continue
             if not active:
@@ -105,35 +113,53 @@ class CaptureSource:
                 active.sort(key=lambda cursor: cursor.capture)
                 continue
             # Every active capture has a packet not before this place or is behind it: all up to it can go.
-            packets, found = _merged(active, key, capture)
+            packets, clock, found = _merged(active, key, capture)
             notes.extend(Note(order + row, value) for row, value in found)
-            batch = decoder.decode(packets, order, notes)
-            notes = []
+            batch = decoder.decode(packets, order, notes, clock)
+            notes, begun = [], True
             order = batch.end_order
-            yield batch
+            yield batch, None
         notes.extend(Note(order, problem) for problem in decoder.close())
         if notes:
-            nothing = RawPackets.build(b"", EMPTY, EMPTY, EMPTY, EMPTY, link=0, capture=0, first_number=1)
-            yield decoder.decode(nothing, order, notes)
+            yield decoder.decode(_nothing(), order, notes), None
 
 
-def _merged(active: list[Cursor], key: int, capture: int) -> tuple[RawPackets, list[tuple[int, NoteValue]]]:
-    """The waiting packets of these captures up to (key, capture), in order, and notes with the row they precede."""
+def with_pauses(source: CaptureSource) -> Iterator[tuple[PacketBatch, list[int] | None]]:
+    """The batches of a source, each with None; and empty ones at the places where a run may stop and go on later.
+
+    There no capture is in the midst, all that was in those before came with the batches so far, and the list has the
+    indices of those that are through. Raises UsageError as iterating does.
+    """
+    source._begin()
+    return source._batches(pauses=True)
+
+
+def _nothing() -> RawPackets:
+    return RawPackets.build(b"", EMPTY, EMPTY, EMPTY, EMPTY, link=0, capture=0, first_number=1)
+
+
+def _merged(
+    active: list[Cursor], key: int, capture: int
+) -> tuple[RawPackets, NDArray[np.int64], list[tuple[int, NoteValue]]]:
+    """The waiting packets of these captures up to (key, capture), in order, their keys, notes with their rows.
+
+    Sorted by their keys, packets make the packet clock of the run: a key is the highest time so far.
+    """
     taken = [cursor.take(count) for cursor in active if (count := cursor.up_to(key, capture))]
     if len(taken) == 1:
-        packets, _, notes = taken[0]
-        return packets, notes
+        return taken[0]
     # The captures stand in ascending order: a stable sort by key lets ties go by capture.
-    order = np.argsort(np.concatenate([keys for _, keys, _ in taken]), kind="stable")
+    keys_together = np.concatenate([keys for _, keys, _ in taken])
+    order = np.argsort(keys_together, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    notes = []
+    notes: list[tuple[int, NoteValue]] = []
     base = 0
     for _, keys, found in taken:
         notes.extend((int(place[base + row]), value) for row, value in found)
         base += len(keys)
     notes.sort(key=lambda note: note[0])
-    return RawPackets.merge([packets for packets, _, _ in taken], order), notes
+    return RawPackets.merge([packets for packets, _, _ in taken], order), keys_together[order], notes
 
 
 def open_captures(

@@ -10,18 +10,10 @@ import click
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.errors import UsageError
-from kafkasniff.kafka.coverage import defined_pairs, proven_pairs
+from kafkasniff.kafka.coverage import Proof, count_by_release, defined_data, proven
 from kafkasniff.kafka.definition import DataDefinition
 from kafkasniff.kafka.dissectors import Api, api, api_by_name, api_keys, data_definitions, data_schema, snake_case
-from kafkasniff.kafka.releases import (
-    Spoken,
-    find_release,
-    first_release,
-    known_in_part,
-    releases,
-    removed_in,
-    spoken_by,
-)
+from kafkasniff.kafka.releases import find_release, first_release, releases, removed_in, spoken_by
 from kafkasniff.kafka.schema import Schema
 
 __all__ = ["api_command"]
@@ -193,11 +185,7 @@ class _Page:
             self.write("\n\n".join(schema.source for schema in schemas))
 
     def release(self, release: str, only: Api | None) -> None:
-        if known_in_part(release):
-            pairs = sorted(pair for pair in defined_pairs() if first_release(*pair) == release)
-            spoken = [(key, Spoken(version, version)) for key, version in pairs]
-        else:
-            spoken = list(spoken_by(release).items())
+        spoken = spoken_by(release).items()
         rows = [(key, _name(key), versions) for key, versions in spoken if only is None or key == only.key]
         if self.json:
             objects = [
@@ -210,35 +198,59 @@ class _Page:
                 }
                 for key, name, versions in rows
             ]
-            self.write_json({"release": release, "complete": not known_in_part(release), "apis": objects})
+            self.write_json({"release": release, "apis": objects})
             return
         from kafkasniff.cli.api_tables import release_table
 
-        table = release_table(release, rows)
-        if known_in_part(release):
-            self.render(f"Of {release} only the versions that it added are known.", "", table)
-        else:
-            self.render(table)
+        self.render(release_table(release, rows))
 
     def coverage(self) -> None:
-        defined, proven = defined_pairs(), proven_pairs()
-        rows = [
-            (key, _name(key), sorted(v for k, v in defined if k == key), sorted(v for k, v in proven if k == key))
-            for key in api_keys()
-        ]
+        found = proven()
+        counts = count_by_release(found.pairs)
+        structures = defined_data()
+        apis = [entry for key in api_keys() if (entry := api(key)) is not None]
+        proofs = [(entry, [found.pairs.get((entry.key, version)) for version in entry.versions]) for entry in apis]
         if self.json:
-            apis = [{"api_key": key, "api": name, "defined": one, "proven": other} for key, name, one, other in rows]
-            self.write_json({"pairs_defined": len(defined), "pairs_proven": len(proven), "apis": apis})
+            self.write_json(
+                {
+                    "pairs_defined": counts[-1].defined,
+                    "pairs_proven": counts[-1].proven,
+                    "pairs_by_release": [count._asdict() for count in counts],
+                    "structures_defined": len(structures),
+                    "structures_proven": len(found.data),
+                    "apis": [_coverage_object(entry, by_version) for entry, by_version in proofs],
+                }
+            )
             return
-        from kafkasniff.cli.api_tables import coverage_table
+        from kafkasniff.cli.api_tables import coverage_table, release_counts
 
-        summary = f"pairs of API and version: {len(defined)} defined, {len(proven)} proven"
-        self.render(coverage_table(rows), "", summary)
+        others = f"{len(structures)} defined, {len(found.data)} proven"
+        pairs = f"{counts[-1].defined} defined, {counts[-1].proven} proven"
+        self.render(
+            coverage_table(proofs),
+            "",
+            release_counts(counts),
+            "",
+            f"versions of headers and of what is in records and bytes: {others}",
+            f"pairs of API and version: {pairs}",
+        )
 
 
 def _name(key: int) -> str:
     found = api(key)
     return "" if found is None else found.name
+
+
+def _coverage_object(found: Api, proofs: list[Proof | None]) -> dict[str, Any]:
+    by_version = [(version, proof) for version, proof in zip(found.versions, proofs, strict=True) if proof is not None]
+    return {
+        "api_key": found.key,
+        "api": found.name,
+        "defined": list(found.versions),
+        "proven": [version for version, _ in by_version],
+        "vectors": {str(version): list(proof.vectors) for version, proof in by_version if proof.vectors},
+        "captures": {str(version): list(proof.captures) for version, proof in by_version if proof.captures},
+    }
 
 
 def _api_object(found: Api) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kafkasniff.kafka.coverage import Count, Proof, version_ranges
 from kafkasniff.kafka.definition import DataDefinition, FieldDefinition, Versions
 from kafkasniff.kafka.dissectors import Api
 from kafkasniff.kafka.enums import enum_by_name
@@ -16,7 +17,7 @@ from kafkasniff.kafka.layout import Field, Struct
 from kafkasniff.kafka.releases import Spoken, first_release, is_stable, removed_in
 from kafkasniff.kafka.schema import Schema
 
-__all__ = ["api_list", "coverage_table", "definition_page", "release_table", "version_page"]
+__all__ = ["api_list", "coverage_table", "definition_page", "release_counts", "release_table", "version_page"]
 
 
 def _table(*columns: str, right: Sequence[str] = ()) -> Table:
@@ -76,7 +77,7 @@ def definition_page(found: Api | DataDefinition) -> Iterator[RenderableType]:
     yield from _head(found)
     messages = [("", found.message)] if isinstance(found, DataDefinition) else []
     if isinstance(found, Api):
-        releases = groupby(found.versions, key=lambda version: first_release(found.key, version) or "not released")
+        releases = groupby(found.versions, key=lambda version: first_release(found.key, version) or "no release")
         known = [f"{Versions(versions[0], versions[-1])} in {name}" for name, [*versions] in releases]
         yield Text("first released  " + ", ".join(known))
         messages = [("request", found.definition.request), ("response", found.definition.response)]
@@ -111,9 +112,10 @@ def version_page(found: Api | DataDefinition, version: int, schemas: Sequence[Sc
     yield Text.assemble((name, "bold"), f"  version {version}")
     yield Text(found.summary)
     if isinstance(found, Api):
-        release = first_release(found.key, version) or "not known"
-        stable = "" if is_stable(found.key, version) else " (never stable)"
-        yield Text(f"first release {release}{stable}, {'flexible' if schemas[0].flexible else 'not flexible'}")
+        release = first_release(found.key, version)
+        since = "in no release" if release is None else f"first release {release}"
+        stable = "" if release is None or is_stable(found.key, version) else " (never stable)"
+        yield Text(f"{since}{stable}, {'flexible' if schemas[0].flexible else 'not flexible'}")
     enums: dict[str, None] = {}
     titles = ["request", "response"] if isinstance(found, Api) else [""]
     for title, schema in zip(titles, schemas, strict=True):
@@ -194,10 +196,28 @@ def release_table(release: str, rows: Sequence[tuple[int, str, Spoken]]) -> Tabl
     return table
 
 
-def coverage_table(rows: Sequence[tuple[int, str, list[int], list[int]]]) -> Table:
-    """Rows of key, name, defined versions and proven versions."""
-    table = _table("key", "API", "defined", "proven", "not proven", right=["key", "defined", "proven"])
-    for key, name, defined, proven in rows:
-        left = ", ".join(str(version) for version in defined if version not in proven)
-        table.add_row(str(key), Text(name, style="bold"), str(len(defined)), str(len(proven)), left)
+def coverage_table(rows: Sequence[tuple[Api, Sequence[Proof | None]]]) -> Table:
+    """Rows of an API and, for each of its versions, what proves it; None where nothing does."""
+    table = _table(
+        "key", "API", "defined", "proven", "vectors", "captures", "not proven", right=["key", "defined", "proven"]
+    )
+    for found, proofs in rows:
+        by_version = list(zip(found.versions, proofs, strict=True))
+        table.add_row(
+            str(found.key),
+            Text(found.name, style="bold"),
+            str(len(proofs)),
+            str(sum(proof is not None for proof in proofs)),
+            version_ranges(version for version, proof in by_version if proof is not None and proof.vectors),
+            version_ranges(version for version, proof in by_version if proof is not None and proof.captures),
+            version_ranges(version for version, proof in by_version if proof is None),
+        )
+    return table
+
+
+def release_counts(counts: Sequence[Count]) -> Table:
+    """How much of what each release added is proven."""
+    table = _table(*(columns := ("pairs since", "defined", "proven", "vectors", "captures")), right=columns[1:])
+    for since, *numbers in counts:
+        table.add_row(since, *map(str, numbers))
     return table

@@ -11,13 +11,17 @@ from kafkasniff.cli.options import (
     FilterOptions,
     OutputOptions,
     filter_options,
+    framing_arguments,
     inspector_options,
+    make_catalog,
     make_inspector,
     make_predicate,
     make_sink,
     output_options,
+    reads_twice,
     records_wanted,
     split_options,
+    topic_ids_option,
     verbosity_options,
 )
 from kafkasniff.errors import UsageError
@@ -30,6 +34,8 @@ __all__ = ["decode_command"]
 @output_options
 @inspector_options
 @filter_options
+@click.option("--two-pass", is_flag=True, help="Read twice, so that names told later are known from the beginning.")
+@topic_ids_option
 @click.option("-c", "--count", type=click.IntRange(1), metavar="N", help="Stop after N messages.")
 @verbosity_options
 @click.pass_obj
@@ -41,15 +47,18 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     environment.verbosity = options["verbose"]
     wanted, quiet = split_options(OutputOptions, options), options.pop("quiet")
     predicate = make_predicate(split_options(FilterOptions, options))
-    limit = options.pop("count")
+    limit, two_pass = options.pop("count"), options.pop("two_pass")
     if "-" in captures and environment.stdin_tty:
         raise UsageError("stdin is a terminal: pipe a capture into it")
+    two_pass = reads_twice(two_pass, captures)
+    catalog, framing = make_catalog(options), framing_arguments(options)
     inspector = make_inspector(options, records_wanted(wanted), exchanges=predicate is not None)
 
     from kafkasniff.capture import open_captures
     from kafkasniff.cli.output import Output
-    from kafkasniff.cli.pipeline import Pipeline, summary_line
+    from kafkasniff.cli.pipeline import Pipeline, learn_names, summary_line
     from kafkasniff.cli.progress import Progress, wants_progress
+    from kafkasniff.enrich import Enricher
 
     with open_captures(captures, stdin=environment.stdin) as source:
         with Output(environment, wanted.output, inputs=captures) as output:
@@ -59,6 +68,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 environment,
                 inspector,
                 sink,
+                enricher=Enricher(catalog, summary=inspector.summary),
                 predicate=predicate,
                 limit=limit,
                 # Someone may be waiting: at a pipe's other end, or at the terminal.
@@ -66,6 +76,8 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
             )
             shows = wants_progress(environment, to_terminal=to_terminal, quiet=quiet)
             try:
+                if two_pass:
+                    learn_names(environment, catalog, captures, framing, progress=shows)
                 pipeline.run(source, Progress(environment, source) if shows else None)
                 pipeline.close()
             except Interrupted:

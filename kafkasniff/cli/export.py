@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,44 +12,126 @@ from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options import (
     FilterOptions,
     filter_options,
+    framing_arguments,
     inspector_options,
-    make_inspector,
+    make_catalog,
     make_predicate,
+    reads_twice,
     split_options,
+    topic_ids_option,
     verbosity_options,
 )
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafkasniff.cli.progress import Progress
+    from kafkasniff.enrich import Catalog
+    from kafkasniff.exports.options import ExportOptions
+    from kafkasniff.exports.run import Result
 
 __all__ = ["export_command"]
+
+TABLES = ("exchanges", "records", "connections", "problems")
 
 
 @click.command("export")
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
-@click.option("-o", "--output", required=True, metavar="DIR", help="The folder for the tables; holds no export yet.")
-@click.option("--records/--no-records", default=True, help="Records in the bodies, or only their batches.")
+@click.option("-o", "--output", required=True, metavar="DIR", help="The folder for the tables.")
+@click.option(
+    "--tables", default=",".join(TABLES), metavar="NAMES", help=f"Which, by commas [default: {', '.join(TABLES)}]."
+)
+@click.option("--records/--no-records", default=False, help="Records in the bodies, too; they are in their own table.")
 @click.option("--no-bodies", is_flag=True, help="Leave the columns request_body and response_body null.")
+@click.option("--jobs", type=click.IntRange(1, 256), default=1, metavar="N", help="Processes [default: 1].")
 @inspector_options
 @filter_options
+@topic_ids_option
 @verbosity_options
 @click.pass_obj
 def export_command(environment: Environment, /, captures: tuple[str, ...], output: str, **options: Any) -> int:
-    """Write the table `exchanges`: one row per request and its response, as Parquet files by day."""
+    """Write tables of what captures hold, as Parquet files by day, into a folder.
+
+    Captures that the folder has are left out, and connections go on from one run to the next: run it again whenever
+    there are new ones. A run that was interrupted goes on where it was.
+    """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
-    records, no_bodies = options.pop("records"), options.pop("no_bodies")
-    predicate = make_predicate(split_options(FilterOptions, options))
-    inspector = make_inspector(options, "full" if records and not no_bodies else "batches", exchanges=True)
+    filters = split_options(FilterOptions, options)
+    predicate = make_predicate(filters)
+    wanted = _options(options, filters)
+    jobs: int = options.pop("jobs")
+    if "-" in captures and environment.stdin_tty:
+        raise UsageError("stdin is a terminal: pipe a capture into it")
+    # What names a topic has to be known when it is asked for: then captures are read twice, if they can be.
+    names_first = predicate is not None and bool(filters.topic) and reads_twice(None, captures)
 
-    from kafkasniff.capture import open_captures
-    from kafkasniff.cli.pipeline import Pipeline, summary_line
+    from kafkasniff.cli.pipeline import learn_names
     from kafkasniff.cli.progress import Progress, wants_progress
-    from kafkasniff.sinks.parquet import ParquetSink
+    from kafkasniff.exports.run import export
+    from kafkasniff.exports.shard import Hooks
 
-    with open_captures(captures, stdin=environment.stdin) as source:
-        with ParquetSink(output, bodies=not no_bodies) as sink:
-            pipeline = Pipeline(environment, inspector, sink, predicate=predicate)
-            shows = wants_progress(environment, to_terminal=False, quiet=quiet)
-            pipeline.run(source, Progress(environment, source) if shows else None)
-            pipeline.close()
-            rows = sink.rows
-        if not quiet:
-            environment.say(f"{rows:,} rows in {output}: {summary_line(inspector.summary)}")
-        return Exit.BROKEN if source.broken else Exit.OK
+    shows = wants_progress(environment, to_terminal=False, quiet=quiet)
+    shown: list[Progress] = []
+
+    def part() -> None:
+        for progress in shown:
+            progress.update()
+
+    def learn(catalog: Catalog, paths: Sequence[str]) -> None:
+        learn_names(environment, catalog, paths, framing_arguments(options), progress=shows)
+
+    hooks = Hooks(
+        opened=(lambda source: shown.append(Progress(environment, source))) if shows else None,
+        part=part,
+        stdin=environment.stdin,
+    )
+    try:
+        result = export(
+            captures,
+            Path(output),
+            wanted,
+            given=make_catalog(options).given,
+            predicate=predicate,
+            learn=learn if names_first else None,
+            jobs=jobs,
+            hooks=hooks,
+        )
+    finally:
+        for progress in shown:
+            progress.clear()
+    if not quiet:
+        environment.say(_told(result, output))
+    return Exit.BROKEN if result.broken else Exit.OK
+
+
+def _options(options: dict[str, Any], filters: FilterOptions) -> ExportOptions:
+    """What the export is made with, from the command's options. Raises UsageError."""
+    from kafkasniff.exports.options import ExportOptions
+
+    named = [name.strip() for name in options.pop("tables").split(",") if name.strip()]
+    unknown = [name for name in named if name not in TABLES]
+    if unknown or not named:
+        raise UsageError(f"--tables: {', '.join(unknown) or 'none'}; there are {', '.join(TABLES)}")
+    arguments = framing_arguments(options)
+    return ExportOptions(
+        tables=tuple(name for name in TABLES if name in named),
+        bodies=not options.pop("no_bodies"),
+        records=options.pop("records"),
+        ports=tuple(sorted(set(arguments.pop("ports")))),
+        show_secrets=options["show_secrets"],
+        filters=tuple(
+            (name, value)
+            for name in filters.__struct_fields__
+            if (value := getattr(filters, name)) not in ((), None, False)
+        ),
+        **arguments,
+    )
+
+
+def _told(result: Result, output: str) -> str:
+    from kafkasniff.cli.pipeline import summary_line
+
+    if not result.new:
+        return f"nothing to do: {output} has these captures"
+    rows = ", ".join(f"{count:,} {table}" for table, count in result.rows.items())
+    resumed = "gone on with a run that was interrupted; " if result.resumed else ""
+    return f"{resumed}{rows} in {output}: {summary_line(result.summary)}"

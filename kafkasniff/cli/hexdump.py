@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kafkasniff.kafka import dissectors
+from kafkasniff.kafka.cluster_metadata import metadata_test
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.errors import error_name
 from kafkasniff.kafka.schema import Schema
@@ -53,12 +54,22 @@ def spans_of(message: Message, data: bytes, show_secrets: bool) -> list[Span]:
         position = read.position
         if not read.complete:
             break
+    if not show_secrets and _holds_metadata(message):
+        for span in spans:
+            if span.type.endswith("records"):
+                span.value = {"redacted": span.end - span.start}
     end = spans[-1].end if spans else 0
     if end < len(data):
         what = "left over" if message.raw is None and message.raw_redacted is None else "not decoded"
         hidden = message.raw_redacted is not None
         spans.append(Span(end, len(data), what, "bytes", {"redacted": len(data) - end} if hidden else None))
     return spans
+
+
+def _holds_metadata(message: Message) -> bool:
+    """Whether its records are those of KRaft's metadata log, which hold secrets."""
+    test = metadata_test(message.api_key, message.type) if message.api_key is not None else None
+    return test is not None and message.body is not None and test(message.body)
 
 
 def dump_lines(message: Message, spans: Iterable[Span], data: bytes, paint: Paint) -> Iterator[str]:

@@ -15,12 +15,14 @@ from kafkasniff.cli.options import (
     OutputOptions,
     filter_options,
     inspector_options,
+    make_catalog,
     make_inspector,
     make_predicate,
     make_sink,
     output_options,
     records_wanted,
     split_options,
+    topic_ids_option,
     verbosity_options,
 )
 
@@ -33,6 +35,7 @@ __all__ = ["live_command"]
 @output_options
 @inspector_options
 @filter_options
+@topic_ids_option
 @click.option("--duration", metavar="S", help="Stop after this time (seconds, or 500ms, 5m).")
 @click.option("-c", "--count", type=click.IntRange(1), metavar="N", help="Stop after N messages.")
 @verbosity_options
@@ -46,11 +49,13 @@ def live_command(environment: Environment, /, interface: str, bpf: tuple[str, ..
     wanted, quiet = split_options(OutputOptions, options), options.pop("quiet")
     predicate = make_predicate(split_options(FilterOptions, options))
     limit, seconds = options.pop("count"), _seconds(options.pop("duration"))
+    catalog = make_catalog(options)
     inspector = make_inspector(options, records_wanted(wanted), exchanges=predicate is not None)
 
     from kafkasniff.capture.live import open_live
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.pipeline import Pipeline, summary_line
+    from kafkasniff.enrich import Enricher
 
     def ready() -> None:
         if not quiet:
@@ -59,7 +64,14 @@ def live_command(environment: Environment, /, interface: str, bpf: tuple[str, ..
     with open_live(interface, bpf=" ".join(bpf) or None, on_ready=ready) as source:
         with Output(environment, wanted.output) as output, _timer(seconds, source.stop):
             sink = make_sink(environment, output, wanted, live=True)
-            pipeline = Pipeline(environment, inspector, sink, predicate=predicate, limit=limit)
+            pipeline = Pipeline(
+                environment,
+                inspector,
+                sink,
+                enricher=Enricher(catalog, summary=inspector.summary),
+                predicate=predicate,
+                limit=limit,
+            )
             try:
                 with environment.interrupts.stopping(source.stop):
                     pipeline.run(source)

@@ -9,9 +9,11 @@ import click
 import msgspec
 
 from kafkasniff.cli.environment import Environment
+from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.cli.output import Output
+    from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate
     from kafkasniff.inspector import Inspector
     from kafkasniff.sinks.jsonl import JsonSink
@@ -21,12 +23,16 @@ __all__ = [
     "FilterOptions",
     "OutputOptions",
     "filter_options",
+    "framing_arguments",
     "inspector_options",
+    "make_catalog",
     "make_inspector",
     "make_predicate",
     "make_sink",
     "output_options",
+    "reads_twice",
     "split_options",
+    "topic_ids_option",
     "verbosity_options",
 ]
 
@@ -34,6 +40,9 @@ DEFAULT_WIDTH: Final = 120
 """Columns of the tree where the output is no terminal."""
 MAX_FRAME_LIMIT: Final = 2**31 - 1
 """The length prefix is an int32."""
+
+MAX_TOPIC_IDS: Final = 64 << 20
+"""Bytes of a file with topic ids: some 80 for each of as many as are kept, and as much again for what is not needed."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -116,6 +125,12 @@ def inspector_options(command: _Command) -> _Command:
     )
 
 
+def topic_ids_option(command: _Command) -> _Command:
+    """Names for topic ids that no message tells."""
+    told = "Names of topic ids: JSON, lines `ID NAME`, or the output of kafka-topics.sh --describe."
+    return click.option("--topic-ids", metavar="FILE", help=told)(command)
+
+
 def output_options(command: _Command) -> _Command:
     """How messages are written."""
     return _stack(
@@ -189,23 +204,72 @@ def make_predicate(options: FilterOptions) -> Predicate | None:
 
 
 def make_inspector(
-    options: dict[str, Any], records: Literal["full", "batches", "skip"], *, exchanges: bool
+    options: dict[str, Any], records: Literal["full", "metadata", "batches", "skip"], *, exchanges: bool
 ) -> Inspector:
     """An inspector by `inspector_options`, which are taken out of `options`."""
     from kafkasniff.inspector import Inspector
 
-    arguments: dict[str, Any] = {"ports": options.pop("ports"), "show_secrets": options.pop("show_secrets")}
-    max_frame = options.pop("max_frame")
-    if max_frame is not None:
-        arguments["max_frame"] = max_frame
-    return Inspector(records=records, exchanges=exchanges, **arguments)
+    arguments = framing_arguments(options)
+    del options["ports"], options["max_frame"]
+    return Inspector(records=records, exchanges=exchanges, show_secrets=options.pop("show_secrets"), **arguments)
 
 
-def records_wanted(options: OutputOptions) -> Literal["full", "batches"]:
+def framing_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What of `inspector_options` says which bytes are messages, as arguments of `Inspector`."""
+    arguments = {"ports": options["ports"]}
+    if options["max_frame"] is not None:
+        arguments["max_frame"] = options["max_frame"]
+    return arguments
+
+
+def make_catalog(options: dict[str, Any]) -> Catalog:
+    """What is known from the beginning by `topic_ids_option`, which is taken out of `options`. Raises UsageError."""
+    from kafkasniff.enrich import Catalog
+
+    path = options.pop("topic_ids")
+    if path is None:
+        return Catalog()
+    from kafkasniff.enrich.topic_ids import parse_topic_ids
+
+    return Catalog(parse_topic_ids(_text_of(path), path))
+
+
+def reads_twice(wanted: bool | None, captures: tuple[str, ...]) -> bool:
+    """Whether to read captures twice; None: where it is possible. Raises UsageError where it is wanted and is not."""
+    if wanted is False:
+        return False
+    from kafkasniff.library import can_be_read_twice
+
+    once = next((name for name in captures if not can_be_read_twice(name)), None)
+    if wanted and once is not None:
+        raise UsageError(f"--two-pass: {'stdin' if once == '-' else once} can be read only once")
+    return once is None
+
+
+def _text_of(path: str) -> str:
+    """A text file that an option names. Raises UsageError."""
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(MAX_TOPIC_IDS + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise UsageError(f"cannot read {path}: {reason or error}") from error
+    if len(data) > MAX_TOPIC_IDS:
+        raise UsageError(f"{path} is longer than {MAX_TOPIC_IDS >> 20} MiB")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}:{line}: not UTF-8") from None
+
+
+def records_wanted(options: OutputOptions) -> Literal["full", "metadata", "batches"]:
     """How far records have to be decoded for the output."""
     wanted = options.records
     if wanted is None:
-        wanted = options.form == "json" or options.verbose > 1
+        if options.form == "text" and options.verbose <= 1:
+            return "metadata"  # lines tell what the metadata log says, and names are learnt from it
+        wanted = True
     return "full" if wanted else "batches"
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.progress import Progress
+from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.inspector import Inspector
 from kafkasniff.model import Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.packets import NO_TIME, PacketBatch
 
 if TYPE_CHECKING:
+    from kafkasniff.capture import CaptureSource
     from kafkasniff.filters import Predicate, Selector
 
-__all__ = ["Event", "Pipeline", "Sink", "summary_line"]
+__all__ = ["Event", "Parts", "Pipeline", "Sink", "learn_names", "summary_line"]
 
 Event = Message | SaslToken | Exchange | Problem
 
@@ -37,10 +39,29 @@ class Sink(Protocol):
         """There are no more."""
 
 
+class Parts:
+    """Cuts batches into parts that are small at first and grow."""
+
+    def __init__(self) -> None:
+        self._rows = FIRST_ROWS
+
+    def of(self, batch: PacketBatch) -> Iterator[PacketBatch]:
+        """The parts of the next batch."""
+        while len(batch) > 1:
+            rows = int(np.searchsorted(np.cumsum(batch.length[: self._rows], dtype=np.int64), MAX_BYTES)) + 1
+            if rows >= len(batch):
+                break
+            part, batch = batch.split(rows)
+            self._rows = min(2 * self._rows, MAX_ROWS)
+            yield part
+        yield batch
+
+
 class Pipeline:
     """Feeds packets to an inspector, its events to a sink: those that `predicate` selects, `limit` messages at most.
 
-    `flush`: called after every batch, for a reader who watches.
+    `enricher`: adds names to the events before they are selected. `flush`: called after every batch, for a reader
+    who watches.
     """
 
     def __init__(
@@ -49,17 +70,19 @@ class Pipeline:
         inspector: Inspector,
         sink: Sink,
         *,
+        enricher: Enricher,
         predicate: Predicate | None = None,
         limit: int | None = None,
         flush: Callable[[], None] | None = None,
     ) -> None:
         self._environment = environment
         self._inspector = inspector
+        self._enricher = enricher
         self._sink = sink
         self._selector = None if predicate is None else _selector(predicate)
         self._limit = limit
         self._flush = flush
-        self._rows = FIRST_ROWS
+        self._parts = Parts()
         self.shown = 0
         """Messages that the sink got."""
 
@@ -76,20 +99,20 @@ class Pipeline:
             if len(times):
                 selector.start_ns = int(times[0])
         with self._environment.interrupts.held():
-            self._take(self._inspector.feed(batch))
+            self._take(self._enricher.feed(self._inspector.feed(batch)))
 
     def close(self) -> None:
         """The packets have ended: take what was still open."""
         with self._environment.interrupts.held():
             if not self.full:
-                self._take(self._inspector.close())
+                self._take(self._enricher.feed(self._inspector.close()))
             self._sink.close()
 
     def run(self, source: Iterable[PacketBatch], progress: Progress | None = None) -> None:
         """Take all batches of a source, or as many as the limit needs."""
         try:
             for batch in source:
-                for part in self._parts(batch):
+                for part in self._parts.of(batch):
                     self.feed(part)
                     if progress is not None:
                         progress.update()
@@ -98,16 +121,6 @@ class Pipeline:
         finally:
             if progress is not None:
                 progress.clear()
-
-    def _parts(self, batch: PacketBatch) -> Iterator[PacketBatch]:
-        while len(batch) > 1:
-            rows = int(np.searchsorted(np.cumsum(batch.length[: self._rows], dtype=np.int64), MAX_BYTES)) + 1
-            if rows >= len(batch):
-                break
-            part, batch = batch.split(rows)
-            self._rows = min(2 * self._rows, MAX_ROWS)
-            yield part
-        yield batch
 
     def _take(self, events: Iterable[Any]) -> None:
         if self._selector is not None:
@@ -127,6 +140,34 @@ class Pipeline:
                     self.shown += 1
         if self._flush is not None:
             self._flush()
+
+
+def learn_names(
+    environment: Environment,
+    catalog: Catalog,
+    captures: Sequence[str],
+    arguments: Mapping[str, Any],
+    *,
+    progress: bool,
+) -> None:
+    """Read captures for names, before they are read for their messages; `arguments` are those of the `Inspector`."""
+    from kafkasniff.capture import open_captures
+    from kafkasniff.library import learn
+
+    def parts(source: CaptureSource) -> Iterator[PacketBatch]:
+        shown = Progress(environment, source) if progress else None
+        small = Parts()
+        try:
+            for batch in source:
+                for part in small.of(batch):
+                    yield part
+                    if shown is not None:
+                        shown.update()
+        finally:
+            if shown is not None:
+                shown.clear()
+
+    learn(catalog, lambda: open_captures(captures, stdin=environment.stdin), arguments, parts=parts)
 
 
 def _selector(predicate: Predicate) -> Selector:

@@ -64,6 +64,7 @@ class TcpConnection:
         "deadline",
         "endpoints",
         "first_order",
+        "first_packet",
         "first_time",
         "items",
         "last_packet",
@@ -71,6 +72,7 @@ class TcpConnection:
         "owner",
         "packets",
         "pending_syn",
+        "seen",
         "streams",
     )
 
@@ -79,7 +81,10 @@ class TcpConnection:
         """(address high half, low half, port) of the sender of direction 0 and of direction 1."""
         self.first_order = first.order
         """Order of the packet at which it was known to be a connection of its own."""
+        self.first_packet = first.packet
         self.first_time = first.time_ns
+        self.seen = 0
+        """Packets of either direction up to its end."""
         self.streams = (Stream(), Stream())
         self.packets = 0
         """Packets of either direction that took the path of this module since a hole opened."""
@@ -113,6 +118,7 @@ class TcpConnection:
         if (flags & SYN or self.pending_syn is not None) and self._is_reuse(packet, stream):
             self.close("reused", packet)
             return "reuse"
+        self.seen += 1
         if flags & RST:
             self._reset(packet, stream)
             return ""
@@ -395,7 +401,9 @@ class TcpConnection:
             self._problem(self.pending_syn, "tcp-syn-ignored", _SYN_IGNORED)
             self.pending_syn = None
         self.closed = True
-        self.items.append(Closed(packet.order, reason, packet.packet, packet.time_ns))
+        # A SYN that turned out to begin another connection is one of that.
+        seen = self.seen - (self.pending_syn is not None)
+        self.items.append(Closed(packet.order, reason, packet.packet, packet.time_ns, seen))
 
     def _problem(self, packet: Packet, kind: str, detail: str, count: int | None = None) -> None:
         told = self._counts.get(kind, 0) + 1

@@ -11,7 +11,7 @@ from kafkasniff.packets import FIN, RST, SYN, PacketBatch
 from kafkasniff.streams import PACKET_SHIFT
 from kafkasniff.tcp.stream import Packet
 
-__all__ = ["BatchPlan", "Key"]
+__all__ = ["BatchPlan", "Key", "connection_hash", "endpoint_hash"]
 
 Key = tuple[tuple[int, int, int], tuple[int, int, int]]
 """Both endpoints of a connection, the lower one first, as (address high half, low half, port)."""
@@ -83,8 +83,8 @@ class BatchPlan:
     def _sort(self) -> NDArray[np.int64]:
         """Sort the rows by (hash of the 4-tuple, direction, capture order); returns where each 4-tuple starts."""
         batch = self.batch
-        source = _hash(batch.src_hi, batch.src_lo, batch.src_port)
-        target = _hash(batch.dst_hi, batch.dst_lo, batch.dst_port)
+        source = endpoint_hash(batch.src_hi, batch.src_lo, batch.src_port)
+        target = endpoint_hash(batch.dst_hi, batch.dst_lo, batch.dst_port)
         direction = source > target
         bits = np.uint64(len(batch).bit_length())
         above = bits + np.uint64(1)
@@ -212,7 +212,14 @@ class BatchPlan:
         return list(map(Packet._make, zip(*columns, strict=True))), bad.tolist()
 
 
-def _hash(high: NDArray[np.uint64], low: NDArray[np.uint64], port: NDArray[np.uint16]) -> NDArray[np.uint64]:
+def connection_hash(batch: PacketBatch) -> NDArray[np.uint64]:
+    """A hash of each row's 4-tuple that is the same for both directions, in every run and on every machine."""
+    source = endpoint_hash(batch.src_hi, batch.src_lo, batch.src_port)
+    together: NDArray[np.uint64] = source + endpoint_hash(batch.dst_hi, batch.dst_lo, batch.dst_port)
+    return together
+
+
+def endpoint_hash(high: NDArray[np.uint64], low: NDArray[np.uint64], port: NDArray[np.uint16]) -> NDArray[np.uint64]:
     """Hash of endpoints. Products wrap; the factors are odd, without pattern; the shifts bring high bits down."""
     value: NDArray[np.uint64] = (high ^ (low * np.uint64(0x9E3779B97F4A7C15))) + port.astype(np.uint64)
     value = (value ^ (value >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)

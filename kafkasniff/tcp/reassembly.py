@@ -8,7 +8,7 @@ the exceptions, and everything while a hole is open, take the path by packet.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -43,7 +43,9 @@ class Reassembler:
         self._table: dict[Key, TcpConnection] = {}
         self._clock = NO_TIME
         self._deadlines: list[tuple[int, int, TcpConnection]] = []
+        self._scheduled = 0
         self._end_order = 0
+        self._end_clock = NO_TIME
         self.opened: list[TcpConnection] = []
         """Connections opened by the last `feed`, in no particular order."""
 
@@ -54,10 +56,12 @@ class Reassembler:
     def feed(self, batch: PacketBatch) -> list[Delta]:
         """Take the next packets in capture order."""
         self._end_order = max(self._end_order, batch.end_order)
+        self._end_clock = max(self._end_clock, batch.end_clock)
         self.opened = []
         if not len(batch):
             return []
-        clock = np.maximum.accumulate(np.maximum(batch.time_ns, self._clock))
+        times = batch.time_ns if batch.clock is None else batch.clock
+        clock = np.maximum.accumulate(np.maximum(times, self._clock))
         plan = BatchPlan(batch, clock)
         seen = {id(connection): connection for connection in self._connections(plan)}
         seen.update((id(connection), connection) for connection in self._evict(plan))
@@ -71,16 +75,37 @@ class Reassembler:
         return deltas
 
     def close(self) -> list[Delta]:
-        """The capture ends: so do all connections."""
+        """The capture ends: so do all connections; one that was silent for long by then was over before."""
         deltas = []
+        now = max(self._clock, self._end_clock)
         for connection in self._table.values():
             if not connection.closed:
-                connection.close("end", _farewell(connection, self._end_order, self._clock))
+                silent = connection.clock != NO_TIME and now - connection.clock >= self._idle
+                connection.close("idle" if silent else "end", _farewell(connection, self._end_order, now))
                 deltas.append((connection, connection.items))
         self._table.clear()
         self._deadlines.clear()
         self.opened = []
         return deltas
+
+    def absorb(self, others: Sequence[Reassembler], wanted: Callable[[Sequence[Key]], list[bool]]) -> None:
+        """Take over the connections of others, and let go of those that are not wanted, by their endpoints."""
+        every = (self, *others)
+        table = {key: connection for one in every for key, connection in one._table.items()}
+        keep = wanted(list(table)) if table else []
+        self._table = {key: table[key] for key, kept in zip(list(table), keep, strict=True) if kept}
+        deadlines = [
+            (deadline, connection)
+            for one in every
+            for deadline, _, connection in sorted(one._deadlines, key=lambda entry: entry[:2])
+            if self._table.get(connection.endpoints) is connection
+        ]
+        self._deadlines = [(deadline, number, connection) for number, (deadline, connection) in enumerate(deadlines)]
+        heapq.heapify(self._deadlines)
+        self._scheduled = len(deadlines)
+        self._clock = max(one._clock for one in every)
+        self._end_order = max(one._end_order for one in every)
+        self._end_clock = max(one._end_clock for one in every)
 
     # -- the groups of one batch ------------------------------------------------------------------------------------
 
@@ -168,7 +193,9 @@ class Reassembler:
 
     def _schedule(self, connection: TcpConnection, deadline: int) -> None:
         connection.deadline = deadline
-        heapq.heappush(self._deadlines, (deadline, id(connection), connection))
+        # The number keeps the comparison from ever reaching the connections.
+        self._scheduled += 1
+        heapq.heappush(self._deadlines, (deadline, self._scheduled, connection))
 
     def _forget_soon(self, connection: TcpConnection) -> None:
         deadline = connection.clock + self._linger
@@ -233,6 +260,7 @@ def _deliver(plan: BatchPlan, group: int, connection: TcpConnection) -> bool:
     if runs[0] is not None or runs[1] is not None:
         connection.items.append(Stretch((runs[0], runs[1])))
     connection.clock, connection.last_packet, connection.last_time = plan.last_seen(group)
+    connection.seen += plan.end[group] - plan.start[group]
     return True
 
 
@@ -267,4 +295,5 @@ def _deliver_stretch(plan: BatchPlan, connection: TcpConnection, packets: list[P
         connection.items.append(Stretch((runs[0], runs[1])))
     last = packets[-1]
     connection.clock, connection.last_packet, connection.last_time = last.clock, last.packet, last.time_ns
+    connection.seen += len(packets)
     return True

@@ -117,6 +117,7 @@ def test_a_snap_length_cuts_the_payload(bpf: str | None) -> None:
 def test_losses_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ring of a megabyte and a reader that sleeps."""
     monkeypatch.setattr("kafkasniff.capture.ring.BLOCK_SIZES", (1 << 16,))
+    monkeypatch.setattr("kafkasniff.capture.ring.BLOCK_COUNT", 16)
     with open_live("lo", bpf="udp") as source:
         with (
             socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink,
@@ -132,6 +133,24 @@ def test_losses_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < lost < 400
     assert result.packets + lost == 400
     assert not result.broken
+
+
+@pytest.mark.root
+def test_a_reader_that_is_away_for_a_while_loses_nothing() -> None:
+    """Few packets, each in a block of its own since that is handed over after 50 ms: a second is 20 blocks."""
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        sink.bind(("127.0.0.1", 0))
+        with open_live("lo", bpf=f"udp port {sink.getsockname()[1]}") as source:
+            for _ in range(50):
+                sender.sendto(bytes(100), sink.getsockname())
+                time.sleep(0.02)
+            source.stop()
+            result = collect(source)
+    assert result.packets == 50
+    assert result.kinds == []
 
 
 @pytest.mark.root

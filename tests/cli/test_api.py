@@ -11,7 +11,6 @@ import pytest
 
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.main import run
-from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka import coverage
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 
@@ -42,11 +41,11 @@ def words(out: str) -> list[list[str]]:
 
 def test_list() -> None:
     rows = words(text())
-    assert ["18", "ApiVersions", "0-4", "3+", "0.10.0"] in [row[:5] for row in rows]
+    assert ["18", "ApiVersions", "0-5", "3+", "0.10.0"] in [row[:5] for row in rows]
     assert ["4", "LeaderAndIsr", "0-7", "4+", "0.8.0", "until", "4.0"] in [row[:7] for row in rows]
-    assert len(rows) == 1 + 93
+    assert len(rows) == 1 + 95
     listed = values()
-    assert [entry["api_key"] for entry in listed] == list(range(93))
+    assert [entry["api_key"] for entry in listed] == list(range(95))
     assert listed[17]["flexible_since"] is None
 
 
@@ -105,32 +104,66 @@ def test_release() -> None:
     assert ["78", "ShareFetch", "0", "version", "0", "needs", "an", "opt-in"] in rows
     assert words(text("Fetch", "--release", "4.0"))[1:] == [["1", "Fetch", "4-17"]]
     entry = values("--release", "0.8.0")
-    assert (entry["release"], entry["complete"]) == ("0.8.0", True)
+    assert entry["release"] == "0.8.0"
     assert [api["max_version"] for api in entry["apis"][:2]] == [0, 0]
-    assert values("--release", "4.3")["complete"] is False
-    assert "only the versions that it added are known" in text("--release", "4.3")
+    assert ["93", "StreamsGroupTopologyDescriptionUpdate", "0"] in words(text("--release", "4.4"))
+    assert words(text("BrokerHeartbeat", "--release", "4.3"))[1:] == [["63", "BrokerHeartbeat", "0-2"]]
+
+
+def test_versions_of_the_newest_releases() -> None:
+    assert "5 in 4.3" in text("DescribeLogDirs")
+    assert "4 in 3.9, 5 in 4.4" in text("ApiVersions")
+    assert "first release 4.4, flexible" in text("TxnOffsetCommit", "6")
+    assert values("ApiVersions", "5")["first_release"] == "4.4"
+    # Defined, and never released.
+    assert "4 in 3.9, 5 in no release" in text("BrokerRegistration")
+    assert "\nin no release, flexible\n" in text("BrokerRegistration", "5")
+    assert values("BrokerRegistration")["first_releases"]["5"] is None
+
+
+PROVEN = """\
+Produce 8 vectors 4.4.0
+Produce 9 captures 4.4.0 a.pcap b.pcap
+Vote 2 vectors 4.4.0
+data ConfigRecord 0 vectors 4.4.0
+"""
 
 
 def test_coverage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert values("--coverage")["pairs_defined"] == 362
-    (tmp_path / "proven.txt").write_text("# Evidence.\nProduce 9 a capture\nProduce 9 a class\n3 0 nothing\n")
+    (tmp_path / "proven.txt").write_text(PROVEN)
     monkeypatch.setattr(coverage, "data_folder", lambda: tmp_path)
-    monkeypatch.setattr(coverage, "read_data", lambda name: lines_of(tmp_path / name))
-    with pytest.raises(DefinitionError, match=r"proven\.txt:4"):
-        coverage.proven_pairs()
-    (tmp_path / "proven.txt").write_text("# Evidence.\nProduce 9 a capture\nProduce 9 a class\nVote 2 x\n")
-    assert coverage.proven_pairs() == {(0, 9): ["a capture", "a class"], (52, 2): ["x"]}
+    monkeypatch.setattr(
+        coverage, "read_data", lambda name: (name, list(enumerate((tmp_path / name).read_text().splitlines(), 1)))
+    )
     entry = values("--coverage")
-    assert (entry["pairs_defined"], entry["pairs_proven"]) == (362, 2)
+    assert (entry["pairs_defined"], entry["pairs_proven"]) == (369, 3)
+    assert entry["pairs_by_release"][-1] == {
+        "since": "all",
+        "defined": 369,
+        "proven": 3,
+        "by_vectors": 2,
+        "by_captures": 1,
+    }
+    assert {"since": "4.4", "defined": 7, "proven": 0, "by_vectors": 0, "by_captures": 0} in entry["pairs_by_release"]
+    assert entry["structures_proven"] == 1
     assert entry["apis"][52]["proven"] == [2]
+    produce = entry["apis"][0]
+    assert produce["defined"] == list(range(14))
+    assert produce["proven"] == [8, 9]
+    assert produce["vectors"] == {"8": ["4.4.0"]}
+    assert produce["captures"] == {"9": ["a.pcap", "b.pcap"]}
     out = text("--coverage")
-    assert out.endswith("pairs of API and version: 362 defined, 2 proven\n")
-    assert ["52", "Vote", "3", "1", "0,", "1"] in words(out)
+    assert out.endswith("\npairs of API and version: 369 defined, 3 proven\n")
+    assert ["52", "Vote", "3", "1", "2", "0-1"] in words(out)
+    assert ["0", "Produce", "14", "2", "8", "9", "0-7,", "10-13"] in words(out)
+    assert ["4.4", "7", "0", "0", "0"] in words(out)
 
 
-def lines_of(path: Path) -> tuple[Path, list[tuple[int, str]]]:
-    lines = enumerate(path.read_text().splitlines(), 1)
-    return path, [(number, line) for number, line in lines if not line.startswith("#")]
+def test_coverage_as_it_is() -> None:
+    entry = values("--coverage")
+    assert entry["pairs_defined"] - entry["pairs_proven"] == 1
+    (left,) = (api for api in entry["apis"] if api["defined"] != api["proven"])
+    assert (left["api"], set(left["defined"]) - set(left["proven"])) == ("BrokerRegistration", {5})
 
 
 @pytest.mark.parametrize(
@@ -139,7 +172,7 @@ def lines_of(path: Path) -> tuple[Path, list[tuple[int, str]]]:
         (["Produc"], "no API is called 'Produc'; Produce?"),
         (["listofset"], "no API is called 'listofset'; ListOffsets?"),
         (["zzzzzzzz"], "no API is called 'zzzzzzzz'"),
-        (["99"], "no API has the key 99: keys go from 0 to 92"),
+        (["99"], "no API has the key 99: keys go from 0 to 94"),
         (["123456789012345678901234567890"], "no API has the key"),
         (["Produce", "99"], "Produce has no version 99: it has 0-13"),
         (["ConfigRecord", "5"], "ConfigRecord has no version 5: it has 0"),

@@ -13,6 +13,7 @@ from kafkasniff.cli.environment import Exit
 from kafkasniff.kafka import dissectors
 from tests.cli.console import Result, kafkasniff
 from tests.craft import kafka_bytes as kafka
+from tests.kafka.embedded.metadata_craft import fetch_response, framed, log, snapshot_response
 from tests.kafka.encode import Encoder, Plan
 
 BATCH = kafka.record_batch([kafka.record(0, b"k", b"v")])
@@ -166,3 +167,20 @@ def test_every_api_can_be_dumped() -> None:
             text = kafkasniff("decode-bytes", *arguments, (header + body).hex())
             assert text.code == 0
             assert text.lines[0].startswith(f"{api.name} v{version} {kind}")
+
+
+def test_records_of_the_metadata_log_are_dots() -> None:
+    value = framed(11, 0, b"\x06carol\x01" + b"\x05salt" + b"\x05key1" + b"\x05key2" + b"\x00\x00\x10\x00\x00")
+    for key, version, message in (
+        ("Fetch", "17", fetch_response(log(value))),
+        ("FetchSnapshot", "0", snapshot_response(log(value))),
+    ):
+        arguments = ("decode-bytes", "--response", "--api", key, "--version", version)
+        hidden = kafkasniff(*arguments, message.hex(), "-v").text
+        assert b"salt".hex() not in hidden.replace(" ", "")
+        assert "salt: [4 bytes redacted]" in hidden
+        shown = kafkasniff(*arguments, "--show-secrets", message.hex(), "-v").text
+        assert 'salt: "salt"' in shown
+        assert " .. .." not in shown
+    other = fetch_response(log(value), topic=bytes(16))
+    assert " .. .." not in kafkasniff("decode-bytes", "--response", "--api", "1", "--version", "17", other.hex()).text

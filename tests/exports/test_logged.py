@@ -7,14 +7,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset as ds
 import pytest
 
 from kafkasniff.capture import open_captures
+from kafkasniff.enrich import Enricher
 from kafkasniff.inspector import Inspector
 from kafkasniff.model import Message
 from kafkasniff.sinks.jsonl import body_json
-from kafkasniff.sinks.parquet import ParquetSink
+from tests.exports.exported import rows, run
 
 CAPTURES = Path(__file__).resolve().parents[2] / "captures"
 MANIFEST = {entry["file"]: entry for entry in json.loads((CAPTURES / "manifest.json").read_text())["captures"]}
@@ -22,18 +22,16 @@ LOGGED = sorted(name for name, entry in MANIFEST.items() if entry.get("sidecar")
 
 
 def exported(capture: Path, folder: Path) -> tuple[list[dict[str, Any]], list[Message]]:
-    """Rows of the table, and the messages that the same run yielded."""
-    inspector = Inspector(exchanges=True)
+    """Rows of the table, and the messages of the capture with the names that stand in its bodies."""
+    run([capture], folder)
+    inspector = Inspector(exchanges=True, records="columns")
     events: list[Any] = []
     with open_captures([str(capture)]) as source:
         for batch in source:
             events += inspector.feed(batch)
     events += inspector.close()
-    with ParquetSink(folder) as sink:
-        for event in events:
-            sink.write(event)
-    rows: list[dict[str, Any]] = ds.dataset(folder / "exchanges").to_table().to_pylist()
-    return rows, [event for event in events if isinstance(event, Message)]
+    Enricher().feed(events)
+    return rows(folder, "exchanges"), [event for event in events if isinstance(event, Message)]
 
 
 def logged(name: str) -> dict[str, list[dict[str, Any]]]:
@@ -46,32 +44,30 @@ def logged(name: str) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("name", LOGGED)
 def test_rows_are_the_requests_that_the_client_logged(name: str, tmp_path: Path) -> None:
-    rows, _ = exported(CAPTURES / name, tmp_path)
+    found, _ = exported(CAPTURES / name, tmp_path)
     requests = logged(name)["request"]
     # Not every client's log tells all of these of every request; what it tells has to be in the rows.
     told = [key for key in ("client_id", "correlation_id") if all(key in one for one in requests)]
     columns = ("api", "api_version", *told)
     sent = Counter(tuple(one[column] for column in columns) for one in requests)
-    seen = Counter(tuple(row[column] for column in columns) for row in rows)
+    seen = Counter(tuple(row[column] for column in columns) for row in found)
     assert seen == sent
-    assert len({(row["connection_id"], row["exchange_id"]) for row in rows}) == len(rows)
-    assert {row["broker_port"] for row in rows} <= set(MANIFEST[name]["broker_ports"])
+    assert len({(row["connection_id"], row["exchange_id"]) for row in found}) == len(found)
+    assert {row["broker_port"] for row in found} <= set(MANIFEST[name]["broker_ports"])
 
 
 @pytest.mark.parametrize("name", [name for name in LOGGED if "codecs" in name])
 def test_produced_records_are_those_that_the_client_logged(name: str, tmp_path: Path) -> None:
-    rows, _ = exported(CAPTURES / name, tmp_path)
+    found, _ = exported(CAPTURES / name, tmp_path)
     client = logged(name)
     codecs = {one["topic"]: one["codec"] for one in client["produced"]}
     expected = Counter(one["topic"] for one in client["produced"] if one["error"] is None)
-    # Newer Produce and Fetch name topics by id; the broker's answer to CreateTopics or Metadata says which is whose.
-    names = topic_names(rows)
     counts: Counter[str] = Counter()
     first: dict[str, int] = {}
-    for row in rows:
+    for row in found:
         if row["api"] == "Produce":
             for part in row["partitions"]:
-                topic = part["topic"] or names[part["topic_id"]]
+                topic = part["topic"]
                 # librdkafka sends a batch as it is where compression would make it longer, as of one short record.
                 assert part["compression"] in ({codecs[topic]} if part["record_count"] > 1 else {codecs[topic], "none"})
                 assert part["batch_count"] >= 1
@@ -86,38 +82,28 @@ def test_produced_records_are_those_that_the_client_logged(name: str, tmp_path: 
     assert set(first.values()) == {0}, "the first batch of each topic was given offset 0"
 
 
-def topic_names(rows: list[dict[str, Any]]) -> dict[str, str]:
-    names = {}
-    for row in rows:
-        if row["api"] in ("CreateTopics", "Metadata") and row["response_body"]:
-            for topic in json.loads(row["response_body"])["topics"]:
-                if "topic_id" in topic:
-                    names[topic["topic_id"]] = topic["name"]
-    return names
-
-
 @pytest.mark.parametrize("name", LOGGED)
 def test_rows_agree_with_the_messages_of_the_run(name: str, tmp_path: Path) -> None:
-    rows, messages = exported(CAPTURES / name, tmp_path)
-    assert Counter(row["request_size"] for row in rows) == Counter(m.size for m in messages if m.type == "request")
-    bodies = Counter(row["response_body"] for row in rows if row["response_body"])
+    found, messages = exported(CAPTURES / name, tmp_path)
+    assert Counter(row["request_size"] for row in found) == Counter(m.size for m in messages if m.type == "request")
+    bodies = Counter(row["response_body"] for row in found if row["response_body"])
     assert bodies == Counter(body_json(m.body) for m in messages if m.type == "response" and m.body is not None)
     latencies = sorted(m.latency_ns // 1000 for m in messages if m.latency_ns is not None)
-    assert sorted(row["latency_us"] for row in rows if row["latency_us"] is not None) == latencies
+    assert sorted(row["latency_us"] for row in found if row["latency_us"] is not None) == latencies
 
 
 def test_groups_and_transactions(tmp_path: Path) -> None:
-    rows, _ = exported(CAPTURES / "java-group-classic.pcap", tmp_path / "group")
-    assert {row["group_id"] for row in rows if row["api"] in ("JoinGroup", "SyncGroup", "Heartbeat")} == {
+    found, _ = exported(CAPTURES / "java-group-classic.pcap", tmp_path / "group")
+    assert {row["group_id"] for row in found if row["api"] in ("JoinGroup", "SyncGroup", "Heartbeat")} == {
         "events-group"
     }
     members = {one["member_id"] for one in logged("java-group-classic.pcap")["assigned"]}
-    assert members <= {row["member_id"] for row in rows if row["api"] == "SyncGroup"}
-    rows, _ = exported(CAPTURES / "java-transactions.pcap", tmp_path / "transactions")
-    assert {row["transactional_id"] for row in rows if row["api"] == "EndTxn"} == {"ledger-writer"}
+    assert members <= {row["member_id"] for row in found if row["api"] == "SyncGroup"}
+    found, _ = exported(CAPTURES / "java-transactions.pcap", tmp_path / "transactions")
+    assert {row["transactional_id"] for row in found if row["api"] == "EndTxn"} == {"ledger-writer"}
     (producer,) = {
         part["producer_id"]
-        for row in rows
+        for row in found
         if row["api"] == "Produce" and row["transactional_id"] == "ledger-writer"
         for part in row["partitions"]
     }

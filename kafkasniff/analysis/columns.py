@@ -1,0 +1,214 @@
+"""Columns of the tables' record batches as the questions need them: unnested, labelled, looked up in JSON bodies.
+
+Everything here works on whole columns. A body is looked at with a regular expression only where its JSON comes from
+fields of fixed shape; where names of topics or the like are wanted, it is parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = [
+    "TIME",
+    "broker_endpoint",
+    "column",
+    "datetimes",
+    "exploded",
+    "floor_divided",
+    "header_bytes",
+    "in_any",
+    "integers",
+    "is_follower",
+    "keys_of",
+    "looked_up",
+    "named",
+    "only",
+    "order_columns",
+    "per_topic",
+    "ratio",
+    "record_bytes",
+    "table_of",
+    "with_topics",
+]
+
+TIME: Final = pa.timestamp("us", tz="UTC")
+"""Type of times in answers."""
+ORDER: Final = ("time_ns", "connection_id", "exchange_id")
+"""What "first" and "last" mean among exchanges: capture time, and the key of the table where times are equal."""
+
+
+def column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """A column by name, dictionaries decoded and large strings made plain. Raises KeyError where it is not there."""
+    index = batch.schema.get_field_index(name)
+    if index < 0:
+        raise KeyError(name)
+    values = batch.column(index)
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_large_string(values.type):
+        values = values.cast(pa.string())
+    return values
+
+
+def in_any(batch: pa.RecordBatch, name: str, values: Iterable[str]) -> pa.Array:
+    """Where a column has one of some values; false where it is null."""
+    return pc.is_in(column(batch, name), value_set=pa.array(list(values), pa.string()))
+
+
+def only(batch: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:
+    """The rows where `mask` is true (not false and not null)."""
+    return batch.filter(mask, null_selection_behavior="drop")
+
+
+def order_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """The columns of `ORDER`."""
+    return {name: column(batch, name) for name in ORDER}
+
+
+def exploded(batch: pa.RecordBatch, name: str, kept: Sequence[str]) -> pa.RecordBatch:
+    """One row for each element of a list column of structs: the struct's fields, and the columns `kept` of its row.
+
+    A field of the struct hides a kept column of the same name.
+    """
+    lists = column(batch, name)
+    parents = pc.list_parent_indices(lists)
+    structs = pc.list_flatten(lists)
+    fields = [structs.type.field(place).name for place in range(structs.type.num_fields)]
+    arrays = {one: column(batch, one).take(parents) for one in kept if one not in fields}
+    # `flatten` carries the struct's own nulls into its fields.
+    arrays |= dict(zip(fields, structs.flatten(), strict=True))
+    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def named(partitions: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of partitions; a topic of which only the id is known goes by that."""
+    topics = pc.coalesce(column(partitions, "topic"), column(partitions, "topic_id"))
+    return partitions.set_column(partitions.schema.get_field_index("topic"), "topic", topics)
+
+
+def with_topics(batch: pa.RecordBatch, kept: Sequence[str]) -> pa.RecordBatch:
+    """One row for each topic of each row, in the column `topic`; a row without topics stays once, its topic null."""
+    lists = column(batch, "topics")
+    parents = pc.list_parent_indices(lists)
+    missing = np.setdiff1d(np.arange(batch.num_rows), parents.to_numpy(zero_copy_only=False))
+    rows = pa.concat_arrays([parents.cast(pa.int64()), pa.array(missing, pa.int64())])
+    topics = pa.concat_arrays([pc.list_flatten(lists).cast(pa.string()), pa.nulls(len(missing), pa.string())])
+    names = [one for one in kept if one not in ("topic", "topics")]
+    arrays = [column(batch, one).take(rows) for one in names]
+    return pa.RecordBatch.from_arrays([*arrays, topics], names=[*names, "topic"])
+
+
+def broker_endpoint(batch: pa.RecordBatch) -> pa.Array:
+    """`address:port` of the broker, IPv6 in brackets."""
+    address, port = column(batch, "broker_ip"), column(batch, "broker_port").cast(pa.string())
+    bracketed = pc.if_else(
+        pc.match_substring(address, ":"), pc.binary_join_element_wise("[", address, "]", ""), address
+    )
+    return pc.binary_join_element_wise(bracketed, port, ":")
+
+
+def integers(values: pa.Array | pa.ChunkedArray, null: int = 0) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """As NumPy integers, nulls as `null`."""
+    return pc.fill_null(values.cast(pa.int64()), null).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def floor_divided(values: pa.Array | pa.ChunkedArray, by: int) -> pa.Array:
+    """Integers divided and rounded down, also below zero; null stays null."""
+    return pa.array(integers(values) // by, pa.int64(), mask=pc.is_null(values).to_numpy(zero_copy_only=False))
+
+
+def datetimes(nanoseconds: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Nanoseconds since 1970 as the timestamps of answers: microseconds, rounded down."""
+    return floor_divided(nanoseconds, 1000).cast(pa.timestamp("us")).cast(TIME)
+
+
+def keys_of(table: pa.Table, names: Sequence[str]) -> tuple[pa.Table, np.ndarray[Any, np.dtype[np.int64]]]:
+    """The distinct keys of a table, ordered, and for each of its rows the number of its key."""
+    rows = table.select(list(names)).append_column("__row", pa.array(np.arange(table.num_rows)))
+    groups = rows.group_by(list(names)).aggregate([("__row", "list")])
+    groups = groups.take(pc.sort_indices(groups, sort_keys=[(name, "ascending") for name in names]))
+    lists = groups.column("__row_list").combine_chunks()
+    number = np.empty(table.num_rows, np.int64)
+    number[pc.list_flatten(lists).to_numpy(zero_copy_only=False)] = pc.list_parent_indices(lists).to_numpy(
+        zero_copy_only=False
+    )
+    return groups.select(list(names)), number
+
+
+def looked_up(batch: pa.RecordBatch, name: str, find: Callable[[str], Any], kind: pa.DataType) -> pa.Array:
+    """`find` of each text of a column that is not null, each distinct text once."""
+    encoded = column(batch, name).dictionary_encode()
+    found = pa.array([find(text) for text in encoded.dictionary.to_pylist()], kind)
+    return found.take(encoded.indices)
+
+
+def ratio(above: pa.Array | pa.ChunkedArray, below: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """One number by another as float64; null where one of them is null, or the lower one is 0."""
+    below = pc.if_else(pc.equal(below, 0), pa.scalar(None, pa.float64()), below.cast(pa.float64()))
+    return pc.divide(above.cast(pa.float64()), below)
+
+
+def table_of(
+    columns: Mapping[str, Any],
+    fields: Iterable[tuple[str, pa.DataType]],
+    order: Sequence[tuple[str, str]] = (),
+    top: int = 0,
+) -> pa.Table:
+    """An answer: its columns in the order and types of `fields`, rows by `order`, the first `top` of them (0: all)."""
+    schema = pa.schema(list(fields))
+    arrays = []
+    for field in schema:
+        values = columns[field.name]
+        if not isinstance(values, pa.Array | pa.ChunkedArray):
+            values = pa.array(values, field.type)
+        arrays.append(values if values.type == field.type else values.cast(field.type))
+    table = pa.Table.from_arrays(arrays, schema=schema)
+    if order:
+        table = table.take(pc.sort_indices(table, sort_keys=list(order)))
+    return table.slice(0, top) if top else table
+
+
+def header_bytes(batch: pa.RecordBatch) -> pa.Array:
+    """Bytes of the keys and values of each record's headers."""
+    headers = column(batch, "headers")
+    parents = pc.list_parent_indices(headers).to_numpy(zero_copy_only=False)
+    structs = pc.list_flatten(headers)
+    places = {structs.type.field(place).name: place for place in range(structs.type.num_fields)}
+    sizes = sum(integers(pc.binary_length(structs.flatten()[places[name]])) for name in ("key", "value"))
+    return pa.array(np.bincount(parents, weights=sizes, minlength=batch.num_rows).astype(np.int64))
+
+
+def record_bytes(batch: pa.RecordBatch) -> pa.Array:
+    """Bytes of key, value and headers of each record, null ones as none."""
+    key, value = (integers(pc.binary_length(column(batch, name))) for name in ("key", "value"))
+    return pa.array(key + value + integers(header_bytes(batch)))
+
+
+def is_follower(client_ids: pa.Array) -> pa.Array:
+    """Where a client is a broker that replicates, by the client id that it gives itself (ReplicaFetcherManager)."""
+    pattern = r"^(broker-\d+-fetcher-\d+|raft-client-\d+)$"
+    return pc.fill_null(pc.match_substring_regex(client_ids, pattern), False)
+
+
+def per_topic(batch: pa.RecordBatch) -> pa.Table:
+    """What each row brought of each topic that it names: `row` (its number), `topic`, `bytes`, `record_count`.
+
+    Named in `topics` (those of a fetch session, too) or among the partitions; a topic of which only the id is known
+    goes by that. Rows without topics have none here.
+    """
+    lists = column(batch, "topics")
+    listed = pa.table({"row": pc.list_parent_indices(lists), "topic": pc.list_flatten(lists).cast(pa.string())})
+    rows = batch.append_column("row", pa.array(np.arange(batch.num_rows)))
+    brought = named(exploded(rows, "partitions", ["row"]))
+    told = pa.table({name: column(brought, name) for name in ("row", "topic", "bytes", "record_count")})
+    sums = [("bytes", "sum"), ("record_count", "sum")]
+    folded = pa.concat_tables([told, listed], promote_options="default").group_by(["row", "topic"]).aggregate(sums)
+    size, records = (pc.fill_null(folded.column(f"{name}_sum"), 0) for name, _ in sums)
+    return pa.table(
+        {"row": folded.column("row"), "topic": folded.column("topic"), "bytes": size, "record_count": records}
+    )

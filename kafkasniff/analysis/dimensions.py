@@ -1,0 +1,88 @@
+"""By what an answer is broken down: API, broker, client …, and spans of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis.columns import TIME, broker_endpoint, column, datetimes, floor_divided, with_topics
+
+__all__ = ["Dimension", "Dimensions"]
+
+Dimension = Literal["api", "version", "broker", "client", "address", "software", "group", "topic", "connection"]
+
+# What each one reads of a row, and the columns that it becomes.
+_READ: Final = {
+    "api": ("api", "api_key"),
+    "version": ("api_version",),
+    "broker": ("broker_id", "broker_ip", "broker_port"),
+    "client": ("client_id",),
+    "address": ("client_ip",),
+    "software": ("software_name", "software_version"),
+    "group": ("group_id",),
+    "topic": ("topics",),
+    "connection": ("connection_id",),
+}
+_MADE: Final[dict[str, tuple[tuple[str, pa.DataType], ...]]] = {
+    "api": (("api", pa.string()),),
+    "version": (("api_version", pa.int32()),),
+    "broker": (("broker_id", pa.int32()), ("broker", pa.string())),
+    "client": (("client_id", pa.string()),),
+    "address": (("client_ip", pa.string()),),
+    "software": (("software_name", pa.string()), ("software_version", pa.string())),
+    "group": (("group_id", pa.string()),),
+    "topic": (("topic", pa.string()),),
+    "connection": (("connection_id", pa.int64()),),
+}
+
+
+class Dimensions:
+    """Some dimensions, and spans of `every` nanoseconds (0: time is no dimension)."""
+
+    def __init__(self, by: Sequence[Dimension], every: int = 0) -> None:
+        self.by = tuple(dict.fromkeys(by))
+        self.every = every
+        self.reads = tuple(dict.fromkeys(name for one in self.by for name in _READ[one]))
+        """Columns of `exchanges` that are needed."""
+        if every:
+            self.reads = tuple(dict.fromkeys(["time_ns", *self.reads]))
+        made = [field for one in self.by for field in _MADE[one]]
+        self.keys: tuple[tuple[str, pa.DataType], ...] = ((("span", pa.int64()),) if every else ()) + tuple(made)
+        """Key columns of partial answers; `span` is the time in nanoseconds, divided by `every`."""
+        self.names = tuple(name for name, _ in self.keys)
+
+    @property
+    def fields(self) -> tuple[tuple[str, pa.DataType], ...]:
+        """Columns of an answer: the same, `span` being the `time` where it begins."""
+        return tuple(("time", TIME) if name == "span" else (name, kind) for name, kind in self.keys)
+
+    def spread(self, batch: pa.RecordBatch, kept: Sequence[str]) -> pa.RecordBatch:
+        """The batch with a row for each topic of a row, if topics are asked for; `kept` columns stay."""
+        return with_topics(batch, [*self.reads, *kept]) if "topic" in self.by else batch
+
+    def arrays(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        """The key columns of a batch that `spread` made."""
+        made: dict[str, pa.Array] = {}
+        if self.every:
+            made["span"] = floor_divided(column(batch, "time_ns"), self.every)
+        for one in self.by:
+            match one:
+                case "api":
+                    # An API that is newer than the definitions has no name.
+                    number = column(batch, "api_key").cast(pa.string())
+                    made["api"] = pc.coalesce(column(batch, "api"), number)
+                case "broker":
+                    made["broker_id"], made["broker"] = column(batch, "broker_id"), broker_endpoint(batch)
+                case _:
+                    made |= {name: column(batch, name) for name, _ in _MADE[one]}
+        return made
+
+    def answer(self, keys: pa.Table) -> dict[str, pa.Array | pa.ChunkedArray]:
+        """Key columns of a partial answer as columns of an answer."""
+        made = {name: keys.column(name) for name in self.names}
+        if "span" in made:
+            made = {"time": datetimes(pc.multiply(made.pop("span"), self.every)), **made}
+        return made

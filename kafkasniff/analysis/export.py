@@ -1,0 +1,191 @@
+"""Rows of an export (the folder that `kafkasniff export` writes), as much of them as a question needs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, Self
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from kafkasniff.analysis.accumulator import Accumulator, Reading
+from kafkasniff.errors import CaptureError, UsageError
+
+__all__ = ["Export", "answer", "missing_tables"]
+
+MAX_MANIFEST: Final = 1 << 28
+"""Bytes of a manifest, which names each file and capture in some hundred bytes."""
+BATCH_ROWS: Final = 1 << 14
+"""Rows that are looked at together: bodies of as many exchanges have to be in memory at once."""
+
+
+class Export(msgspec.Struct, frozen=True):
+    """An export: the files of each table."""
+
+    folder: Path
+    tables: Mapping[str, tuple[Path, ...]]
+
+    @classmethod
+    def open(cls, folder: str) -> Self:
+        """The export in a folder. Raises CaptureError where there is none."""
+        path = Path(folder)
+        try:
+            with (path / "manifest.json").open("rb") as stream:
+                text = stream.read(MAX_MANIFEST + 1)
+        except FileNotFoundError:
+            reason = "it has no manifest.json" if path.is_dir() else "there is no such folder"
+            raise CaptureError(f"{folder} is not an export: {reason} (kafkasniff export makes one)") from None
+        except NotADirectoryError:
+            raise CaptureError(f"{folder} is a file, not an export (kafkasniff export makes one)") from None
+        except OSError as error:
+            raise CaptureError(f"cannot read {folder}: {error.strerror or error}") from error
+        try:
+            if len(text) > MAX_MANIFEST:
+                raise ValueError("it is too long")
+            manifest = json.loads(text)
+            if manifest["format"] != "kafkasniff-export":
+                raise ValueError("it is another program's")
+            tables = {
+                name: tuple(_inside(path, file["path"]) for file in table["files"])
+                for name, table in manifest["tables"].items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise CaptureError(f"{folder} is not an export: its manifest.json makes no sense ({error})") from None
+        return cls(path, tables)
+
+    def files(self, table: str, since_ns: int | None = None, until_ns: int | None = None) -> list[Path]:
+        """The files of a table that can hold rows of a time."""
+        low, high = (None if one is None else _date(one) for one in (since_ns, until_ns))
+        return [
+            path
+            for path in self.tables.get(table, ())
+            if (date := _partition(path)) is None or ((low is None or low <= date) and (high is None or date <= high))
+        ]
+
+    def start_ns(self) -> int | None:
+        """Time of the first exchange, from the files' statistics; None where none has a time."""
+        found: list[int] = []
+        for path in self.tables.get("exchanges", ()):
+            with _readable(path):
+                metadata = pq.ParquetFile(path).metadata
+            for group in range(metadata.num_row_groups):
+                columns = (metadata.row_group(group).column(place) for place in range(metadata.num_columns))
+                statistics = next((one.statistics for one in columns if one.path_in_schema == "time_ns"), None)
+                if statistics is not None and statistics.has_min_max:
+                    found.append(statistics.min)
+        return min(found, default=None)
+
+    def batches(
+        self, table: str, reading: Reading, since_ns: int | None = None, until_ns: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of a table: the columns, APIs and times that are wanted, the times included.
+
+        Files of other dates are not opened, and row groups that statistics exclude not read. Raises UsageError where a
+        column is missing, CaptureError where a file cannot be read.
+        """
+        files = self.files(table, since_ns, until_ns)
+        if not files:
+            return
+        with _readable(self.folder):
+            dataset = ds.dataset([str(path) for path in files], format="parquet")
+        missing = [name for name in reading.columns if name not in dataset.schema.names]
+        if missing:
+            raise UsageError(f"the table {table} of {self.folder} has no column {missing[0]}: another version wrote it")
+        condition = _condition(dataset.schema, reading.apis, since_ns, until_ns)
+        scanner = dataset.scanner(
+            columns=list(reading.columns),
+            filter=condition,
+            batch_size=BATCH_ROWS,
+            batch_readahead=2,
+            fragment_readahead=1,
+        )
+        batches = scanner.to_batches()
+        while True:
+            with _readable(self.folder):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
+
+def answer(
+    export: Export, question: Accumulator[Any], since_ns: int | None = None, until_ns: int | None = None
+) -> list[str]:
+    """Give a question the rows of an export. Returns the optional tables that are missing.
+
+    Raises UsageError where a table that it needs is missing, CaptureError where a file cannot be read.
+    """
+    left_out = missing_tables(export.tables, question)
+    for table, reading in question.reads().items():
+        if table not in left_out:
+            for batch in export.batches(table, reading, since_ns, until_ns):
+                question.update(batch, table)
+    return left_out
+
+
+def missing_tables(tables: Mapping[str, Any], question: Accumulator[Any]) -> list[str]:
+    """Optional tables of a question that are not there. Raises UsageError where one is missing that it needs."""
+    missing = [table for table in question.reads() if table not in tables]
+    for table in missing:
+        if not question.reads()[table].optional:
+            has = ", ".join(tables) or "none"
+            raise UsageError(f"{question.name} needs the table {table}, which the export does not have (it has {has})")
+    return missing
+
+
+class _readable:  # noqa: N801 - a context manager, used like a function
+    """Turns what pyarrow raises for files that are missing or damaged into CaptureError."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, OSError | pa.ArrowException):
+            reason = " ".join(str(error).split())
+            raise CaptureError(f"cannot read {self._path}: {reason}") from error
+
+
+def _inside(folder: Path, path: str) -> Path:
+    """A file that a manifest names; it must lie in the folder."""
+    relative = PurePosixPath(path)
+    if relative.is_absolute() or ".." in relative.parts:
+        raise ValueError(f"{path} is outside of the folder")
+    return folder / relative
+
+
+def _partition(path: Path) -> str | None:
+    """The date in a file's path; None where it has none."""
+    return next((part.removeprefix("date=") for part in path.parts if part.startswith("date=")), None)
+
+
+def _date(time_ns: int) -> str:
+    return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).strftime("%Y-%m-%d")
+
+
+def _condition(
+    schema: pa.Schema, apis: Sequence[str] | None, since_ns: int | None, until_ns: int | None
+) -> pc.Expression | None:
+    parts: list[pc.Expression] = []
+    if apis is not None:
+        parts.append(pc.field("api").isin(list(apis)))
+    exact = "time_ns" in schema.names
+    for bound, above in ((since_ns, True), (until_ns, False)):
+        if bound is None:
+            continue
+        # The table `records` has microseconds, rounded down, so that the first one must be rounded down, too.
+        field = pc.field("time_ns") if exact else pc.field("time")
+        value = pa.scalar(bound) if exact else pa.scalar(bound // 1000, pa.timestamp("us", tz="UTC"))
+        parts.append(field >= value if above else field <= value)
+    whole: pc.Expression | None = None
+    for part in parts:
+        whole = part if whole is None else whole & part
+    return whole

@@ -1,0 +1,146 @@
+"""Events of group membership, read from exchanges of the group APIs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+__all__ = ["EVENT", "GROUP_APIS", "HEARTBEATS", "Event", "event_of"]
+
+HEARTBEATS: Final = {
+    "ConsumerGroupHeartbeat": "consumer",
+    "ShareGroupHeartbeat": "share",
+    "StreamsGroupHeartbeat": "streams",
+}
+"""The one API of the newer protocols (KIP-848, KIP-932, KIP-1071), and what they are called."""
+GROUP_APIS: Final = ("JoinGroup", "SyncGroup", "LeaveGroup", "Heartbeat", *HEARTBEATS)
+
+_TEXTS: Final = pa.list_(pa.field("element", pa.string()))
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One exchange of a member with its coordinator, as far as it tells of a change."""
+
+    time_ns: int | None
+    connection_id: int
+    exchange_id: int
+    done_ns: int | None
+    """When the response was complete."""
+    api: str
+    group_id: str
+    member_id: str | None
+    client_id: str | None
+    error_code: int | None
+    """Null without a response."""
+    generation: int | None
+    """Of JoinGroup's response, SyncGroup's request; the member epoch that a heartbeat's response gives."""
+    asked: int | None
+    """Member epoch of a heartbeat's request: 0 to join, -1 and -2 to leave."""
+    everybody: list[str] | None
+    """All members, as the leader is told."""
+    leaving: list[str] | None
+    """Members that LeaveGroup names."""
+    reason: str | None
+    """Why, as the client says (KIP-800)."""
+    instance: str | None
+    """Of a static member (KIP-345), the name by which it stays the same when its member id changes."""
+
+
+EVENT: Final[tuple[tuple[str, pa.DataType], ...]] = (
+    ("time_ns", pa.int64()),
+    ("connection_id", pa.int64()),
+    ("exchange_id", pa.int64()),
+    ("done_ns", pa.int64()),
+    ("api", pa.string()),
+    ("group_id", pa.string()),
+    ("member_id", pa.string()),
+    ("client_id", pa.string()),
+    ("error_code", pa.int32()),
+    ("generation", pa.int64()),
+    ("asked", pa.int64()),
+    ("everybody", _TEXTS),
+    ("leaving", _TEXTS),
+    ("reason", pa.string()),
+    ("instance", pa.string()),
+)
+"""The columns of an event."""
+
+
+class _Member(msgspec.Struct):
+    member_id: Any = None
+    group_instance_id: Any = None
+    reason: Any = None
+
+
+class _Body(msgspec.Struct):
+    """What the bodies of these APIs may hold; any of it may be missing where a message broke off."""
+
+    generation_id: int | None = None
+    member_epoch: int | None = None
+    members: list[_Member] = []
+    member_id: Any = None
+    group_instance_id: Any = None
+    reason: Any = None
+
+
+_BODY: Final = msgspec.json.Decoder(_Body)
+
+
+def _body(text: str | None) -> _Body:
+    if text is None:
+        return _Body()
+    try:
+        return _BODY.decode(text)
+    except msgspec.DecodeError:
+        return _Body()
+
+
+def event_of(row: Mapping[str, Any]) -> Event | None:
+    """The event of a row of `exchanges`; None where it tells of no change."""
+    api, code = row["api"], row["error_code"]
+    request, response = _body(row["request_body"]), _body(row["response_body"])
+    generation = asked = None
+    everybody = leaving = None
+    reason = request.reason
+    match api:
+        case "JoinGroup":
+            generation = response.generation_id
+            everybody = _names(response.members) if code == 0 else None
+        case "SyncGroup":
+            generation = request.generation_id
+        case "LeaveGroup":
+            leaving = _names(request.members) or ([row["member_id"]] if row["member_id"] else None)
+            reason = next((one.reason for one in request.members if one.reason), None)
+        case "Heartbeat":
+            generation = request.generation_id
+        case _:
+            asked, generation = request.member_epoch, response.member_epoch
+            if not code and generation == asked and asked is not None and asked > 0:
+                return None
+    lasted = row["duration_us"]
+    return Event(
+        time_ns=row["time_ns"],
+        connection_id=row["connection_id"],
+        exchange_id=row["exchange_id"],
+        done_ns=None if row["time_ns"] is None else row["time_ns"] + 1000 * (lasted or 0),
+        api=api,
+        group_id=row["group_id"],
+        member_id=row["member_id"],
+        client_id=row["client_id"],
+        error_code=code,
+        generation=generation,
+        asked=asked,
+        everybody=everybody or None,
+        leaving=leaving,
+        reason=reason if isinstance(reason, str) and reason else None,
+        instance=request.group_instance_id if isinstance(request.group_instance_id, str) else None,
+    )
+
+
+def _names(members: list[_Member]) -> list[str]:
+    """Member ids; of a static member that is named by its instance alone, that."""
+    names = [one.member_id or one.group_instance_id for one in members]
+    return [name for name in names if isinstance(name, str)]

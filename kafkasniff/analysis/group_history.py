@@ -1,0 +1,275 @@
+"""The history of one group: its generations in order, and what each one was for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from kafkasniff.analysis.group_events import Event
+
+__all__ = ["history"]
+
+UNKNOWN_MEMBER_ID: Final = 25
+REBALANCE_IN_PROGRESS: Final = 27
+FENCED_INSTANCE_ID: Final = 82
+FENCED_MEMBER_EPOCH: Final = 110
+_REMOVED: Final = frozenset({UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH})
+"""The coordinator does not know this member any more."""
+# What Kafka's consumer gives as the reason when it only follows others, or obeys the protocol (ConsumerCoordinator).
+_FOLLOWING: Final = ("group is already rebalancing", "need to re-join with the given member-id")
+
+Row = dict[str, Any]
+
+
+def history(protocol: str, events: Sequence[Event]) -> list[Row]:
+    """Rows for the generations that began, in order; `events` of one group and protocol, in any order."""
+    ordered = sorted(events, key=_when)
+    return _Classic().rows(ordered) if protocol == "classic" else _Heartbeats().rows(ordered)
+
+
+def _when(event: Event) -> tuple[bool, int, int, int]:
+    """When it took effect: a leave when it was asked for (joins are answered because of it), else at the end."""
+    leaves = event.api == "LeaveGroup" or (event.asked is not None and event.asked < 0)
+    time_ns = event.time_ns if leaves else event.done_ns
+    return (time_ns is None, time_ns or 0, event.connection_id, event.exchange_id)
+
+
+class _Changes:
+    """What happened since the last generation began."""
+
+    def __init__(self) -> None:
+        self.since: int | None = None
+        self.joined: dict[str, None] = {}
+        self.left: dict[str, None] = {}
+        self.lost: dict[str, None] = {}
+        self.reasons: dict[str, None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.joined or self.left or self.lost)
+
+    def at(self, time_ns: int | None) -> None:
+        if time_ns is not None:
+            self.since = time_ns if self.since is None else min(self.since, time_ns)
+
+    def cause(self, names: dict[str, str | None], others: Sequence[str] = ()) -> str | None:
+        def told(members: dict[str, None], verb: str) -> Iterator[str]:
+            if members:
+                yield f"{', '.join(names.get(one) or one for one in members)} {verb}"
+
+        parts = [
+            *told(self.left, "left"),
+            *told(self.lost, "gone without leaving"),
+            *told(self.joined, "joined"),
+            *others,
+            *self.reasons,
+        ]
+        return "; ".join(parts) or None
+
+    def row(self, generation: int | None, members: int | None, end_ns: int | None, cause: str | None) -> Row:
+        lasted = None if end_ns is None or self.since is None else max((end_ns - self.since) // 1000, 0)
+        return {
+            "time_ns": self.since,
+            "generation": generation,
+            "duration_us": lasted,
+            "members": members,
+            "joined": list(self.joined),
+            "left": list(self.left),
+            "lost": list(self.lost),
+            "cause": cause,
+        }
+
+
+class _Generation:
+    """One generation of the classic protocol while its joins and syncs come in."""
+
+    def __init__(self, number: int | None) -> None:
+        self.number = number
+        self.members: dict[str, None] = {}
+        self.complete = False
+        """Whether the leader's list was seen."""
+        self.synced = False
+        self.end_ns: int | None = None
+
+
+class _Classic:
+    """JoinGroup, SyncGroup, LeaveGroup, Heartbeat."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str | None] = {}
+        self._instances: dict[str, str] = {}
+        """Member ids of static members."""
+        self._before: _Generation | None = None
+        self._current: _Generation | None = None
+        self._changes = _Changes()
+        self._began = _Changes()
+        """The changes that led to the current generation."""
+        self._rows: list[Row] = []
+
+    def rows(self, events: Sequence[Event]) -> list[Row]:
+        for event in events:
+            if event.member_id:
+                self._names.setdefault(event.member_id, event.client_id)
+            match event.api:
+                case "JoinGroup":
+                    self._join(event)
+                case "SyncGroup":
+                    self._sync(event)
+                case "LeaveGroup":
+                    self._leave(event)
+                case "Heartbeat" if event.error_code in _REMOVED and event.member_id:
+                    self._lose(event)
+        self._close()
+        if self._changes.left or self._changes.lost:
+            changes = self._changes
+            changes.joined.clear()
+            rest = None
+            if self._current is not None and self._current.complete:
+                rest = len(self._current.members.keys() - changes.left.keys() - changes.lost.keys())
+            self._rows.append(changes.row(None, rest, None, changes.cause(self._names)))
+        return self._rows
+
+    def _known(self) -> dict[str, None]:
+        return self._current.members if self._current is not None else {}
+
+    def _join(self, event: Event) -> None:
+        if event.error_code == UNKNOWN_MEMBER_ID and event.member_id in self._known():
+            self._lose(event)
+        current = self._current
+        same = current is not None and event.generation == current.number
+        if event.generation is None:
+            # Without bodies: joins belong together until somebody has synced.
+            same = current is not None and not current.synced
+        if not same or event.error_code != 0:
+            self._changes.at(event.time_ns)
+            if event.reason and not event.reason.startswith(_FOLLOWING):
+                self._changes.reasons[f"{self._label(event)}: {event.reason}"] = None
+        if event.error_code != 0 or not event.member_id:
+            return
+        if not same:
+            self._close()
+            self._before, self._current = current, _Generation(event.generation)
+            self._began, self._changes = self._changes, _Changes()
+        assert self._current is not None
+        if event.instance is not None:
+            self._renamed(self._instances.get(event.instance), event.member_id)
+            self._instances[event.instance] = event.member_id
+        self._began.at(event.time_ns)
+        if same and event.reason and not event.reason.startswith(_FOLLOWING):
+            self._began.reasons[f"{self._label(event)}: {event.reason}"] = None
+        self._current.members[event.member_id] = None
+        if event.everybody:
+            self._current.complete = True
+            self._current.members |= dict.fromkeys(event.everybody)
+        self._ends(event)
+
+    def _renamed(self, old: str | None, new: str) -> None:
+        """A static member that came back has a new member id, and is the same member (KIP-345)."""
+        for generation in (self._before, self._current):
+            if generation is not None and old is not None and old in generation.members:
+                del generation.members[old]
+                generation.members[new] = None
+
+    def _sync(self, event: Event) -> None:
+        if self._current is not None and event.generation in (None, self._current.number):
+            self._current.synced = True
+            if event.error_code == 0:
+                self._ends(event)
+
+    def _ends(self, event: Event) -> None:
+        assert self._current is not None
+        if event.done_ns is not None:
+            self._current.end_ns = max(event.done_ns, self._current.end_ns or event.done_ns)
+
+    def _leave(self, event: Event) -> None:
+        if event.error_code in (0, None):
+            self._changes.at(event.time_ns)
+            self._changes.left |= dict.fromkeys(self._instances.get(one, one) for one in event.leaving or ())
+            if event.reason:
+                self._changes.reasons[f"{self._label(event)}: {event.reason}"] = None
+
+    def _lose(self, event: Event) -> None:
+        if event.member_id and event.member_id not in self._changes.left:
+            self._changes.at(event.time_ns)
+            self._changes.lost[event.member_id] = None
+
+    def _label(self, event: Event) -> str:
+        return event.client_id or event.member_id or "a member"
+
+    def _close(self) -> None:
+        """The current generation has all its members: tell of it."""
+        current, before, changes = self._current, self._before, self._began
+        if current is None:
+            return
+        others: list[str] = []
+        if before is None:
+            if current.number == 1:
+                changes.joined = dict(current.members)
+            else:
+                others.append("the generation before was not seen")
+        else:
+            changes.joined = {one: None for one in current.members if one not in before.members}
+            if not before.complete and not current.complete:
+                others += [] if changes else ["no list of members was seen"]
+            elif current.complete:
+                gone = (one for one in before.members if one not in current.members and one not in changes.left)
+                changes.lost |= dict.fromkeys(gone)
+        if not before or not changes:
+            others += [] if changes or others or changes.reasons else ["members joined again"]
+        cause = changes.cause(self._names, others)
+        members = len(current.members) if current.complete else None
+        self._rows.append(changes.row(current.number, members, current.end_ns, cause))
+
+
+class _Heartbeats:
+    """ConsumerGroupHeartbeat and those made like it: members join with epoch 0, leave with -1 or -2."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str | None] = {}
+        self._members: dict[str, None] = {}
+        self._epoch: int | None = None
+        self._changes = _Changes()
+        self._rows: list[Row] = []
+
+    def rows(self, events: Sequence[Event]) -> list[Row]:
+        for event in events:
+            member = event.member_id
+            if not member:
+                continue
+            self._names.setdefault(member, event.client_id)
+            if event.error_code in _REMOVED:
+                self._gone(event, self._changes.lost)
+            elif event.asked is not None and event.asked < 0:
+                self._gone(event, self._changes.left)
+            elif event.error_code == 0:
+                if event.asked == 0:
+                    if member not in self._members:
+                        self._changes.joined[member] = None
+                    self._changes.at(event.time_ns)
+                self._members[member] = None
+                self._told(event)
+        if self._changes:
+            changes = self._changes
+            self._rows.append(changes.row(None, len(self._members), None, changes.cause(self._names)))
+        return self._rows
+
+    def _gone(self, event: Event, how: dict[str, None]) -> None:
+        assert event.member_id is not None
+        if event.error_code not in _REMOVED and event.error_code not in (0, None):
+            return
+        if event.member_id not in self._changes.left:
+            how[event.member_id] = None
+            self._changes.at(event.time_ns)
+        self._members.pop(event.member_id, None)
+
+    def _told(self, event: Event) -> None:
+        if event.generation is None or (self._epoch is not None and event.generation <= self._epoch):
+            return
+        first, self._epoch = self._epoch is None, event.generation
+        changes, self._changes = self._changes, _Changes()
+        changes.at(event.time_ns)
+        if not changes and first:
+            others = ["the epoch before was not seen"]
+        else:
+            others = [] if changes else ["assignment, subscription or topics changed"]
+        cause = changes.cause(self._names, others)
+        self._rows.append(changes.row(event.generation, len(self._members), event.done_ns, cause))

@@ -1,0 +1,210 @@
+"""Partial answers as tables that can be merged in any order: the state of every analysis.
+
+A `Partials` holds rows that are grouped by key columns and folded by sums, minima, maxima, or "what was last". All of
+these are commutative and associative, so that the answer does not depend on how the rows were cut into batches, on the
+order of the batches, or on the tree in which partial answers were merged.
+
+Memory is bounded (`Shape.bound`). What happens above the bound is `Shape.keep`:
+
+- `heaviest`: the groups with the least weight are let go. What is let go is counted, and a group that came back is too
+  low by at most `Lost.undercount` (the idea of Misra and Gries' frequent items). Only here does the answer depend on
+  the order of things, within that error.
+- `earliest`: the first rows by `Shape.order` stay: the same rows in every order of updates.
+- `sampled`: rows stay whose hash ends in enough zero bits: the same sample in every order of updates.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["Lost", "Partials", "Shape"]
+
+PENDING_ROWS: Final = 1 << 17
+"""Rows that wait before they are folded together: folding each small batch alone would cost a fixed price each time."""
+MAX_SAMPLE_LEVEL: Final = 62
+
+How = Literal["sum", "min", "max", "first", "last"]
+_LAST: Final = pc.ScalarAggregateOptions(skip_nulls=False)
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """What the rows of a `Partials` are, and how equal keys become one row."""
+
+    keys: tuple[tuple[str, pa.DataType], ...]
+    measures: tuple[tuple[str, pa.DataType, How], ...] = ()
+    """Columns that are folded. Without keys all rows stay as they are."""
+    order: tuple[str, ...] = ()
+    """Columns that say what `first` and `last` mean, and what `earliest` is; they are keys or measures themselves."""
+    keep: Literal["heaviest", "earliest", "sampled"] = "heaviest"
+    weight: str | None = None
+    """Measure by which groups are heavy (`heaviest`); None: each row weighs 1."""
+    group: tuple[str, ...] | None = None
+    """Keys whose rows are let go together (`heaviest`); None: all keys."""
+    sample: str | None = None
+    """Key that holds a 64-bit hash (`sampled`)."""
+    without_zero: str | None = None
+    """Measure that says nothing where it is 0: such rows are dropped."""
+    bound: int = 1 << 19
+    """Rows that are kept."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Keys, then measures."""
+        return pa.schema([*self.keys, *((name, kind) for name, kind, _ in self.measures)])
+
+
+class Lost(msgspec.Struct):
+    """What a bound has cost."""
+
+    rows: int = 0
+    """Folded rows that were let go; one that came back and went again counts twice."""
+    weight: int = 0
+    """Their weight in all (`heaviest`)."""
+    undercount: int = 0
+    """How much the weight of a group that is still there can be too low (`heaviest`)."""
+    level: int = 0
+    """One of 2**level rows was looked at (`sampled`)."""
+
+
+class Partials:
+    """Rows of one shape. `add` and `merge` fold more of them in, `table()` gives them all."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.lost = Lost()
+        self._schema = shape.schema
+        self._folded = self._schema.empty_table()
+        self._pending: list[pa.Table] = []
+        self._waiting = 0
+
+    def add(self, columns: dict[str, Any]) -> None:
+        """Fold in rows, given as one array for each column of the shape (Arrow, NumPy or a list), equally long."""
+        arrays = [_array(columns[field.name], field.type) for field in self._schema]
+        self._take(self._fold(pa.Table.from_arrays(arrays, schema=self._schema)))
+
+    def merge(self, other: Partials) -> None:
+        """Fold in another's rows. Raises ValueError where the shapes differ."""
+        if other._schema != self._schema:
+            raise ValueError("partial answers of different shapes cannot be merged")
+        table = other.table()
+        self.lost.rows += other.lost.rows
+        self.lost.weight += other.lost.weight
+        self.lost.undercount += other.lost.undercount
+        if other.lost.level > self.lost.level:
+            self.lost.level = other.lost.level
+            self._folded = self._sampled(self._folded)
+            self._pending = [self._sampled(table) for table in self._pending]
+        self._take(table)
+
+    def table(self) -> pa.Table:
+        """All rows, folded, in no order that means anything."""
+        if self._pending:
+            folded = self._fold(pa.concat_tables([self._folded, *self._pending]))
+            self._pending, self._waiting = [], 0
+            self._folded = self._bounded(folded).combine_chunks()
+        return self._folded
+
+    def _take(self, table: pa.Table) -> None:
+        if table.num_rows == 0:
+            return
+        self._pending.append(table)
+        self._waiting += table.num_rows
+        # Twice the bound at most is held; a bound below PENDING_ROWS is kept more tightly.
+        if self._waiting >= min(PENDING_ROWS, self.shape.bound):
+            self.table()
+
+    def _fold(self, table: pa.Table) -> pa.Table:
+        shape = self.shape
+        if self.lost.level:
+            table = self._sampled(table)
+        names = [name for name, _ in shape.keys]
+        if not names:
+            return table
+        ordered = any(how in ("first", "last") for _, _, how in shape.measures)
+        if ordered:
+            keys = [(name, "ascending") for name in shape.order]
+            table = table.take(pc.sort_indices(table, sort_keys=keys))
+        wanted = [(name, how, _LAST if how in ("first", "last") else None) for name, _, how in shape.measures]
+        folded = table.group_by(names, use_threads=not ordered).aggregate(wanted)
+        columns = [folded.column(name) for name in names]
+        columns += [folded.column(f"{name}_{how}").cast(kind) for name, kind, how in shape.measures]
+        folded = pa.Table.from_arrays(columns, schema=self._schema)
+        if shape.without_zero is not None:
+            folded = folded.filter(pc.not_equal(folded.column(shape.without_zero), 0))
+        return folded
+
+    def _bounded(self, table: pa.Table) -> pa.Table:
+        if table.num_rows <= self.shape.bound:
+            return table
+        return {"heaviest": self._heaviest, "earliest": self._earliest, "sampled": self._resampled}[self.shape.keep](
+            table
+        )
+
+    def _earliest(self, table: pa.Table) -> pa.Table:
+        self.lost.rows += table.num_rows - self.shape.bound
+        order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in self.shape.order])
+        return table.take(order.slice(0, self.shape.bound))
+
+    def _resampled(self, table: pa.Table) -> pa.Table:
+        while table.num_rows > self.shape.bound and self.lost.level < MAX_SAMPLE_LEVEL:
+            self.lost.level += 1
+            table = self._sampled(table)
+        return table
+
+    def _sampled(self, table: pa.Table) -> pa.Table:
+        assert self.shape.sample is not None
+        low = pc.bit_wise_and(table.column(self.shape.sample), pa.scalar((1 << self.lost.level) - 1, pa.int64()))
+        return table.filter(pc.equal(low, 0))
+
+    def _heaviest(self, table: pa.Table) -> pa.Table:
+        shape = self.shape
+        names = list(shape.group or [name for name, _ in shape.keys])
+        weights = table.column(shape.weight) if shape.weight else pa.array(np.ones(table.num_rows, np.int64))
+        whole = table.select(names).append_column("__weight", weights)
+        whole = whole.append_column("__row", pa.array(np.arange(table.num_rows)))
+        groups = whole.group_by(names).aggregate([("__weight", "sum"), ("__row", "list")])
+        # The keys, too, so that equally heavy groups go in the same order whoever counted them.
+        keys = [("__weight_sum", "descending"), *((name, "ascending") for name in names)]
+        groups = groups.take(pc.sort_indices(groups, sort_keys=keys))
+        sizes = pc.list_value_length(groups.column("__row_list")).to_numpy()
+        # Down to half of the bound: else every further batch would have to be cut again.
+        kept = int(np.searchsorted(np.cumsum(sizes), shape.bound // 2, side="right"))
+        gone = groups.column("__weight_sum").slice(kept)
+        self.lost.rows += int(sizes[kept:].sum())
+        self.lost.weight += pc.sum(gone).as_py() or 0
+        self.lost.undercount += pc.max(gone).as_py() or 0
+        return table.take(pc.list_flatten(groups.column("__row_list").slice(0, kept)))
+
+    def dump(self) -> tuple[bytes, list[int]]:
+        """Rows as an Arrow stream, and the numbers of `lost`."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self._schema) as writer:
+            writer.write_table(self.table())
+        return sink.getvalue().to_pybytes(), list(msgspec.structs.astuple(self.lost))
+
+    def load(self, rows: bytes, lost: list[int]) -> None:
+        """Take what `dump` gave, in place of what is here. Raises ValueError where it is damaged or another shape."""
+        try:
+            with pa.ipc.open_stream(rows) as reader:
+                table = reader.read_all()
+            # Offsets that lead out of a buffer would be followed otherwise.
+            table.validate(full=True)
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(f"a damaged partial answer: {error}") from None
+        if table.schema != self._schema:
+            raise ValueError("a partial answer of another shape or version")
+        if len(lost) != len(Lost.__struct_fields__) or min(lost) < 0 or lost[-1] > MAX_SAMPLE_LEVEL:
+            raise ValueError("a damaged partial answer")
+        self.lost = Lost(*lost)
+        self._folded, self._pending, self._waiting = table, [], 0
+
+
+def _array(values: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    if not isinstance(values, pa.Array | pa.ChunkedArray):
+        values = pa.array(values)
+    return values if values.type == kind else values.cast(kind)

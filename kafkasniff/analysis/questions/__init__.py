@@ -1,0 +1,55 @@
+"""The questions, one module each, by name; a module is imported when its question is asked."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+from typing import Any, Final
+
+from kafkasniff.analysis.accumulator import Accumulator
+from kafkasniff.errors import UsageError
+
+__all__ = ["find_question", "question_names", "questions"]
+
+# Name → module and class.
+_QUESTIONS: Final = {
+    "latency": ("latency", "Latency"),
+    "errors": ("errors", "Errors"),
+    "talkers": ("talkers", "Talkers"),
+    "batching": ("batching", "Batching"),
+    "record-sizes": ("record_sizes", "RecordSizes"),
+    "fetch-efficiency": ("fetch_efficiency", "FetchEfficiency"),
+    "rebalances": ("rebalances", "Rebalances"),
+    "metadata-storms": ("metadata_storms", "MetadataStorms"),
+    "slow-brokers": ("slow_brokers", "SlowBrokers"),
+    "retries": ("retries", "Retries"),
+    "throttling": ("throttling", "Throttling"),
+    "outstanding": ("outstanding", "Outstanding"),
+    "lag": ("lag", "Lag"),
+    "versions": ("versions", "Versions"),
+    "churn": ("churn", "Churn"),
+    "topic": ("topic", "Topic"),
+    "racks": ("racks", "Racks"),
+}
+
+
+def question_names() -> tuple[str, ...]:
+    """All names, in the order in which they are listed."""
+    return tuple(_QUESTIONS)
+
+
+def find_question(name: str) -> type[Accumulator[Any]]:
+    """The question of a name. Raises UsageError, with a suggestion, where there is none."""
+    wanted = name.replace("_", "-").lower()
+    if wanted not in _QUESTIONS:
+        close = [one for one in _QUESTIONS if wanted and one.startswith(wanted)]
+        close = close or difflib.get_close_matches(wanted, _QUESTIONS, n=1, cutoff=0.5)
+        raise UsageError(f"no question is called {name!r}" + (f"; {close[0]}?" if close else ""))
+    module, attribute = _QUESTIONS[wanted]
+    found: type[Accumulator[Any]] = getattr(import_module(f"{__name__}.{module}"), attribute)
+    return found
+
+
+def questions() -> list[type[Accumulator[Any]]]:
+    """All questions, in the order in which they are listed."""
+    return [find_question(name) for name in _QUESTIONS]

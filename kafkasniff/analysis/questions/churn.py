@@ -1,0 +1,97 @@
+"""Which clients open connections over and over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.columns import TIME, column, datetimes, floor_divided, in_any, integers, only, ratio, table_of
+from kafkasniff.analysis.parameters import Duration
+from kafkasniff.analysis.partials import Shape
+
+__all__ = ["Churn", "ChurnParameters"]
+
+_SUMS: Final = ("opened", "short", "reset", "without_requests", "requests")
+
+
+class ChurnParameters(Parameters, frozen=True, kw_only=True):
+    """Of `Churn`."""
+
+    every: Annotated[Duration, Meta(ge=1, description="Span of time in which connections are counted.")] = (
+        60_000_000_000
+    )
+    short: Annotated[Duration, Meta(ge=0, description="A connection that lived no longer is short.")] = 1_000_000_000
+    at_least: Annotated[int, Meta(ge=1, description="Only spans with so many connections of a client.")] = 1
+
+
+class Churn(Accumulator[ChurnParameters]):
+    """Kafka connections by client and the span of time in which they began, the most first.
+
+    `short`, `reset` and `without_requests` count those among them that ended soon, by RST, or in which nothing was
+    asked: clients that are refused, probes of load balancers, and programs that make a client for each message. A
+    client with several ids on a connection counts by the first.
+    """
+
+    name: ClassVar[str] = "churn"
+    summary: ClassVar[str] = "Connections per client over time, and how short they were."
+    parameters_type = ChurnParameters
+
+    def reads(self) -> Mapping[str, Reading]:
+        own = ("time_ns", "end_time_ns", "client_ip", "client_ids", "verdict", "ended", "requests")
+        return {"connections": Reading(own)}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        keys = (("span", pa.int64()), ("client_ip", pa.string()), ("client_id", pa.string()))
+        sums: Any = tuple((name, pa.int64(), "sum") for name in (*_SUMS, "lived_us"))
+        return {"connections": Shape(keys=keys, measures=sums, weight="opened")}
+
+    def update(self, batch: pa.RecordBatch, table: str = "connections") -> None:
+        batch = only(batch, in_any(batch, "verdict", ["kafka"]))
+        time = column(batch, "time_ns")
+        lived = pc.subtract(column(batch, "end_time_ns"), time)
+        short = pc.fill_null(pc.less_equal(lived, self.parameters.short), False)
+        requests = integers(column(batch, "requests"))
+        self.parts["connections"].add(
+            {
+                "span": floor_divided(time, self.parameters.every),
+                "client_ip": column(batch, "client_ip"),
+                "client_id": _first(column(batch, "client_ids")),
+                "opened": np.ones(batch.num_rows, np.int64),
+                "short": short.cast(pa.int64()),
+                "reset": in_any(batch, "ended", ["rst"]).cast(pa.int64()),
+                "without_requests": (requests == 0).astype(np.int64),
+                "requests": requests,
+                "lived_us": floor_divided(lived, 1000),
+            }
+        )
+
+    def result(self) -> pa.Table:
+        table = self.parts["connections"].table()
+        table = table.filter(pc.greater_equal(table.column("opened"), self.parameters.at_least))
+        columns = {name: table.column(name) for name in ("client_ip", "client_id", *_SUMS)}
+        columns["time"] = datetimes(pc.multiply(table.column("span"), self.parameters.every))
+        columns["mean_life_us"] = ratio(table.column("lived_us"), table.column("opened"))
+        fields = [
+            ("time", TIME),
+            ("client_ip", pa.string()),
+            ("client_id", pa.string()),
+            *((name, pa.int64()) for name in _SUMS),
+            ("mean_life_us", pa.float64()),
+        ]
+        names = ("time", "client_ip", "client_id")
+        return table_of(columns, fields, [("opened", "descending"), *((name, "ascending") for name in names)])
+
+
+def _first(lists: pa.Array) -> pa.Array:
+    """The first element of each list; null where it has none."""
+    parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
+    rows, places = np.unique(parents, return_index=True)
+    indices = np.full(len(lists), -1, np.int64)
+    indices[rows] = places
+    return pc.list_flatten(lists).take(pa.array(indices, mask=indices < 0))

@@ -1,0 +1,157 @@
+"""Which errors brokers answer with: by API, code, topic and client, and when."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.columns import column, datetimes, only, table_of
+from kafkasniff.analysis.dimensions import Dimension, Dimensions
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.entities import Plan, plan_of
+from kafkasniff.errors import UsageError
+from kafkasniff.kafka.errors import error_name
+
+__all__ = ["ErrorParameters", "Errors"]
+
+_ERROR: Final = (("error_code", pa.int32()), ("topic", pa.string()))
+
+
+class ErrorParameters(Parameters, frozen=True, kw_only=True):
+    """Of `Errors`."""
+
+    by: Annotated[tuple[Dimension, ...], Meta(description="What to break down by, beside error code and topic.")] = (
+        "api",
+        "client",
+    )
+
+
+class Errors(Accumulator[ErrorParameters]):
+    """How often each error code came, on how many exchanges, first and last when.
+
+    A code comes with the topic that the response names around it. Codes that are not a partition's are read from the
+    response's body; without bodies (`--no-bodies`) only the first of them is known, without its topic, and the others
+    count as code null.
+    """
+
+    name: ClassVar[str] = "errors"
+    summary: ClassVar[str] = "Errors by API, code, topic and client, with first and last time."
+    parameters_type = ErrorParameters
+
+    def check(self) -> None:
+        """The topic is always told."""
+        if "topic" in self.parameters.by:
+            raise UsageError("errors: the topic is always told; --by names the rest")
+        self._dimensions = Dimensions(self.parameters.by)
+
+    def reads(self) -> Mapping[str, Reading]:
+        own = ("time_ns", "api_key", "error_code", "error_count", "partitions", "response_body")
+        return {"exchanges": Reading((*self._dimensions.reads, *own))}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        measures: Any = (
+            ("errors", pa.int64(), "sum"),
+            ("exchanges", pa.int64(), "sum"),
+            ("first", pa.int64(), "min"),
+            ("last", pa.int64(), "max"),
+        )
+        return {"errors": Shape(keys=(*_ERROR, *self._dimensions.keys), measures=measures, weight="errors")}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        batch = only(batch, pc.greater(column(batch, "error_count"), 0))
+        found: list[tuple[int, int | None, str | None, int]] = []
+        names = ("api_key", "error_code", "error_count", "partitions", "response_body")
+        told = zip(*(column(batch, name).to_pylist() for name in names), strict=True)
+        # Errors are few: one by one.
+        for row, (api_key, code, count, partitions, body) in enumerate(told):
+            for (one, topic), times in _codes(api_key, code, count, partitions or [], body).items():
+                found.append((row, one, topic, times))
+        rows = pa.array([row for row, *_ in found], pa.int64())
+        keys = {name: array.take(rows) for name, array in self._dimensions.arrays(batch).items()}
+        times_ns = column(batch, "time_ns").take(rows)
+        self.parts["errors"].add(
+            {
+                **keys,
+                "error_code": pa.array([code for _, code, _, _ in found], pa.int32()),
+                "topic": pa.array([topic for _, _, topic, _ in found], pa.string()),
+                "errors": pa.array([times for *_, times in found], pa.int64()),
+                "exchanges": pa.array([1] * len(found), pa.int64()),
+                "first": times_ns,
+                "last": times_ns,
+            }
+        )
+
+    def result(self) -> pa.Table:
+        table = self.parts["errors"].table()
+        codes = table.column("error_code")
+        columns = {
+            **self._dimensions.answer(table),
+            **{name: table.column(name) for name in ("error_code", "topic", "errors", "exchanges")},
+            "error": [None if code is None else error_name(code) for code in codes.to_pylist()],
+            "first": datetimes(table.column("first")),
+            "last": datetimes(table.column("last")),
+        }
+        kind = columns["first"].type
+        fields = [
+            ("error_code", pa.int32()),
+            ("error", pa.string()),
+            *self._dimensions.fields,
+            ("topic", pa.string()),
+            ("errors", pa.int64()),
+            ("exchanges", pa.int64()),
+            ("first", kind),
+            ("last", kind),
+        ]
+        names = [name for name, _ in fields if name not in ("errors", "exchanges")]
+        return table_of(columns, fields, [("errors", "descending"), *((name, "ascending") for name in names)])
+
+
+def _codes(
+    api_key: int | None, code: int | None, count: int, partitions: list[dict[str, Any]], body: str | None
+) -> Counter[tuple[int | None, str | None]]:
+    """How often a response has each (code, topic); together `count` times."""
+    found = Counter((one["error_code"], one["topic"] or one["topic_id"]) for one in partitions if one["error_code"])
+    missing = count - found.total()
+    if missing <= 0:
+        return found
+    if body is not None:
+        plan = None if api_key is None else plan_of(api_key, "response")
+        inside: Counter[tuple[int | None, str | None]] = Counter(_codes_in(msgspec.json.decode(body), plan or Plan()))
+        if inside.total() == count:
+            return inside
+    if code and all(one != code for one, _ in found):
+        found[code, None] += 1
+        missing -= 1
+    if missing:
+        found[None, None] += missing
+    return found
+
+
+def _codes_in(body: Any, whole: Plan) -> Iterator[tuple[int, str | None]]:
+    """The error codes of a body that are not zero, each with the topic of the struct that it stands in or under."""
+    waiting: list[tuple[Any, Plan, str | None]] = [(body, whole, None)]
+    while waiting:
+        node, plan, topic = waiting.pop()
+        if isinstance(node, list):
+            waiting += [(one, plan, topic) for one in node]
+        elif isinstance(node, dict):
+            name = node.get(plan.topic) if plan.topic else None
+            name = name if isinstance(name, str) else node.get("_topic_name")
+            topic = name if isinstance(name, str) else topic
+            below = dict(plan.children)
+            for field, value in node.items():
+                # What stands beside the wire's fields (`_value` …) repeats what lies in them, it is not the response's.
+                if field.startswith("_"):
+                    continue
+                if isinstance(value, int) and field.endswith("error_code"):
+                    if value:
+                        yield value, topic
+                elif isinstance(value, dict | list):
+                    waiting.append((value, below.get(field, Plan()), topic))

@@ -1,0 +1,82 @@
+"""Why groups rebalanced: generation by generation, who joined, who left, who was gone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.columns import ORDER, TIME, column, datetimes, in_any, only, table_of
+from kafkasniff.analysis.group_events import EVENT, GROUP_APIS, HEARTBEATS, Event, event_of
+from kafkasniff.analysis.group_history import history
+from kafkasniff.analysis.partials import Shape
+
+__all__ = ["Rebalances"]
+
+MAX_EVENTS: Final = 1 << 19
+"""Events of groups that are kept, the earliest."""
+
+
+class Rebalances(Accumulator[Parameters]):
+    """A row for each generation of a group that was seen to begin, with its cause as far as the wire tells.
+
+    - `protocol`: `classic` (JoinGroup), or `consumer`, `share`, `streams` (heartbeats, KIP-848 and after), where
+      `generation` is the member epoch. It is null where members left and nobody was told a new one.
+    - `time`: what set it off (the first join, leave or loss since the generation before); `duration_us`: from there
+      to the last member's assignment (classic) or to the first member that was told the epoch.
+    - `joined`, `left`: members that are new, and those that said goodbye. `lost`: members that are gone without a
+      LeaveGroup (session or poll interval timed out, or killed), known where the leader's list of members passed by,
+      or a member was told that it is not one any more.
+    - `cause`: these in words, with the reasons that members gave (KIP-800), and members that asked for it themselves.
+
+    Joins and epochs are in bodies; without them (`--no-bodies`) generations are not known, only joins, syncs and
+    leaves. The events are kept one by one, heartbeats only where they tell something new.
+    """
+
+    name: ClassVar[str] = "rebalances"
+    summary: ClassVar[str] = "Rebalances of groups, with members that joined, left or were lost, and why."
+
+    def reads(self) -> Mapping[str, Reading]:
+        own = ("client_id", "client_ip", "group_id", "member_id", "error_code", "status", "duration_us")
+        return {"exchanges": Reading(("api", *ORDER, *own, "request_body", "response_body"), GROUP_APIS)}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        measures: Any = tuple((name, kind, "first") for name, kind in EVENT)
+        return {"events": Shape(keys=(), measures=measures, order=ORDER, keep="earliest", bound=MAX_EVENTS)}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        batch = only(batch, pc.and_(in_any(batch, "api", GROUP_APIS), pc.is_valid(column(batch, "group_id"))))
+        # Most heartbeats of the classic protocol say nothing: those need not be looked at one by one.
+        silent = pc.and_(in_any(batch, "api", ["Heartbeat"]), pc.equal(pc.fill_null(column(batch, "error_code"), 0), 0))
+        batch = only(batch, pc.invert(silent))
+        names = next(iter(self.reads().values())).columns
+        rows = zip(*(column(batch, name).to_pylist() for name in names), strict=True)
+        events = [event for row in rows if (event := event_of(dict(zip(names, row, strict=True)))) is not None]
+        columns = {name: pa.array([getattr(event, name) for event in events], kind) for name, kind in EVENT}
+        self.parts["events"].add(columns)
+
+    def result(self) -> pa.Table:
+        by_group: dict[tuple[str, str], list[Event]] = {}
+        for row in self.parts["events"].table().to_pylist():
+            event = Event(**row)
+            by_group.setdefault((event.group_id, HEARTBEATS.get(event.api, "classic")), []).append(event)
+        rows = []
+        for (group, protocol), events in by_group.items():
+            rows += [{"group_id": group, "protocol": protocol, **row} for row in history(protocol, events)]
+        fields = [
+            ("group_id", pa.string()),
+            ("time", TIME),
+            ("protocol", pa.string()),
+            ("generation", pa.int64()),
+            ("duration_us", pa.int64()),
+            ("members", pa.int64()),
+            *((name, pa.list_(pa.field("element", pa.string()))) for name in ("joined", "left", "lost")),
+            ("cause", pa.string()),
+        ]
+        rows.sort(key=lambda row: (row["group_id"], row["time_ns"] is None, row["time_ns"] or 0, row["protocol"]))
+        columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name, _ in fields}
+        columns["time"] = datetimes(pa.array([row["time_ns"] for row in rows], pa.int64()))
+        return table_of(columns, fields)

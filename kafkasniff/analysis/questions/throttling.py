@@ -1,0 +1,88 @@
+"""Which clients brokers hold back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.columns import TIME, column, datetimes, integers, ratio, table_of
+from kafkasniff.analysis.dimensions import Dimension, Dimensions
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.errors import UsageError
+
+__all__ = ["Throttling", "ThrottlingParameters"]
+
+_SUMS: Final = ("exchanges", "throttled", "throttle_ms")
+
+
+class ThrottlingParameters(Parameters, frozen=True, kw_only=True):
+    """Of `Throttling`."""
+
+    by: Annotated[tuple[Dimension, ...], Meta(description="What to break down by.")] = ("client", "api", "broker")
+
+
+class Throttling(Accumulator[ThrottlingParameters]):
+    """Exchanges whose response says a throttle time, and how long in all; the longest first.
+
+    Since KIP-219 (Kafka 2.0) a broker answers at once and the client waits; older brokers wait themselves, and
+    the latency has it, too. Only what was throttled at all is listed.
+    """
+
+    name: ClassVar[str] = "throttling"
+    summary: ClassVar[str] = "Clients that brokers throttle, and for how long."
+    parameters_type = ThrottlingParameters
+
+    def check(self) -> None:
+        """A throttle time is the exchange's, not a topic's."""
+        if not self.parameters.by or "topic" in self.parameters.by:
+            raise UsageError("throttling: --by names at least one dimension, and not topic")
+        self._dimensions = Dimensions(self.parameters.by)
+
+    def reads(self) -> Mapping[str, Reading]:
+        return {"exchanges": Reading((*self._dimensions.reads, "time_ns", "throttle_time_ms"))}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        sums: Any = tuple((name, pa.int64(), "sum") for name in _SUMS)
+        rest: Any = (("max_ms", pa.int64(), "max"), ("first", pa.int64(), "min"), ("last", pa.int64(), "max"))
+        return {"clients": Shape(keys=self._dimensions.keys, measures=(*sums, *rest), weight="throttle_ms")}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        throttle = integers(column(batch, "throttle_time_ms"))
+        throttled = throttle > 0
+        times = pc.if_else(pa.array(throttled), column(batch, "time_ns"), pa.scalar(None, pa.int64()))
+        self.parts["clients"].add(
+            {
+                **self._dimensions.arrays(batch),
+                "exchanges": pa.array([1] * batch.num_rows, pa.int64()),
+                "throttled": throttled.astype("int64"),
+                "throttle_ms": throttle,
+                "max_ms": throttle,
+                "first": times,
+                "last": times,
+            }
+        )
+
+    def result(self) -> pa.Table:
+        table = self.parts["clients"].table()
+        table = table.filter(pc.greater(table.column("throttled"), 0))
+        columns = {
+            **self._dimensions.answer(table),
+            **{name: table.column(name) for name in (*_SUMS, "max_ms")},
+            "mean_ms": ratio(table.column("throttle_ms"), table.column("throttled")),
+            "first": datetimes(table.column("first")),
+            "last": datetimes(table.column("last")),
+        }
+        fields = [
+            *self._dimensions.fields,
+            *((name, pa.int64()) for name in (*_SUMS, "max_ms")),
+            ("mean_ms", pa.float64()),
+            ("first", TIME),
+            ("last", TIME),
+        ]
+        names = [(name, "ascending") for name, _ in self._dimensions.fields]
+        return table_of(columns, fields, [("throttle_ms", "descending"), *names])

@@ -1,0 +1,116 @@
+"""Who speaks API versions that a release of Kafka lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.columns import TIME, column, datetimes, only, table_of
+from kafkasniff.analysis.dimensions import Dimensions
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.errors import UsageError
+from kafkasniff.kafka.releases import find_release, releases, spoken, spoken_by
+
+__all__ = ["VersionParameters", "Versions"]
+
+API_VERSIONS: Final = 18
+
+
+class VersionParameters(Parameters, frozen=True, kw_only=True):
+    """Of `Versions`."""
+
+    target: Annotated[str, Meta(description="The release, such as 3.9.")] = "4.0"
+    all: Annotated[bool, Meta(description="Also what the release has.")] = False
+
+
+class Versions(Accumulator[VersionParameters]):
+    """Clients, the versions that they speak of each API, and what the target release says to them.
+
+    `verdict`: `supported`; `unstable` (needs an opt-in there); `too-old` and `too-new`, outside of `target_min` to
+    `target_max`; `removed` and `not-yet`, for an API that the release has no more, or not yet. A client that asks
+    with ApiVersions first, as all newer ones do, takes a lower version where its own is too new; one that is too old
+    is not served. A too new ApiVersions itself is answered (KIP-511), and so is `supported`.
+    """
+
+    name: ClassVar[str] = "versions"
+    summary: ClassVar[str] = "Clients that speak API versions which a target release lacks."
+    parameters_type = VersionParameters
+
+    def check(self) -> None:
+        """The release must be known."""
+        found = find_release(self.parameters.target)
+        if found is None:
+            raise UsageError(
+                f"release {self.parameters.target!r} is not known: {releases()[0]} to {releases()[-1]} are"
+            )
+        self._release = found
+        self._dimensions = Dimensions(("client", "address", "software", "api", "version"))
+
+    def reads(self) -> Mapping[str, Reading]:
+        return {"exchanges": Reading((*self._dimensions.reads, "time_ns"))}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        measures: Any = (
+            ("requests", pa.int64(), "sum"),
+            ("first", pa.int64(), "min"),
+            ("last", pa.int64(), "max"),
+        )
+        keys = (*self._dimensions.keys, ("api_key", pa.int32()))
+        return {"versions": Shape(keys=keys, measures=measures, weight="requests")}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        batch = only(batch, pc.and_(pc.is_valid(column(batch, "api_key")), pc.is_valid(column(batch, "api_version"))))
+        times = column(batch, "time_ns")
+        self.parts["versions"].add(
+            {
+                **self._dimensions.arrays(batch),
+                "api_key": column(batch, "api_key"),
+                "requests": pa.array([1] * batch.num_rows, pa.int64()),
+                "first": times,
+                "last": times,
+            }
+        )
+
+    def result(self) -> pa.Table:
+        table = self.parts["versions"].table()
+        target = spoken_by(self._release)
+        pairs = zip(table.column("api_key").to_pylist(), table.column("api_version").to_pylist(), strict=True)
+        verdicts = [self._verdict(key, version) for key, version in pairs]
+        ranges = [target.get(key) for key in table.column("api_key").to_pylist()]
+        columns: dict[str, Any] = {
+            **{name: table.column(name) for name in (*self._dimensions.names, "requests")},
+            "verdict": verdicts,
+            "target_min": [None if one is None else one.low for one in ranges],
+            "target_max": [None if one is None else one.high for one in ranges],
+            "first": datetimes(table.column("first")),
+            "last": datetimes(table.column("last")),
+        }
+        fields = [
+            *self._dimensions.fields,
+            ("verdict", pa.string()),
+            ("target_min", pa.int32()),
+            ("target_max", pa.int32()),
+            ("requests", pa.int64()),
+            ("first", TIME),
+            ("last", TIME),
+        ]
+        order = [(name, "ascending") for name in (*self._dimensions.names, "first")]
+        found = table_of(columns, fields, order)
+        return found if self.parameters.all else found.filter(pc.not_equal(found.column("verdict"), "supported"))
+
+    def _verdict(self, key: int, version: int) -> str:
+        versions = spoken_by(self._release).get(key)
+        if versions is None:
+            order = releases()
+            earlier = set(order[: order.index(self._release)])
+            return "removed" if earlier & spoken(key).keys() else "not-yet"
+        if version < versions.low:
+            return "too-old"
+        if version > versions.high:
+            return "supported" if key == API_VERSIONS else "too-new"
+        return "unstable" if version == versions.unstable else "supported"

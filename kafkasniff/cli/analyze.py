@@ -1,0 +1,211 @@
+"""`kafkasniff analyze`: questions about the tables of an export."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import click
+
+from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafkasniff.analysis import Accumulator
+    from kafkasniff.analysis.export import Export
+    from kafkasniff.analysis.parameters import Parameter
+
+__all__ = ["analyze_command"]
+
+DEFAULT_WIDTH: Final = 10_000
+"""Columns of a table where the output is no terminal: a row stays one line there, however long."""
+
+_PARQUET_ENDS: Final = (".parquet", ".pq")
+
+
+class _Questions(click.Group):
+    """A command for each question, made from its parameters."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        from kafkasniff.analysis import question_names
+
+        return list(question_names())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        from kafkasniff.analysis import find_question
+
+        return _command(find_question(cmd_name))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from kafkasniff.analysis import questions
+
+        with formatter.section("Questions"):
+            formatter.write_dl([(question.name, question.summary) for question in questions()])
+
+
+@click.group(
+    "analyze",
+    cls=_Questions,
+    invoke_without_command=True,
+    subcommand_metavar="QUESTION DIR [OPTIONS]",
+    options_metavar="",
+)
+@click.option("--list", "listed", is_flag=True, help="The questions, one line each.")
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Of --list.", show_default=True
+)
+@click.pass_context
+def analyze_command(context: click.Context, /, listed: bool, form: str) -> int:
+    """Ask a question about the tables of an export; QUESTION --help tells its options."""
+    environment: Environment = context.obj
+    if listed:
+        _list(environment, form)
+        context.exit(Exit.OK)
+    if context.invoked_subcommand is None:
+        raise UsageError("analyze: which question? `kafkasniff analyze --list` lists them")
+    return Exit.OK
+
+
+def _list(environment: Environment, form: str) -> None:
+    from kafkasniff.analysis import parameters_of, questions
+
+    if form == "json":
+        import orjson
+
+        for question in questions():
+            parameters = [
+                {"name": one.name, "help": one.help, "default": one.default_text} for one in parameters_of(question)
+            ]
+            line = {"question": question.name, "summary": question.summary, "parameters": parameters}
+            environment.stdout.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+        return
+    width = max(len(question.name) for question in questions())
+    lines = [f"{question.name:<{width}}  {question.summary}\n" for question in questions()]
+    environment.stdout.write("".join(lines).encode(environment.encoding, "replace"))
+
+
+def _command(question: type[Accumulator[Any]]) -> click.Command:
+    from kafkasniff.analysis import parameters_of
+
+    parameters: list[click.Parameter] = [click.Argument(["directory"], metavar="DIR")]
+    parameters += [_option(one) for one in parameters_of(question)]
+    times = "RFC 3339, HH:MM:SS (UTC) or +10s from the first exchange."
+    parameters += [
+        click.Option(["--since"], metavar="TIME", help=f"Only rows from then on: {times}"),
+        click.Option(["--until"], metavar="TIME", help="The same; up to and including this time."),
+        click.Option(
+            ["--format", "form"],
+            type=click.Choice(["text", "json", "parquet"]),
+            help="A table, JSON lines, or Parquet [default: text; parquet for FILE.parquet].",
+        ),
+        click.Option(["-o", "--output"], metavar="FILE", help="Write there, not to stdout."),
+        click.Option(["--engine"], type=click.Choice(["local", "spark"]), default="local", show_default=True),
+        click.Option(["--master"], metavar="URL", help="Spark's master, with --engine spark [default: local[*]]."),
+        click.Option(["--color"], type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True),
+        click.Option(["-v", "--verbose"], count=True, help="Say where an internal error is."),
+        click.Option(["-q", "--quiet"], is_flag=True, help="No notes on stderr."),
+    ]
+
+    @click.pass_obj
+    def ask(environment: Environment, /, **options: Any) -> int:
+        return _ask(environment, question, options)
+
+    text = (question.__doc__ or "").split("\n\n")[0]
+    return click.Command(question.name, callback=ask, params=parameters, short_help=question.summary, help=text)
+
+
+def _option(parameter: Parameter) -> click.Option:
+    default = parameter.default_text
+    told = parameter.help.rstrip(".")
+    if parameter.choices:
+        told += f": {', '.join(parameter.choices)}"
+    told += f" [default: {default}]." if default else "."
+    name = f"--{parameter.name.replace('_', '-')}"
+    if parameter.kind == "flag":
+        return click.Option([name, parameter.name], is_flag=True, default=None, help=told)
+    metavar = {"integer": "N", "number": "X", "duration": "DURATION"}.get(parameter.kind, "NAME")
+    return click.Option([name, parameter.name], metavar=metavar, multiple=parameter.many, help=told)
+
+
+def _ask(environment: Environment, question: type[Accumulator[Any]], options: dict[str, Any]) -> int:
+    environment.verbosity = options.pop("verbose")
+    directory, engine, master = options.pop("directory"), options.pop("engine"), options.pop("master")
+    since, until, quiet = options.pop("since"), options.pop("until"), options.pop("quiet")
+    output, colour = options.pop("output"), options.pop("color")
+    form = _form(options.pop("form"), output)
+    if master is not None and engine != "spark":
+        raise UsageError("--master goes with --engine spark")
+
+    from kafkasniff.analysis import make_parameters
+    from kafkasniff.analysis.export import Export, answer, missing_tables
+    from kafkasniff.cli.output import Output
+
+    given = {name: value for name, value in options.items() if value not in (None, ())}
+    accumulator = question(make_parameters(question, given))
+    export = Export.open(directory)
+    bounds = [_moment(text, export) for text in (since, until)]
+    left_out = missing_tables(export.tables, accumulator)
+    if engine == "spark":
+        from kafkasniff.spark.queries import answer_export
+        from kafkasniff.spark.session import get_session
+
+        accumulator = answer_export(get_session(master), export, accumulator, *bounds)
+    else:
+        answer(export, accumulator, *bounds)
+    result = accumulator.result()
+    with Output(environment, output) as stream:
+        for data in _rendered(environment, result, form, colour, to_stdout=stream.is_stdout):
+            stream.write(data)
+    if not quiet:
+        for table in left_out:
+            environment.say(f"the export has no table {table}: what it would tell is left out")
+        for note in accumulator.notes():
+            environment.say(note)
+        if form == "text" and not result.num_rows:
+            environment.say(f"{question.name}: nothing found")
+    return Exit.OK
+
+
+def _form(wanted: str | None, output: str | None) -> Literal["text", "json", "parquet"]:
+    to_file = output is not None and output != "-"
+    if wanted is None and to_file and str(output).endswith(_PARQUET_ENDS):
+        return "parquet"
+    if wanted == "parquet" and not to_file:
+        raise UsageError("--format parquet needs a file: -o FILE.parquet")
+    match wanted:
+        case "json" | "parquet":
+            return wanted
+    return "text"
+
+
+def _moment(text: str | None, export: Export) -> int | None:
+    """Nanoseconds since 1970 of --since or --until. Raises UsageError."""
+    if text is None:
+        return None
+    from kafkasniff.moments import Moment, parse_moment
+
+    moment = parse_moment(text)
+    if not isinstance(moment, Moment):
+        return moment
+    found = moment.resolve(export.start_ns())
+    if found is None:
+        raise UsageError(f"{text}: the export has no time that this could begin at")
+    return found
+
+
+def _rendered(environment: Environment, result: pa.Table, form: str, colour: str, *, to_stdout: bool) -> Any:
+    from kafkasniff.cli.result_table import json_lines, parquet_bytes, text_table
+
+    if form == "json":
+        yield from json_lines(result)
+    elif form == "parquet":
+        yield parquet_bytes(result)
+    elif result.num_rows:
+        terminal = to_stdout and environment.stdout_tty
+        text = text_table(
+            result,
+            width=max(environment.width, 40) if terminal else DEFAULT_WIDTH,
+            coloured=environment.colour(colour, to_stdout=to_stdout),
+        )
+        yield text.encode(environment.encoding if to_stdout else "utf-8", "replace")

@@ -1,0 +1,63 @@
+"""What a run hands on: to the next run over later captures, and to itself should it be killed.
+
+A connection does not end where a capture does. What is not finished then (segments held back, half a frame, requests
+without a response) is kept, and the next run goes on as if there had been no end.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from kafkasniff.enrich import Enricher
+from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.inspector import Inspector
+from kafkasniff.rows.resolve import Sessions
+from kafkasniff.sinks.parquet import FILE_MODE
+from kafkasniff.state import dump, load
+
+__all__ = ["Carried", "ShardState", "write_aside"]
+
+
+class ShardState(msgspec.Struct):
+    """One process's part: the connections of its share."""
+
+    inspector: Inspector
+    enricher: Enricher
+    """Its catalog, and what it missed; its summary is the inspector's."""
+    selected: set[int]
+    start_ns: int | None = None
+    """Time of the first packet, for relative filters."""
+
+
+class Carried(msgspec.Struct):
+    """Everything."""
+
+    shards: list[bytes]
+    """Dumped `ShardState`s."""
+    sessions: Sessions
+    tellings: Tellings
+    """Of all shards."""
+    order: int = 0
+    """Packets so far: what follows counts on from there."""
+
+    def dump(self) -> bytes:
+        """As bytes for a file."""
+        return dump(self)
+
+    @staticmethod
+    def load(data: bytes) -> Carried:
+        """Raises UsageError as `kafkasniff.state.load` does."""
+        return load(data, Carried)
+
+
+def write_aside(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all: aside, to the disk, and then in its place. Raises OSError."""
+    aside = path.with_name(path.name + ".new")
+    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    aside.rename(path)

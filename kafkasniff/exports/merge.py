@@ -1,0 +1,164 @@
+"""Staged rows in their final order: each staged batch is sorted, and all together are merged a window at a time.
+
+Memory holds one window, whatever the number of rows: batches are views of files that the kernel pages in and out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kafkasniff.rows.staged import SORT_KEYS
+
+__all__ = ["WINDOW_BYTES", "WINDOW_ROWS", "in_order", "merged"]
+
+WINDOW_ROWS: Final = 65_536
+WINDOW_BYTES: Final = 64 << 20
+"""Rows and bytes of a window, about: a batch that takes part gives one row at least."""
+
+_NULL: Final = -(2**63)
+
+Key = tuple[int, ...]
+
+
+def in_order(batch: pa.RecordBatch, table: str) -> pa.RecordBatch:
+    """The rows of a staged batch in the order of the table; rows that are equal in all keys stay as they are."""
+    keys = [_numbers(batch.column(name)) for name in SORT_KEYS[table]]
+    order = _order(keys)
+    return batch if order is None else batch.take(pa.array(order))
+
+
+def _numbers(column: pa.Array) -> NDArray[np.int64]:
+    """A key as numbers that sort as its values do within this batch, null first."""
+    if pa.types.is_string(column.type):
+        column = column.dictionary_encode()
+    if pa.types.is_dictionary(column.type):
+        ranks = np.argsort(np.argsort(np.array(column.dictionary.to_pylist() or [""], object)))
+        codes = pc.fill_null(column.indices, -1).to_numpy()
+        return np.where(codes < 0, -1, ranks[codes]).astype(np.int64)
+    # Without nulls this is a view, which costs no memory.
+    values = column.cast(pa.int64())
+    numbers: NDArray[np.int64] = (pc.fill_null(values, _NULL) if values.null_count else values).to_numpy()
+    return numbers
+
+
+def _order(keys: list[NDArray[np.int64]]) -> NDArray[np.int64] | None:
+    """The order of rows by keys; None where they are in order.
+
+    Rows of one exchange come one behind the other: such runs are sorted, not the rows, which is much less.
+    """
+    rows = len(keys[0])
+    if rows < 2:
+        return None
+    *outer, last = keys
+    new = np.zeros(rows - 1, np.bool_)
+    for key in outer:
+        new |= key[1:] != key[:-1]
+    new |= last[1:] < last[:-1]
+    starts = np.concatenate(([0], np.flatnonzero(new) + 1))
+    order = np.lexsort([key[starts] for key in reversed(keys)])
+    if (order[1:] > order[:-1]).all():
+        return None
+    stops = np.append(starts[1:], rows)
+    same = np.ones(len(order) - 1, np.bool_)
+    for key in outer:
+        same &= key[starts[order[1:]]] == key[starts[order[:-1]]]
+    if (same & (last[stops[order[:-1]] - 1] > last[starts[order[1:]]])).any():
+        # Runs of the same exchange that overlap.
+        whole: NDArray[np.int64] = np.lexsort(list(reversed(keys)))
+        return whole
+    counts = (stops - starts)[order]
+    ends = np.cumsum(counts)
+    rearranged: NDArray[np.int64] = (
+        np.arange(rows) - np.repeat(ends - counts, counts) + np.repeat(starts[order], counts)
+    )
+    return rearranged
+
+
+class _Segment:
+    """Rows of one staged batch that have one API (or of a table without it), sorted."""
+
+    __slots__ = ("_keys", "batch", "first", "high", "low", "row_bytes")
+
+    def __init__(self, batch: pa.RecordBatch, keys: list[NDArray[np.int64]], low: int, high: int, size: float) -> None:
+        self.batch = batch
+        self._keys = keys
+        self.low = low
+        self.high = high
+        self.row_bytes = size
+        self.first = self.key(low)
+
+    def key(self, row: int) -> Key:
+        return tuple(int(column[row]) for column in self._keys)
+
+    def up_to(self, key: Key) -> int:
+        """The row behind the last that is not above a key."""
+        return bisect_right(range(self.high), key, lo=self.low, key=self.key)
+
+
+def merged(batches: Iterable[pa.RecordBatch], table: str) -> Iterator[pa.RecordBatch]:
+    """All rows of sorted staged batches in the order of the table, in windows."""
+    names = SORT_KEYS[table]
+    by_api: dict[str | None, list[_Segment]] = {}
+    for batch in batches:
+        if not len(batch):
+            continue
+        size = batch.nbytes / len(batch)
+        keys = [_numbers(batch.column(name)) for name in names if name not in _TEXTS]
+        if names[0] == "api":
+            for api, low, high in _apis(batch.column("api")):
+                by_api.setdefault(api, []).append(_Segment(batch, keys, low, high, size))
+        else:
+            by_api.setdefault(None, []).append(_Segment(batch, keys, 0, len(batch), size))
+    for api in sorted(by_api, key=lambda name: (name is not None, name or "")):
+        yield from _windows(by_api.pop(api), table)
+
+
+_TEXTS: Final = frozenset({"api", "kind", "detail"})
+"""Keys that are text: they are no part of what segments are merged by, but of how a window is sorted."""
+
+
+def _apis(column: pa.Array) -> Iterator[tuple[str | None, int, int]]:
+    """(API, first row, one behind the last) of a column in which equal ones stand together."""
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    codes = pc.fill_null(encoded.indices, -1).to_numpy()
+    names = encoded.dictionary.to_pylist()
+    starts = np.concatenate(([0], np.flatnonzero(codes[1:] != codes[:-1]) + 1, [len(codes)])).tolist()
+    for low, high in pairwise(starts):
+        yield (None if codes[low] < 0 else names[codes[low]]), low, high
+
+
+def _windows(segments: list[_Segment], table: str) -> Iterator[pa.RecordBatch]:
+    # Ties go by the order of the batches, which is that of staging.
+    waiting = deque(sorted(segments, key=lambda segment: segment.first))
+    active: list[_Segment] = []
+    while waiting or active:
+        if not active:
+            active.append(waiting.popleft())
+        share = min(WINDOW_ROWS, WINDOW_BYTES / max(segment.row_bytes for segment in active)) / len(active)
+        step = max(int(share), 1)
+        pivot = min(segment.key(min(segment.low + step, segment.high) - 1) for segment in active)
+        if waiting and waiting[0].first <= pivot:
+            active.append(waiting.popleft())
+            continue
+        parts = []
+        for segment in active:
+            stop = segment.up_to(pivot)
+            if stop > segment.low:
+                parts.append(segment.batch.slice(segment.low, stop - segment.low))
+                segment.low = stop
+        active = [segment for segment in active if segment.low < segment.high]
+        yield parts[0] if len(parts) == 1 else in_order(_together(parts), table)
+
+
+def _together(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    columns = [pa.concat_arrays([part.column(number) for part in parts]) for number in range(len(parts[0].schema))]
+    return pa.RecordBatch.from_arrays(columns, schema=parts[0].schema)

@@ -1,0 +1,285 @@
+"""Step 1 over captures, in one process: all connections, or a share of them.
+
+Whenever captures are through and none is in the midst, what was staged and the state may be fixed as a checkpoint: a
+run that is killed goes on from there when it is made again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+import numpy as np
+
+from kafkasniff.capture.source import CaptureSource, open_captures, with_pauses
+from kafkasniff.enrich import Catalog, Enricher
+from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.exports.carried import ShardState, write_aside
+from kafkasniff.exports.options import ExportOptions
+from kafkasniff.exports.staged import StagedFiles
+from kafkasniff.exports.stager import Stager
+from kafkasniff.inspector import Inspector
+from kafkasniff.model import Summary
+from kafkasniff.packets import NO_TIME, Note, PacketBatch
+from kafkasniff.shards import share
+from kafkasniff.state import dump, load
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    from kafkasniff.filters import Predicate
+
+__all__ = ["CHECKPOINT_SECONDS", "Hooks", "Reading", "ShardResult", "ShardTask", "new_state", "run_shard"]
+
+CHECKPOINT_SECONDS: Final = 5.0
+"""Time between two checkpoints at least: each costs what it takes to write the state of all open connections."""
+MAX_PART_ROWS: Final = 32_768
+MAX_PART_BYTES: Final = 4 << 20
+"""Packets, and payload bytes, that are gone through at a time: what they yield is held until it is staged."""
+
+_CHECKPOINT: Final = "checkpoint"
+_OPEN: Final = "open"
+
+
+class ShardTask(msgspec.Struct, frozen=True):
+    """What one process has to do."""
+
+    folder: Path
+    """Its own."""
+    options: ExportOptions
+    paths: tuple[str, ...]
+    """The captures of this run."""
+    names: tuple[str, ...]
+    """Names of the captures of earlier runs."""
+    order: int
+    """Packets of earlier runs."""
+    state: bytes
+    """A `ShardState`."""
+    shard: int = 0
+    shards: int = 1
+    predicate: Predicate | None = None
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+
+
+class _Checkpoint(msgspec.Struct):
+    """How far a shard is."""
+
+    done: list[int]
+    """Indices of the run's captures that are through."""
+    order: int
+    segments: int
+    """Folders of staged rows that count."""
+    broken: bool
+    state: bytes
+
+
+class ShardResult(msgspec.Struct):
+    """What one process has done."""
+
+    state: bytes
+    """For the next run."""
+    tellings: Tellings
+    order: int
+    broken: bool
+    """A capture was cut or damaged."""
+    summary: Summary
+    staged: list[Path]
+    """Folders of staged rows."""
+    unfinished: Path
+    """Folder of rows of what was not over at the end."""
+
+
+class Reading(Protocol):
+    """How far captures are read."""
+
+    @property
+    def bytes_read(self) -> int:
+        """So far."""
+
+    @property
+    def bytes_total(self) -> int | None:
+        """None where that is not known."""
+
+
+class Hooks(msgspec.Struct):
+    """What a run calls."""
+
+    opened: Callable[[Reading], None] | None = None
+    part: Callable[[], None] | None = None
+    """After each part of a batch."""
+    stdin: BinaryIO | None = None
+
+
+def new_state(options: ExportOptions, catalog: Catalog, *, sessions: bool) -> ShardState:
+    """The state of a shard that has seen nothing. `sessions`: a filter has to know the topics of fetch sessions."""
+    inspector = Inspector(
+        ports=options.ports,
+        records=options.decode_records,
+        show_secrets=options.show_secrets,
+        max_frame=options.max_frame,
+        connections=True,
+    )
+    if catalog.tellings is None:
+        catalog.tellings = Tellings()
+    enricher = Enricher(catalog, summary=inspector.summary, sessions=sessions)
+    enricher.notes_missed = options.bodies and "exchanges" in options.tables
+    return ShardState(inspector, enricher, set())
+
+
+def run_shard(task: ShardTask, hooks: Hooks) -> ShardResult:
+    """Stage the rows of all captures of a run, as far as that was not done before the run was killed.
+
+    Raises CaptureError where a capture cannot be opened, OSError where rows cannot be written.
+    """
+    task.folder.mkdir(parents=True, exist_ok=True)
+    checkpoint = _read(task)
+    _Run(task, checkpoint).captures(hooks)
+    # What ends only because the captures do is not over: the next run goes on from the state before.
+    checkpoint = _read(task)
+    state = load(checkpoint.state, ShardState)
+    unfinished = task.folder / _OPEN
+    shutil.rmtree(unfinished, ignore_errors=True)
+    files = StagedFiles(unfinished)
+    stager = _stager(task, state, files)
+    stager.take(state.enricher.feed(state.inspector.close()))
+    stager.flush()
+    files.close()
+    tellings = state.enricher.catalog.tellings
+    assert tellings is not None
+    tellings.hosts.update(state.inspector.names)
+    staged = [task.folder / _segment(number) for number in range(checkpoint.segments)]
+    return ShardResult(
+        checkpoint.state, tellings, checkpoint.order, checkpoint.broken, state.inspector.summary, staged, unfinished
+    )
+
+
+def _read(task: ShardTask) -> _Checkpoint:
+    path = task.folder / _CHECKPOINT
+    if path.exists():
+        return msgspec.msgpack.decode(path.read_bytes(), type=_Checkpoint)
+    return _Checkpoint([], task.order, 0, False, task.state)
+
+
+def _segment(number: int) -> str:
+    return f"staged-{number:05}"
+
+
+def _stager(task: ShardTask, state: ShardState, files: StagedFiles) -> Stager:
+    selector = None
+    if task.predicate is not None:
+        # Imported when there is something to select.
+        from kafkasniff.filters import Selector  # noqa: PLC0415
+
+        selector = Selector(task.predicate)
+        selector.start_ns = state.start_ns
+    return Stager(task.options, state.enricher, files, selector, selected=state.selected)
+
+
+class _Run:
+    """The way from one checkpoint to the last."""
+
+    def __init__(self, task: ShardTask, checkpoint: _Checkpoint) -> None:
+        self._task = task
+        self._done = checkpoint.done
+        self._order = checkpoint.order
+        self._segments = checkpoint.segments
+        self._broken = checkpoint.broken
+        self._state = load(checkpoint.state, ShardState)
+        if not checkpoint.done:
+            # Earlier runs had their own summaries.
+            self._state.enricher.count_into(self._state.inspector.reset_summary())
+        self._next = time.monotonic() + task.checkpoint_seconds
+        self._begin()
+
+    def _begin(self) -> None:
+        folder = self._task.folder / _segment(self._segments)
+        shutil.rmtree(folder, ignore_errors=True)
+        self._files = StagedFiles(folder)
+        self._stager = _stager(self._task, self._state, self._files)
+
+    def captures(self, hooks: Hooks) -> None:
+        """Go through the captures that are not done, and fix the result."""
+        task = self._task
+        left = [index for index in range(len(task.paths)) if index not in self._done]
+        if left:
+            with open_captures([task.paths[index] for index in left], stdin=hooks.stdin) as source:
+                if hooks.opened is not None:
+                    hooks.opened(source)
+                placed = _Placed(left, len(task.names), (*task.names, *self._names(source, left)), self._order)
+                for batch, ended in with_pauses(source):
+                    for part in _parts(share(placed.batch(batch), task.shard, task.shards)):
+                        self._feed(part)
+                        if hooks.part is not None:
+                            hooks.part()
+                    self._order = placed.order
+                    if ended is not None and time.monotonic() >= self._next:
+                        self._broken = self._broken or source.broken
+                        self._done = sorted({*self._done, *(left[index] for index in ended)})
+                        self._fix()
+                        self._begin()
+                self._broken = self._broken or source.broken
+            self._done = list(range(len(task.paths)))
+            self._fix()
+
+    def _names(self, source: CaptureSource, left: list[int]) -> list[str]:
+        """Names of all captures of this run; those that are through have none of a source any more."""
+        names = list(self._task.paths)
+        for index, name in zip(left, source.captures, strict=True):
+            names[index] = name
+        return names
+
+    def _feed(self, batch: PacketBatch) -> None:
+        if self._state.start_ns is None and len(batch):
+            times = batch.time_ns[batch.time_ns != NO_TIME]
+            if len(times):
+                self._state.start_ns = int(times[0])
+                self._stager.begins(self._state.start_ns)
+        self._stager.take(self._state.enricher.feed(self._state.inspector.feed(batch)))
+
+    def _fix(self) -> None:
+        """Make a checkpoint of what is staged."""
+        self._stager.flush()
+        self._files.close()
+        self._state.selected = self._stager.selected
+        self._segments += 1
+        checkpoint = _Checkpoint(self._done, self._order, self._segments, self._broken, dump(self._state))
+        write_aside(self._task.folder / _CHECKPOINT, msgspec.msgpack.encode(checkpoint))
+        self._next = time.monotonic() + self._task.checkpoint_seconds
+
+
+class _Placed:
+    """Puts batches of some captures of a run where they stand among all captures of all runs."""
+
+    def __init__(self, indices: list[int], before: int, names: tuple[str, ...], order: int) -> None:
+        self._indices = np.array([before + index for index in indices], np.int32)
+        self._names = names
+        self._first = order
+        self.order = order
+        """One past the order of the last packet so far."""
+
+    def batch(self, batch: PacketBatch) -> PacketBatch:
+        """The same packets; `batch` is changed."""
+        batch.captures = self._names
+        batch.capture = self._indices[batch.capture]
+        if self._first:
+            batch.order = batch.order + self._first
+            batch.end_order += self._first
+            batch.notes = [Note(note.order + self._first, note.value) for note in batch.notes]
+        self.order = batch.end_order
+        return batch
+
+
+def _parts(batch: PacketBatch) -> Iterator[PacketBatch]:
+    """A batch in parts that are bounded in packets and payload bytes."""
+    while len(batch) > 1:
+        sizes = np.cumsum(batch.length[:MAX_PART_ROWS], dtype=np.int64)
+        rows = int(np.searchsorted(sizes, MAX_PART_BYTES)) + 1
+        if rows >= len(batch):
+            break
+        part, batch = batch.split(rows)
+        yield part
+    yield batch

@@ -1,0 +1,84 @@
+"""The files that staged rows wait in: Arrow's stream format, one for each table and date, read back as views."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.exports.merge import in_order
+from kafkasniff.rows.staged import DAY_NS, STAGED, day_of
+from kafkasniff.sinks.parquet import FILE_MODE
+
+__all__ = ["OPEN_FILES", "StagedFiles", "read_staged", "staged_dates"]
+
+OPEN_FILES: Final = 16
+"""Files open at a time. Captures run forward in time, so more are open only where their clocks are wrong."""
+
+
+class StagedFiles:
+    """Writes staged batches below a folder that is its own: `TABLE/DATE/NNNNN.arrow`. Raises OSError."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._open: OrderedDict[tuple[str, str], tuple[pa.NativeFile, pa.RecordBatchWriter]] = OrderedDict()
+        self._number = 0
+        self.rows = 0
+
+    def write(self, table: str, batch: pa.RecordBatch) -> None:
+        """Put rows where their dates are."""
+        self.rows += len(batch)
+        times = batch.column("_time_ns" if table == "records" else "time_ns")
+        days = pc.fill_null(times, 0).to_numpy() // DAY_NS
+        for day in np.unique(days).tolist():
+            part = batch if len(days) and (days == day).all() else batch.filter(pa.array(days == day))
+            self._writer(table, day_of(day)).write_batch(in_order(part, table))
+
+    def _writer(self, table: str, date: str) -> pa.RecordBatchWriter:
+        key = (table, date)
+        found = self._open.get(key)
+        if found is not None:
+            self._open.move_to_end(key)
+            return found[1]
+        if len(self._open) >= OPEN_FILES:
+            self._finish(*self._open.popitem(last=False)[1])
+        folder = self._folder / table / date
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self._number:05}.arrow"
+        self._number += 1
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE))
+        stream = pa.OSFile(str(path), "wb")
+        writer = pa.ipc.new_stream(stream, STAGED[table])
+        self._open[key] = (stream, writer)
+        return writer
+
+    @staticmethod
+    def _finish(stream: pa.NativeFile, writer: pa.RecordBatchWriter) -> None:
+        writer.close()
+        stream.close()
+
+    def close(self) -> None:
+        """Finish all files."""
+        while self._open:
+            self._finish(*self._open.popitem(last=False)[1])
+
+
+def staged_dates(folders: list[Path], table: str) -> list[str]:
+    """The dates that have staged rows of a table, in order."""
+    return sorted({date.name for folder in folders if (folder / table).is_dir() for date in (folder / table).iterdir()})
+
+
+def read_staged(folders: list[Path], table: str, date: str) -> Iterator[pa.RecordBatch]:
+    """The staged batches of a table and date, in the order in which they were written: views of the files."""
+    for folder in folders:
+        place = folder / table / date
+        if place.is_dir():
+            for path in sorted(place.iterdir()):
+                with pa.ipc.open_stream(pa.memory_map(str(path))) as reader:
+                    yield from reader

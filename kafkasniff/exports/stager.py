@@ -1,0 +1,135 @@
+"""Step 1: what an inspector yields to staged rows, and what the run tells of names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from kafkasniff.enrich import Enricher
+from kafkasniff.exports.options import ExportOptions
+from kafkasniff.exports.staged import StagedFiles
+from kafkasniff.model import Connection, Exchange, Message, Problem
+from kafkasniff.rows import ExchangeRows
+from kafkasniff.rows.connections import ConnectionRows
+from kafkasniff.rows.problems import ProblemRows
+from kafkasniff.rows.records import RecordRows
+from kafkasniff.sinks.jsonl import FLOAT_APIS, body_json, json_default
+
+if TYPE_CHECKING:
+    from kafkasniff.filters import Selector
+
+__all__ = ["MAX_BYTES", "MAX_ROWS", "Stager"]
+
+MAX_ROWS: Final = 65_536
+MAX_BYTES: Final = 32 << 20
+"""Rows, and estimated bytes of rows, that are held back for each table before they are written."""
+
+
+class Stager:
+    """Takes events in order, writes rows to `files`.
+
+    The enricher's catalog has to note tellings (`Catalog.tellings`) and the enricher what it missed (`notes_missed`).
+    `selector`: only what it passes, and the connections of exchanges that it passes.
+    """
+
+    def __init__(
+        self,
+        options: ExportOptions,
+        enricher: Enricher,
+        files: StagedFiles,
+        selector: Selector | None = None,
+        *,
+        selected: set[int] | None = None,
+    ) -> None:
+        assert enricher.catalog.tellings is not None
+        self._tellings = enricher.catalog.tellings
+        self._enricher = enricher
+        self._files = files
+        self._selector = selector
+        self.selected: set[int] = set() if selected is None else selected
+        """Where there is a selection: numbers of the connections with exchanges that passed it, until they end."""
+        self._wanted = frozenset(options.tables)
+        self._exchanges = ExchangeRows(_body_json if options.bodies else None)
+        self._records = RecordRows()
+        self._connections = ConnectionRows()
+        self._problems = ProblemRows()
+
+    def begins(self, time_ns: int) -> None:
+        """The time of the run's first packet, which relative filters count from."""
+        if self._selector is not None:
+            self._selector.start_ns = time_ns
+
+    def take(self, events: Sequence[Any]) -> None:
+        """Take what an inspector yielded. Raises OSError where rows cannot be written."""
+        connections = [event for event in events if type(event) is Connection]
+        if self._selector is not None:
+            events = self._selector.feed([event for event in events if type(event) is not Connection])
+        exchanges = [event for event in events if type(event) is Exchange]
+        found: dict[int, list[tuple[Message, Problem]]] = {}
+        if "records" in self._wanted:
+            found = self._records.feed(exchanges)
+        missed = self._enricher.missed
+        for exchange in exchanges:
+            more = found.get(exchange.exchange, ())
+            unnamed = exchange.exchange in missed
+            if unnamed:
+                missed.discard(exchange.exchange)
+            if "exchanges" in self._wanted:
+                self._exchanges.append(exchange, unnamed_bodies=unnamed, more=[problem for _, problem in more])
+                if self._exchanges.size >= MAX_BYTES or len(self._exchanges) >= MAX_ROWS:
+                    self._files.write("exchanges", self._exchanges.take())
+            if "problems" in self._wanted:
+                self._problems.exchange(exchange, more)
+        if "problems" in self._wanted:
+            for event in events:
+                if type(event) is Problem:
+                    self._problems.append(event)
+        if self._selector is not None:
+            self.selected.update(exchange.connection for exchange in exchanges)
+        for connection in connections:
+            self._connection(connection)
+        self._write(MAX_ROWS, MAX_BYTES)
+
+    def _connection(self, connection: Connection) -> None:
+        if connection.verdict == "kafka":
+            self._tellings.spoke_kafka(connection.broker, connection.verdict_time_ns)
+            if connection.software_late and connection.software_name is not None:
+                self._tellings.late_software(
+                    connection.connection_id, connection.software_name, connection.software_version
+                )
+        if self._selector is not None:
+            if connection.connection not in self.selected:
+                return
+            self.selected.discard(connection.connection)
+        if "connections" in self._wanted:
+            self._connections.append(connection)
+        if "problems" in self._wanted:
+            self._problems.connection(connection)
+
+    def flush(self) -> None:
+        """Write all rows that wait."""
+        self._write(1, 1)
+
+    def _write(self, rows: int, size: int) -> None:
+        if len(self._exchanges) and (len(self._exchanges) >= rows or self._exchanges.size >= size):
+            self._files.write("exchanges", self._exchanges.take())
+        if self._records.rows and (self._records.rows >= 4 * rows or self._records.size >= size):
+            for batch in self._records.take():
+                self._files.write("records", batch)
+        if len(self._connections) >= rows:
+            self._files.write("connections", self._connections.take())
+        if len(self._problems) >= rows:
+            self._files.write("problems", self._problems.take())
+
+
+_default: Final[Callable[[Any], Any]] = json_default()
+
+
+def _body_json(message: Message) -> str:
+    """The body as in the JSON lines. Hot: only bodies that can have NaN are walked over."""
+    body = message.body
+    if body is not None and message.api_key in FLOAT_APIS:
+        return body_json(body)
+    return orjson.dumps(body, default=_default).decode()

@@ -1,0 +1,505 @@
+"""Rows of the table `records`: columns made from the bytes of many batches at once.
+
+Messages decoded with `records="columns"` keep their batches' bytes (`kafka.record_batch.Batch`). These are decompressed
+here, joined, and parsed as columns; keys, values and headers become Arrow arrays that are cut out of the joined bytes.
+What is not plainly right, control batches, legacy messages, and records that were decoded already (KRaft's metadata
+log, whose secrets are redacted; `records="full"`) go record by record. Both ways give the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kafkasniff.entities import text
+from kafkasniff.kafka import dissectors
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.definition import FieldDefinition
+from kafkasniff.kafka.record_batch import MAX_RECORDS, Batch, batch_payload, decode_held
+from kafkasniff.kafka.record_columns import RecordColumns, parse_records
+from kafkasniff.kafka.uuids import ZERO_UUID
+from kafkasniff.model import Direction, Exchange, Message, Problem
+from kafkasniff.rows.exchanges import capture_name
+from kafkasniff.rows.schemas import HEADER
+from kafkasniff.rows.staged import STAGED
+
+__all__ = ["JOINED_BYTES", "RecordRows"]
+
+JOINED_BYTES: Final = 16 << 20
+"""Bytes of decompressed batches that are parsed together; one batch alone may have more (`MAX_DECOMPRESSED`). Columns
+take some three times as much."""
+MAX_PLAIN: Final = 500_000
+"""Rows that wait as Python objects, some 500 bytes each, before they become columns: those of control batches, legacy
+messages and batches that are odd."""
+
+NO_TIMESTAMP: Final = -1
+"""`org.apache.kafka.common.record.RecordBatch.NO_TIMESTAMP`."""
+FIRST_TIME: Final = -62_135_596_800_000
+LAST_TIME: Final = 253_402_300_799_999
+"""Milliseconds of the first and the last moment that has a date in Python and Spark (years 1 to 9999)."""
+NO_SEQUENCE: Final = -1
+
+_NO_RECORDS: Final = DecodeOptions()
+_SCHEMA: Final = STAGED["records"]
+Numbers = NDArray[np.int64]
+
+
+class _Place(NamedTuple):
+    """Where a message names its topics and has their records."""
+
+    topics: str
+    name: str | None
+    topic_id: str | None
+    partitions: str
+    number: str
+    records: str
+
+
+@lru_cache(maxsize=1024)  # keys come from the wire
+def _place(api_key: int, direction: Direction) -> _Place | None:
+    """From the definitions: Produce requests, Fetch, ShareFetch and FetchSnapshot responses have records."""
+    api = dissectors.api(api_key)
+    if api is None:
+        return None
+    message = api.definition.request if direction == "request" else api.definition.response
+    for topics in message.fields:
+        for partitions in topics.fields:
+            records = _first(partitions.fields, type="records")
+            index = _first(partitions.fields, name="index") or _first(partitions.fields, name="partition_index")
+            index = index or _first(partitions.fields, name="partition")
+            if records is not None and index is not None:
+                named, topic_id = _first(topics.fields, entity="topic_name"), _first(topics.fields, name="topic_id")
+                return _Place(
+                    topics.name,
+                    None if named is None else named.name,
+                    None if topic_id is None else topic_id.name,
+                    partitions.name,
+                    index.name,
+                    records.name,
+                )
+    return None
+
+
+def _first(fields: Sequence[FieldDefinition], **wanted: str) -> FieldDefinition | None:
+    return next((one for one in fields if all(getattr(one, key) == value for key, value in wanted.items())), None)
+
+
+class _Field(msgspec.Struct, eq=False, gc=False):
+    """One `records` field: where it is, and what its batches have used of its bound."""
+
+    exchange: Exchange
+    message: Message
+    context: DecodeContext
+    """One for all fields of the message: problems, and what was decompressed."""
+    topic: str | None
+    topic_id: str | None
+    partition: int | None
+    used: int = 0
+    """Records or headers, whichever are more, of the batches so far, held against MAX_RECORDS."""
+
+
+class _Piece:
+    """One batch whose rows are being made."""
+
+    __slots__ = ("batch", "field", "rows")
+
+    def __init__(self, field: _Field, batch: dict[str, Any]) -> None:
+        self.field = field
+        self.batch = batch
+        self.rows: list[dict[str, Any]] | None = None
+        """Its records where they go one by one; None: as columns."""
+
+
+class RecordRows:
+    """Rows of `records` that wait to become record batches."""
+
+    def __init__(self) -> None:
+        self._pieces: list[_Piece] = []
+        self._chunks: list[bytes | memoryview] = []
+        self._spans: list[tuple[int, int]] = []
+        self._columnar: list[int] = []
+        """Index of the piece of each span."""
+        self._joined = 0
+        self._plain = 0
+        self._batches: list[pa.RecordBatch] = []
+        self._positions: tuple[tuple[int, int], int] = ((0, 0), 0)
+        """The exchange whose rows came last, and how many it has so far."""
+        self.size = 0
+        """Bytes of the record batches that wait."""
+        self.rows = 0
+
+    def feed(self, exchanges: Sequence[Exchange]) -> dict[int, list[tuple[Message, Problem]]]:
+        """Take exchanges, in order; returns what was found wrong with their records, by number of the exchange.
+
+        Of messages whose records were decoded before the problems are with the messages already.
+        """
+        found: dict[int, list[tuple[Message, Problem]]] = {}
+        contexts: list[tuple[Exchange, Message, DecodeContext]] = []
+        for exchange in exchanges:
+            for message in (exchange.request, exchange.response):
+                if message is None or message.body is None or message.api_key is None:
+                    continue
+                place = _place(message.api_key, message.type)
+                if place is not None:
+                    context = DecodeContext(_NO_RECORDS)
+                    contexts.append((exchange, message, context))
+                    for field, batches in _fields(exchange, message, place, context):
+                        self._field(field, batches)
+        self._flush()
+        for exchange, message, context in contexts:
+            if context.problems_dropped:
+                context.problem(
+                    "more-problems", f"{context.problems_dropped} more problems in its records", always=True
+                )
+            if context.problems:
+                # As they stand in the message, whichever way they were found.
+                context.problems.sort(key=lambda one: -1 if one.offset is None else one.offset)
+                found.setdefault(exchange.exchange, []).extend((message, one) for one in context.problems)
+        return found
+
+    def take(self) -> list[pa.RecordBatch]:
+        """The rows so far, as record batches of the staged schema; none wait afterwards."""
+        batches, self._batches, self.size, self.rows = self._batches, [], 0, 0
+        return batches
+
+    # -- collecting -------------------------------------------------------------------------------------------------
+
+    def _field(self, field: _Field, batches: list[dict[str, Any]]) -> None:
+        for batch in batches:
+            piece = _Piece(field, batch)
+            if isinstance(batch, Batch):
+                if batch.held is None or batch["control"]:
+                    piece.rows, left = decode_held(batch, field.context, MAX_RECORDS - field.used)
+                    field.used = MAX_RECORDS - left if batch.held is not None else field.used
+                elif not self._hold(piece, batch):
+                    continue
+            else:
+                piece.rows = batch.get("records") or []
+            self._pieces.append(piece)
+            if piece.rows is not None:
+                self._plain += len(piece.rows)
+            if self._joined >= JOINED_BYTES or self._plain >= MAX_PLAIN:
+                self._flush()
+
+    def _hold(self, piece: _Piece, batch: Batch) -> bool:
+        """Decompress a batch and keep its bytes; False where that fails, which is told."""
+        held, context = batch.held, piece.field.context
+        assert held is not None
+        context.base = -held.offset
+        # The codec's bits: low byte of the attributes.
+        codec = held.wire[22] & 7
+        payload = batch_payload(
+            held.wire, 0, len(held.wire), codec=codec, record_count=batch["record_count"], context=context
+        )
+        if payload is None:
+            return False
+        data, start, end = payload
+        self._columnar.append(len(self._pieces))
+        self._chunks.append(memoryview(data)[start:end])
+        self._spans.append((self._joined, self._joined + end - start))
+        self._joined += end - start
+        return True
+
+    # -- rows -------------------------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        """Make rows of all pieces."""
+        if not self._pieces:
+            return
+        pieces, spans, columnar = self._pieces, self._spans, np.array(self._columnar, np.int64)
+        data = b"".join(self._chunks)
+        self._pieces, self._spans, self._columnar, self._chunks = [], [], [], []
+        self._joined = self._plain = 0
+        columns, refused = parse_records(data, spans, MAX_RECORDS)
+        refused = sorted({*refused, *_odd_headers(data, columns), *_beyond_bound(pieces, columnar, columns, refused)})
+        if refused:
+            keep = ~np.isin(columns.batch, refused)
+            columns = _only(columns, keep)
+            for index in refused:
+                _decode_again(pieces[columnar[index]])
+        # From here on `batch` counts pieces.
+        columns = columns._replace(batch=columnar[columns.batch])
+        _check_counts(pieces, columnar, columns)
+        parts = [_columns(data, pieces, columns)]
+        plain = [index for index, piece in enumerate(pieces) if piece.rows]
+        if plain:
+            parts.append(_plain_columns(pieces, plain))
+        self._stage(pieces, parts)
+
+    def _stage(self, pieces: list[_Piece], parts: list[tuple[Numbers, dict[str, pa.Array]]]) -> None:
+        """Put the parts together, in the order of the pieces, and add what is the same for all rows of a piece."""
+        piece_of = np.concatenate([numbers for numbers, _ in parts])
+        own: dict[str, pa.Array] = {name: pa.concat_arrays([part[name] for _, part in parts]) for name in parts[0][1]}
+        if len(parts) > 1:
+            order = np.argsort(piece_of, kind="stable")
+            piece_of = piece_of[order]
+            own = {name: array.take(pa.array(order)) for name, array in own.items()}
+        if not len(piece_of):
+            return
+        shared = _shared(pieces)
+        rows = pa.array(piece_of)
+        own.update({name: array.take(rows) for name, array in shared.items()})
+        own["_position"] = pa.array(self._count(pieces, piece_of))
+        batch = pa.RecordBatch.from_arrays([own[name] for name in _SCHEMA.names], schema=_SCHEMA)
+        self._batches.append(batch)
+        self.size += batch.nbytes
+        self.rows += batch.num_rows
+
+    def _count(self, pieces: list[_Piece], piece_of: Numbers) -> Numbers:
+        """Ordinal of each row within its exchange, which an earlier flush may have begun."""
+        exchanges = [(piece.field.exchange.connection_id, piece.field.exchange.exchange_id) for piece in pieces]
+        number = np.zeros(len(pieces), np.int64)
+        for index in range(1, len(pieces)):
+            number[index] = number[index - 1] + (exchanges[index] != exchanges[index - 1])
+        of_row = number[piece_of]
+        starts = np.searchsorted(of_row, of_row)
+        position: Numbers = np.arange(len(piece_of)) - starts
+        last, so_far = self._positions
+        if exchanges[0] == last:
+            position[of_row == 0] += so_far
+        rest = int(np.count_nonzero(of_row == number[-1]))
+        again = number[-1] == 0 and exchanges[0] == last
+        self._positions = exchanges[-1], rest + (so_far if again else 0)
+        return position
+
+
+def _fields(
+    exchange: Exchange, message: Message, place: _Place, context: DecodeContext
+) -> Iterator[tuple[_Field, list[dict[str, Any]]]]:
+    body = message.body or {}
+    for topic in body.get(place.topics) or ():
+        name = text(topic.get("_topic_name") if place.name is None else topic.get(place.name, topic.get("_topic_name")))
+        topic_id = None if place.topic_id is None else topic.get(place.topic_id)
+        for partition in topic.get(place.partitions) or ():
+            records = partition.get(place.records)
+            if isinstance(records, dict) and records["batches"]:
+                number = partition.get(place.number)
+                known = topic_id if topic_id != ZERO_UUID else None
+                yield _Field(exchange, message, context, name, known, number), records["batches"]
+
+
+# -- what the columns do not take -------------------------------------------------------------------------------
+
+
+def _only(columns: RecordColumns, keep: NDArray[np.bool_]) -> RecordColumns:
+    """The rows that are kept."""
+    place = np.cumsum(keep) - 1
+    kept = keep[columns.header_record]
+    records = [column[keep] for column in columns[:7]]
+    headers = [column[kept] for column in columns[8:]]
+    return RecordColumns._make([*records, place[columns.header_record[kept]], *headers])
+
+
+def _odd_headers(data: bytes, columns: RecordColumns) -> set[int]:
+    """The batches with header keys that are not UTF-8."""
+    if not len(columns.header_record):
+        return set()
+    names = _cut(data, columns.header_key_start, columns.header_key_length).dictionary_encode()
+    bad = [index for index, name in enumerate(names.dictionary.to_pylist()) if not _is_utf8(name)]
+    if not bad:
+        return set()
+    rows = np.isin(names.indices.to_numpy(), bad)
+    return set(columns.batch[columns.header_record[rows]].tolist())
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _beyond_bound(pieces: list[_Piece], columnar: Numbers, columns: RecordColumns, refused: list[int]) -> Iterator[int]:
+    """The batches of `records` fields that have more records or headers than a field may have, where that may be."""
+    count = len(columnar)
+    most = np.maximum(
+        np.bincount(columns.batch, minlength=count),
+        np.bincount(columns.batch[columns.header_record], minlength=count),
+    ).tolist()
+    without = set(refused)
+    totals: dict[int, int] = {}
+    for index, piece in enumerate(columnar.tolist()):
+        field = pieces[piece].field
+        totals[id(field)] = totals.get(id(field), 0) + most[index]
+    for index, piece in enumerate(columnar.tolist()):
+        field = pieces[piece].field
+        if field.used + totals[id(field)] > MAX_RECORDS:
+            yield index
+        elif index not in without:
+            field.used += most[index]
+            totals[id(field)] -= most[index]
+
+
+def _decode_again(piece: _Piece) -> None:
+    """Decode a batch record by record, which tells what is wrong with it."""
+    field = piece.field
+    assert isinstance(piece.batch, Batch)
+    # What is decompressed a second time does not count again.
+    decompressed, field.context.decompressed = field.context.decompressed, 0
+    piece.rows, left = decode_held(piece.batch, field.context, MAX_RECORDS - field.used)
+    field.context.decompressed = decompressed
+    field.used = MAX_RECORDS - left
+
+
+def _check_counts(pieces: list[_Piece], columnar: Numbers, columns: RecordColumns) -> None:
+    found = np.bincount(columns.batch, minlength=len(pieces)).tolist()
+    for index in columnar.tolist():
+        piece = pieces[index]
+        batch = piece.batch
+        if piece.rows is None and found[index] != batch["record_count"]:
+            assert isinstance(batch, Batch)
+            assert batch.held is not None
+            context = piece.field.context
+            context.base = -batch.held.offset
+            stated = batch["record_count"]
+            context.problem("record-count", f"the batch states {stated} records and holds {found[index]}", 57)
+
+
+# -- arrays -----------------------------------------------------------------------------------------------------
+
+
+def _cut(data: bytes, start: Numbers, length: Numbers) -> pa.Array:
+    """Pieces of `data` as an array of binary, null where the length is negative; starts and ends never fall.
+
+    The borders of all pieces are the offsets of an array with twice as many elements, every other of which is wanted:
+    so nothing is sliced in Python.
+    """
+    count = len(start)
+    borders = np.empty(2 * count + 1, np.int32)
+    borders[0 : 2 * count : 2] = start
+    borders[1 : 2 * count : 2] = start + np.maximum(length, 0)
+    borders[2 * count] = borders[2 * count - 1] if count else 0
+    both = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(borders), pa.py_buffer(data)])
+    nulls = length < 0
+    wanted = pa.array(np.arange(0, 2 * count, 2), mask=nulls if nulls.any() else None)
+    return both.take(wanted)
+
+
+def _timestamps(milliseconds: Numbers) -> pa.Array:
+    """Timestamps of the wire; null where there is none, and beyond the dates there are."""
+    none = (milliseconds == NO_TIMESTAMP) | (milliseconds < FIRST_TIME) | (milliseconds > LAST_TIME)
+    return pa.array(np.where(none, 0, milliseconds) * 1000, mask=none).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _sequences(base: Numbers, delta: Numbers) -> Numbers:
+    """Sequence numbers of records; they go on from 0 behind the highest (`DefaultRecordBatch.incrementSequence`)."""
+    return np.where(base < 0, NO_SEQUENCE, (base + delta) & 0x7FFFFFFF)
+
+
+def _columns(data: bytes, pieces: list[_Piece], columns: RecordColumns) -> tuple[Numbers, dict[str, pa.Array]]:
+    """The rows of the batches that were parsed as columns: the piece of each, and what differs from row to row."""
+    batches = [piece.batch if piece.rows is None else {} for piece in pieces]
+
+    def of_batch(name: str) -> Numbers:
+        return np.array([batch.get(name, 0) for batch in batches], np.int64)[columns.batch]
+
+    appended = np.array([batch.get("timestamp_type") == "LogAppendTime" for batch in batches], np.bool_)[columns.batch]
+    with np.errstate(over="ignore"):  # as Java's long
+        offset = of_batch("base_offset") + columns.offset_delta
+        timestamp = of_batch("base_timestamp") + columns.timestamp_delta
+    counts = np.bincount(columns.header_record, minlength=len(columns.batch))
+    borders = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    headers = pa.StructArray.from_arrays(
+        [
+            _cut(data, columns.header_key_start, columns.header_key_length).cast(pa.string()),
+            _cut(data, columns.header_value_start, columns.header_value_length),
+        ],
+        fields=list(HEADER),
+    )
+    return columns.batch, {
+        "offset": pa.array(offset),
+        "timestamp": _timestamps(np.where(appended, of_batch("max_timestamp"), timestamp)),
+        "key": _cut(data, columns.key_start, columns.key_length),
+        "value": _cut(data, columns.value_start, columns.value_length),
+        "headers": pa.ListArray.from_arrays(pa.array(borders), headers, type=_SCHEMA.field("headers").type),
+        "sequence": pa.array(_sequences(of_batch("base_sequence"), columns.offset_delta).astype(np.int32)),
+        "control": pa.nulls(len(columns.batch), pa.string()).dictionary_encode(),
+    }
+
+
+def _plain_columns(pieces: list[_Piece], plain: list[int]) -> tuple[Numbers, dict[str, pa.Array]]:
+    """The same of the records that go one by one."""
+    piece_of: list[int] = []
+    offset: list[int] = []
+    timestamp: list[int] = []
+    key: list[bytes | None] = []
+    value: list[bytes | None] = []
+    headers: list[list[dict[str, Any]] | None] = []
+    sequence: list[int | None] = []
+    control: list[str | None] = []
+    for index in plain:
+        batch, rows = pieces[index].batch, pieces[index].rows or []
+        base = batch.get("base_sequence")
+        for row in rows:
+            piece_of.append(index)
+            offset.append(row["offset"])
+            timestamp.append(NO_TIMESTAMP if row["timestamp"] is None else row["timestamp"])
+            key.append(_shown(row["key"]))
+            value.append(_shown(row["value"]))
+            named = row.get("headers")
+            headers.append(
+                None if named is None else [{"key": text(one["key"]), "value": one["value"]} for one in named]
+            )
+            sequence.append(None if base is None else _sequence(base, row["offset"] - batch["base_offset"]))
+            control.append(_control(row) if batch.get("control") else None)
+    return np.array(piece_of, np.int64), {
+        "offset": pa.array(offset, pa.int64()),
+        "timestamp": _timestamps(np.array(timestamp, np.int64)),
+        "key": pa.array(key, pa.binary()),
+        "value": pa.array(value, pa.binary()),
+        "headers": pa.array(headers, _SCHEMA.field("headers").type),
+        "sequence": pa.array(sequence, pa.int32()),
+        "control": pa.array(control, pa.string()).dictionary_encode(),
+    }
+
+
+def _shown(value: Any) -> bytes | None:
+    """A key or value; None also for what stands in place of one that may hold a secret."""
+    return value if isinstance(value, bytes) else None
+
+
+def _sequence(base: int, delta: int) -> int:
+    return NO_SEQUENCE if base < 0 else (base + delta) & 0x7FFFFFFF
+
+
+def _control(row: dict[str, Any]) -> str:
+    """What a control record is, as Kafka calls it."""
+    told = row.get("_control")
+    if told is None:
+        return "unknown"
+    return told["name"] or f"unknown-{told['type']}"
+
+
+def _shared(pieces: list[_Piece]) -> dict[str, pa.Array]:
+    """By piece, what all its rows have in common."""
+    fields = [piece.field for piece in pieces]
+    messages = [field.message for field in fields]
+    batches = [piece.batch for piece in pieces]
+
+    def names(values: list[str | None]) -> pa.Array:
+        return pa.array(values, pa.string()).dictionary_encode()
+
+    return {
+        "capture": names([capture_name(message.capture) for message in messages]),
+        "connection_id": pa.array([field.exchange.connection_id for field in fields], pa.int64()),
+        "exchange_id": pa.array([field.exchange.exchange_id for field in fields], pa.int64()),
+        "_time_ns": pa.array([message.time_ns for message in messages], pa.int64()),
+        "api": names([message.api for message in messages]),
+        "direction": names([message.type for message in messages]),
+        "topic": names([field.topic for field in fields]),
+        "topic_id": names([field.topic_id for field in fields]),
+        "partition": pa.array([field.partition for field in fields], pa.int32()),
+        "timestamp_type": names([batch.get("timestamp_type") for batch in batches]),
+        "compression": names([batch.get("compression") for batch in batches]),
+        "magic": pa.array([batch.get("magic") for batch in batches], pa.int32()),
+        "producer_id": pa.array([batch.get("producer_id") for batch in batches], pa.int64()),
+        "producer_epoch": pa.array([batch.get("producer_epoch") for batch in batches], pa.int32()),
+        "transactional": pa.array([batch.get("transactional") for batch in batches], pa.bool_()),
+    }

@@ -1,0 +1,144 @@
+"""The data source `kafkasniff`: `spark.read.format("kafkasniff").load("captures/*.pcapng")`, batch and streaming.
+
+Spark imports this module in every session to look for sources, so that it imports what reads captures only when
+captures are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafkasniff.capture.parts import CaptureFile, CapturePlan
+    from kafkasniff.spark.options import SourceOptions
+    from kafkasniff.spark.pushdown import Condition
+    from kafkasniff.spark.reading import Part
+    from kafkasniff.spark.stream import CaptureStreamReader
+
+__all__ = ["CapturePartition", "DefaultSource"]
+
+
+class DefaultSource(DataSource):
+    """Captures as the tables `packets` and `notes`; the options are those of `SourceOptions`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` calls it."""
+        return "kafkasniff"
+
+    def schema(self) -> str:
+        """Known without reading a capture. Raises UsageError for options that make no sense."""
+        return self._parsed().ddl
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch reader."""
+        options = self._parsed()
+        names = _checked(schema, options)
+        if options.table == "notes":
+            return _NotesReader(options, names)
+        # Spark refuses readers that could filter where it is not allowed to ask them.
+        return (_FilteringReader if options.pushdown else _PacketsReader)(options, names)
+
+    def streamReader(self, schema: StructType) -> CaptureStreamReader:  # noqa: N802 - Spark's name
+        """A streaming reader."""
+        from kafkasniff.spark.stream import CaptureStreamReader
+
+        options = self._parsed()
+        return CaptureStreamReader(options, _checked(schema, options))
+
+    def _parsed(self) -> SourceOptions:
+        from kafkasniff.spark.options import SourceOptions
+
+        return SourceOptions.of(self.options)
+
+
+def _checked(schema: StructType, options: SourceOptions) -> tuple[str, ...]:
+    """The columns of a schema, which a user may have given. Raises UsageError for one that the table does not have."""
+    from kafkasniff.errors import UsageError
+
+    names = tuple(schema.fieldNames())
+    unknown = [name for name in names if name not in options.types]
+    if unknown:
+        raise UsageError(f"table {options.table} has no column {', '.join(unknown)}")
+    return names
+
+
+class CapturePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, part: Part | None = None, plan: CapturePlan | None = None) -> None:
+        super().__init__(None)
+        self.part = part
+        self.plan = plan
+
+
+def _plan(options: SourceOptions) -> CapturePlan:
+    from kafkasniff.capture.parts import plan_captures
+    from kafkasniff.spark.locations import find_captures, open_capture
+    from kafkasniff.spark.source import walk_here
+
+    files: list[CaptureFile] = find_captures(options.paths)
+    return plan_captures(files, open_capture, split_size=options.split_size, walk_all=walk_here(files))
+
+
+class _PacketsReader(DataSourceReader):
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._conditions: tuple[Condition, ...] = ()
+
+    def partitions(self) -> list[InputPartition]:
+        """The plan is made here: on the driver, in a Python process that has no session to run a job with."""
+        from kafkasniff.spark.reading import parts_of
+
+        return [CapturePartition(part) for part in parts_of(_plan(self._options), self._options.split_size)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from kafkasniff.spark.reading import Wanted, read_part
+
+        assert isinstance(partition, CapturePartition)
+        assert partition.part is not None
+        yield from read_part(partition.part, Wanted(self._columns, self._options.ports, self._conditions))
+
+
+class _FilteringReader(_PacketsReader):
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        from kafkasniff.spark.pushdown import condition_of
+
+        for filter_ in filters:
+            condition = condition_of(filter_)
+            if condition is None:
+                yield filter_
+            else:
+                self._conditions = (*self._conditions, condition)
+
+
+class _NotesReader(DataSourceReader):
+    """One task: few captures have much to tell, and it depends on all of them."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        return [CapturePartition(plan=_plan(self._options))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from kafkasniff.capture.parts import read_notes
+        from kafkasniff.spark.locations import open_capture
+        from kafkasniff.spark.packet_rows import note_rows
+
+        assert isinstance(partition, CapturePartition)
+        plan = partition.plan
+        assert plan is not None
+        rows = note_rows(
+            read_notes(plan, open_capture), dict(enumerate(plan.names)), show_secrets=self._options.show_secrets
+        )
+        if rows.num_rows:
+            yield rows.select(list(self._columns))

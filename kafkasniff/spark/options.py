@@ -1,0 +1,122 @@
+"""The options of the data source, as Spark hands them over: names in any case, values as text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from kafkasniff.errors import UsageError
+from kafkasniff.spark.tables import NOTES, PACKETS, ddl
+
+__all__ = ["SourceOptions"]
+
+_SIZE: Final = re.compile(r"(\d+)\s*([kmg]?)b?", re.IGNORECASE)
+_UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30}
+_WORDS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_TABLES: Final = {"packets": PACKETS, "notes": NOTES}
+
+SPLIT_BYTES: Final = 128 << 20
+"""Bytes of a capture that one task reads, by default."""
+SMALLEST_SPLIT: Final = 64 << 10
+"""Bytes that a task reads at least: each packet may be that long."""
+TRIGGER_BYTES: Final = 512 << 20
+"""Bytes that a micro-batch of a stream takes at most, by default."""
+FINISH_SECONDS: Final = 3600
+"""How long a file must not have grown before what is no whole packet at its end counts as cut off, by default."""
+
+
+class SourceOptions(msgspec.Struct, frozen=True):
+    """Options of the data source `kafkasniff`."""
+
+    paths: tuple[str, ...]
+    table: str = "packets"
+    columns: tuple[str, ...] = ()
+    """All columns where none is named."""
+    ports: tuple[int, ...] = ()
+    """Only packets from or to one of these; all where none is named."""
+    split_size: int = SPLIT_BYTES
+    pushdown: bool = False
+    """Filters are applied where packets are read (needs `spark.sql.python.filterPushdown.enabled`)."""
+    show_secrets: bool = False
+    max_bytes_per_trigger: int = TRIGGER_BYTES
+    finish_after: int = FINISH_SECONDS
+    fail_on_loss: bool = True
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> SourceOptions:
+        """The options that Spark was given. Raises UsageError for those that make no sense, or are none."""
+        values = {name.lower(): text for name, text in given.items()}
+        paths = tuple(_paths(values.pop("paths", "[]")))
+        if "path" in values:
+            paths = (values.pop("path"), *paths)
+        options = cls(
+            paths,
+            values.pop("table", "packets").lower(),
+            tuple(_names(values.pop("columns", ""))),
+            tuple(_port(text) for text in _names(values.pop("ports", ""))),
+            max(SMALLEST_SPLIT, _size("splitsize", values.pop("splitsize", str(SPLIT_BYTES)))),
+            _truth("pushdown", values.pop("pushdown", "false")),
+            _truth("showsecrets", values.pop("showsecrets", "false")),
+            _size("maxbytespertrigger", values.pop("maxbytespertrigger", str(TRIGGER_BYTES))),
+            _seconds("finishafter", values.pop("finishafter", str(FINISH_SECONDS))),
+            _truth("failondataloss", values.pop("failondataloss", "true")),
+        )
+        if values:
+            raise UsageError(f"kafkasniff has no option {', '.join(sorted(values))}")
+        if options.table not in _TABLES:
+            raise UsageError(f"kafkasniff reads the tables {' and '.join(_TABLES)} of captures, not {options.table}")
+        unknown = [name for name in options.columns if name not in options.types]
+        if unknown:
+            raise UsageError(f"table {options.table} has no column {', '.join(unknown)}")
+        return options
+
+    @property
+    def types(self) -> dict[str, str]:
+        """All columns of the table and their types."""
+        return _TABLES[self.table]
+
+    @property
+    def ddl(self) -> str:
+        """The schema in Spark's language."""
+        return ddl(self.types, self.columns or None)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _paths(text: str) -> list[str]:
+    try:
+        return msgspec.json.decode(text, type=list[str])
+    except msgspec.DecodeError:
+        raise UsageError("paths has to be a JSON array of strings") from None
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 1 << 16:
+        raise UsageError(f"ports: {text} is no port")
+    return int(text)
+
+
+def _size(name: str, text: str) -> int:
+    """Bytes: `67108864`, `64m`."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or not int(found[1]):
+        raise UsageError(f"{name}: {text} is no size (say 64m)")
+    return int(found[1]) << _UNITS[found[2].lower()]
+
+
+def _seconds(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise UsageError(f"{name}: {text} is no number of seconds")
+    return int(text)
+
+
+def _truth(name: str, text: str) -> bool:
+    found = _WORDS.get(text.strip().lower())
+    if found is None:
+        raise UsageError(f"{name}: {text} is neither true nor false")
+    return found

@@ -1,0 +1,252 @@
+"""Packets as rows of the table `packets`, and back; notes as rows of the table `notes`.
+
+Both ways columns are made from columns, payloads with one copy; only addresses and names are Python objects, once each.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kafkasniff.capture.parts import PlacedNote
+from kafkasniff.errors import UsageError
+from kafkasniff.model import Problem
+from kafkasniff.packets import NO_TIME, PacketBatch
+from kafkasniff.spark.tables import NOTES, PACKETS
+from kafkasniff.tcp.plan import connection_hash
+
+__all__ = ["NOTES_SCHEMA", "PACKETS_SCHEMA", "note_rows", "packet_batches", "packet_rows"]
+
+_TYPES: Final = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "binary": pa.binary(),
+}
+
+
+def _schema(columns: dict[str, str]) -> pa.Schema:
+    return pa.schema([pa.field(name, _TYPES[kind]) for name, kind in columns.items()])
+
+
+PACKETS_SCHEMA: Final = _schema(PACKETS)
+NOTES_SCHEMA: Final = _schema(NOTES)
+
+_MAPPED: Final = 0xFFFF_0000_0000
+"""Of an IPv4 address, in the lower half of its IPv4-mapped form."""
+
+Rows = NDArray[np.int64]
+
+
+def packet_rows(
+    batch: PacketBatch,
+    columns: Sequence[str] = tuple(PACKETS),
+    *,
+    ports: Iterable[int] = (),
+    keep: Callable[[pa.RecordBatch], NDArray[np.bool_]] | None = None,
+    looked_at: Sequence[str] = (),
+) -> pa.RecordBatch:
+    """A batch as rows of these columns of the table `packets`.
+
+    `ports`: only packets from or to one of them. `keep` is asked which rows to keep by the columns that `looked_at`
+    names, before payloads are copied.
+    """
+    rows: Rows | None = None
+    wanted = np.array(sorted(set(ports)), np.int64)
+    if len(wanted):
+        rows = np.flatnonzero(np.isin(batch.src_port, wanted) | np.isin(batch.dst_port, wanted))
+    if keep is not None:
+        kept = keep(_rows(batch, looked_at, rows))
+        rows = np.flatnonzero(kept) if rows is None else rows[kept]
+    return _rows(batch, columns, rows)
+
+
+def _rows(batch: PacketBatch, columns: Sequence[str], rows: Rows | None) -> pa.RecordBatch:
+    fields = [PACKETS_SCHEMA.field(name) for name in columns]
+    arrays = [_COLUMNS[name](batch, rows).cast(field.type) for name, field in zip(columns, fields, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _of(column: NDArray[Any], rows: Rows | None) -> NDArray[Any]:
+    return column if rows is None else column[rows]
+
+
+def _plain(name: str) -> Callable[[PacketBatch, Rows | None], pa.Array]:
+    return lambda batch, rows: pa.array(_of(getattr(batch, name), rows))
+
+
+def _moments(column: NDArray[np.int64]) -> pa.Array:
+    return pa.array(column, mask=column == NO_TIME)
+
+
+def _time(batch: PacketBatch, rows: Rows | None) -> pa.Array:
+    column = _of(batch.time_ns, rows)
+    return pa.array(column // 1000, mask=column == NO_TIME)
+
+
+def _clock(batch: PacketBatch, rows: Rows | None) -> pa.Array:
+    return _moments(_of(batch.time_ns if batch.clock is None else batch.clock, rows))
+
+
+def _capture(batch: PacketBatch, rows: Rows | None) -> pa.Array:
+    which, places = np.unique(_of(batch.capture, rows), return_inverse=True)
+    return pa.array([batch.captures[index] for index in which.tolist()], pa.string()).take(pa.array(places))
+
+
+def _addresses(end: str) -> Callable[[PacketBatch, Rows | None], pa.Array]:
+    def make(batch: PacketBatch, rows: Rows | None) -> pa.Array:
+        high, low = _of(getattr(batch, f"{end}_hi"), rows), _of(getattr(batch, f"{end}_lo"), rows)
+        if not high.any():
+            lows, places = np.unique(low, return_inverse=True)
+            highs = np.zeros_like(lows)
+        else:
+            both = np.rec.fromarrays((high, low))
+            pairs, places = np.unique(both, return_inverse=True)
+            highs, lows = pairs["f0"], pairs["f1"]
+        texts = [_text(*halves) for halves in zip(highs.tolist(), lows.tolist(), strict=True)]
+        return pa.array(texts, pa.string()).take(pa.array(places))
+
+    return make
+
+
+def _text(high: int, low: int) -> str:
+    if not high and low & ~0xFFFF_FFFF == _MAPPED:
+        return str(ipaddress.IPv4Address(low & 0xFFFF_FFFF))
+    return str(ipaddress.IPv6Address(high << 64 | low))
+
+
+def _hash(batch: PacketBatch, rows: Rows | None) -> pa.Array:
+    return pa.array(_of(connection_hash(batch), rows).view(np.int64))
+
+
+def _payload(batch: PacketBatch, rows: Rows | None) -> pa.Array:
+    offset = _of(batch.offset, rows)
+    end = offset + _of(batch.length, rows)
+    count = len(offset)
+    if not count:
+        return pa.array([], pa.binary())
+    if (offset[1:] >= end[:-1]).all():
+        # Payloads in ascending order: an array of payloads and of what lies between them, by turns; every other is
+        # taken, so that the copying is Arrow's.
+        borders = np.empty(2 * count, np.int32)
+        borders[0::2], borders[1::2] = offset, end
+        turns = pa.Array.from_buffers(
+            pa.binary(), 2 * count - 1, [None, pa.py_buffer(borders), pa.py_buffer(batch.buffer)]
+        )
+        return turns.take(pa.array(np.arange(0, 2 * count - 1, 2)))
+    pieces = [batch.buffer[first:last] for first, last in zip(offset.tolist(), end.tolist(), strict=True)]
+    return pa.array(pieces, pa.binary())
+
+
+_COLUMNS: Final[dict[str, Callable[[PacketBatch, Rows | None], pa.Array]]] = {
+    **{name: _plain(name) for name in PACKETS},
+    "capture": _capture,
+    "capture_index": _plain("capture"),
+    "time": _time,
+    "time_ns": lambda batch, rows: _moments(_of(batch.time_ns, rows)),
+    "clock_ns": _clock,
+    "src_ip": _addresses("src"),
+    "dst_ip": _addresses("dst"),
+    "connection_hash": _hash,
+    "payload": _payload,
+}
+
+
+def packet_batches(table: pa.RecordBatch, captures: tuple[str, ...] = (), first_order: int = 0) -> PacketBatch:
+    """Rows of the table `packets` as a batch, in their order.
+
+    All columns are needed but `capture`, `time` and `connection_hash`. `captures` are the names by `capture_index`.
+    `order` counts rows from `first_order`: whoever cuts a sequence of rows in batches goes on with `end_order`.
+    Raises UsageError where a column is missing.
+    """
+    absent = {"capture_index", "number", "time_ns", "clock_ns", "payload", *_SAME, *_ENDS} - set(table.schema.names)
+    if absent:
+        raise UsageError(f"these columns are needed, too: {', '.join(sorted(absent))}")
+    count = table.num_rows
+    columns: dict[str, NDArray[Any]] = {name: _ints(table.column(name)) for name in _SAME}
+    columns["order"] = np.arange(first_order, first_order + count, dtype=np.int64)
+    columns["capture"] = _ints(table.column("capture_index"))
+    columns["time_ns"] = _ints(table.column("time_ns"))
+    for end in ("src", "dst"):
+        columns[f"{end}_hi"], columns[f"{end}_lo"] = _halves(table.column(f"{end}_ip"))
+        columns[f"{end}_port"] = _ints(table.column(f"{end}_port"))
+    buffer, columns["offset"] = _bytes(table.column("payload"))
+    return PacketBatch(
+        columns,
+        buffer,
+        captures=captures,
+        clock=_ints(table.column("clock_ns")),
+        end_order=first_order + count,
+        packets=count,
+    )
+
+
+_SAME: Final = ("number", "seq", "ack", "flags", "window", "length", "wire_length", "ident")
+_ENDS: Final = ("src_ip", "src_port", "dst_ip", "dst_port")
+
+
+def _ints(column: pa.Array) -> NDArray[np.int64]:
+    if column.null_count:
+        column = column.cast(pa.int64()).fill_null(NO_TIME)
+    found: NDArray[np.int64] = column.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _halves(column: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    encoded = pc.dictionary_encode(column)
+    pairs = [_numbers(text) for text in encoded.dictionary.to_pylist()]
+    places = encoded.indices.to_numpy(zero_copy_only=False)
+    halves = np.array(pairs, np.uint64).reshape(-1, 2)
+    return halves[places, 0], halves[places, 1]
+
+
+def _numbers(text: str) -> tuple[int, int]:
+    address = ipaddress.ip_address(text)
+    if isinstance(address, ipaddress.IPv4Address):
+        return 0, _MAPPED | int(address)
+    return int(address) >> 64, int(address) & 0xFFFF_FFFF_FFFF_FFFF
+
+
+def _bytes(column: pa.Array) -> tuple[bytes, NDArray[np.int64]]:
+    """The bytes of a column of bytes in one piece, and the offset of each of its values."""
+    wide = pa.types.is_large_binary(column.type)
+    _, borders, data = column.buffers()
+    places = np.frombuffer(borders, np.int64 if wide else np.int32)[column.offset : column.offset + len(column) + 1]
+    offsets = places.astype(np.int64)
+    if data is None or not len(column):
+        return b"", offsets[:-1]
+    first, last = int(offsets[0]), int(offsets[-1])
+    # One copy: whoever reads a batch may keep slices of its buffer, and Arrow's memory is Spark's to take back.
+    return data.slice(first, last - first).to_pybytes(), offsets[:-1] - first
+
+
+def note_rows(notes: Sequence[PlacedNote], names: Mapping[int, str], *, show_secrets: bool = False) -> pa.RecordBatch:
+    """Notes as rows of the table `notes`; decryption secrets by their length only, unless they are asked for.
+
+    `names` are those of captures by their index.
+    """
+    rows = []
+    for note in notes:
+        place, value = note.place, note.value
+        row: dict[str, Any] = dict.fromkeys(NOTES)
+        row["capture"] = names.get(place.capture)
+        row["capture_index"], row["number"] = place.capture, place.number
+        row["clock_ns"] = None if place.clock == NO_TIME else place.clock
+        match value:
+            case Problem():
+                row.update(note="problem", kind=value.kind, detail=value.detail, packet=value.packet, bytes=value.bytes)
+                row["capture"] = value.capture or row["capture"]
+                row["time_ns"] = value.time_ns
+            case (address, name):
+                row.update(note="name", address=address, name=name)
+            case bytes():
+                row.update(note="secrets", bytes=len(value), secrets=value if show_secrets else None)
+        rows.append(row)
+    return pa.RecordBatch.from_pylist(rows, schema=NOTES_SCHEMA)

@@ -1,0 +1,288 @@
+"""The questions of `kafkasniff analyze` as functions on DataFrames, the same accumulators run by Spark's tasks.
+
+    from kafkasniff.spark import queries
+
+    exchanges = spark.read.parquet("DIR/exchanges")
+    queries.latency(exchanges, by=("api", "broker"), every="1m").show()
+
+Each task answers for its rows and hands on one partial answer, `reducers` tasks merge these, and the driver merges
+what is left: no row leaves its task, and the driver holds `reducers` partial answers at most. Parameters are those of
+the command line (`kafkasniff analyze QUESTION --help`), typed or as text. A function returns a DataFrame with the
+same columns and rows as the command. What a bound has cost (`Accumulator.notes`) is told as a warning. Only
+DataFrames are used, so that all of it runs with Spark Connect, too; the workers need kafkasniff.
+
+Raises UsageError for parameters that make no sense, or where a DataFrame or one of its columns is missing.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis import Accumulator, find_question, make_parameters
+from kafkasniff.analysis.export import Export, missing_tables
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = [
+    "answer_export",
+    "ask",
+    "batching",
+    "churn",
+    "errors",
+    "fetch_efficiency",
+    "lag",
+    "latency",
+    "metadata_storms",
+    "outstanding",
+    "racks",
+    "rebalances",
+    "record_sizes",
+    "retries",
+    "slow_brokers",
+    "talkers",
+    "throttling",
+    "topic",
+    "versions",
+]
+
+REDUCERS: Final = 8
+"""Tasks that merge partial answers before the driver does."""
+_STATE: Final = "state binary"
+_STATE_SCHEMA: Final = pa.schema([("state", pa.binary())])
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def latency(exchanges: DataFrame, **parameters: Any) -> DataFrame:
+    """Latency percentiles by API, broker, client and time."""
+    return ask("latency", {"exchanges": exchanges}, **parameters)
+
+
+def errors(exchanges: DataFrame, **parameters: Any) -> DataFrame:
+    """Errors by API, code, topic and client, with first and last time."""
+    return ask("errors", {"exchanges": exchanges}, **parameters)
+
+
+def talkers(exchanges: DataFrame, **parameters: Any) -> DataFrame:
+    """Who talks most: bytes and requests by client and address."""
+    return ask("talkers", {"exchanges": exchanges}, **parameters)
+
+
+def batching(exchanges: DataFrame, records: DataFrame | None = None, **parameters: Any) -> DataFrame:
+    """Records and bytes per batch, codecs and what they save (with `records`), by topic and client."""
+    return ask("batching", {"exchanges": exchanges, "records": records}, **parameters)
+
+
+def record_sizes(records: DataFrame, **parameters: Any) -> DataFrame:
+    """Sizes of keys, values and headers by topic."""
+    return ask("record-sizes", {"records": records}, **parameters)
+
+
+def fetch_efficiency(exchanges: DataFrame, **parameters: Any) -> DataFrame:
+    """Empty fetches, bytes and records per fetch, by client and topic."""
+    return ask("fetch-efficiency", {"exchanges": exchanges}, **parameters)
+
+
+def rebalances(exchanges: DataFrame, **parameters: Any) -> DataFrame:
+    """Rebalances of groups, with members that joined, left or were lost, and why."""
+    return ask("rebalances", {"exchanges": exchanges}, **parameters)
+
+
+def metadata_storms(exchanges: DataFrame, **parameters: Any) -> DataFrame:
+    """Clients that ask for metadata too often."""
+    return ask("metadata-storms", {"exchanges": exchanges}, **parameters)
+
+
+def slow_brokers(exchanges: DataFrame, **parameters: Any) -> DataFrame:
+    """Brokers that are slower than their peers, API by API."""
+    return ask("slow-brokers", {"exchanges": exchanges}, **parameters)
+
+
+def retries(exchanges: DataFrame, records: DataFrame | None = None, **parameters: Any) -> DataFrame:
+    """Duplicate producer sequences, and (with `records`) the same records produced again."""
+    return ask("retries", {"exchanges": exchanges, "records": records}, **parameters)
+
+
+def throttling(exchanges: DataFrame, **parameters: Any) -> DataFrame:
+    """Clients that brokers throttle, and for how long."""
+    return ask("throttling", {"exchanges": exchanges}, **parameters)
+
+
+def outstanding(exchanges: DataFrame, **parameters: Any) -> DataFrame:
+    """Requests that were still open at the end, or never answered."""
+    return ask("outstanding", {"exchanges": exchanges}, **parameters)
+
+
+def lag(exchanges: DataFrame, **parameters: Any) -> DataFrame:
+    """Consumer lag per group, topic and partition, from commits, fetches and watermarks."""
+    return ask("lag", {"exchanges": exchanges}, **parameters)
+
+
+def versions(exchanges: DataFrame, **parameters: Any) -> DataFrame:
+    """Clients that speak API versions which a target release lacks."""
+    return ask("versions", {"exchanges": exchanges}, **parameters)
+
+
+def churn(connections: DataFrame, **parameters: Any) -> DataFrame:
+    """Connections per client over time, and how short they were."""
+    return ask("churn", {"connections": connections}, **parameters)
+
+
+def topic(exchanges: DataFrame, **parameters: Any) -> DataFrame:
+    """Who produces to a topic and who consumes from it."""
+    return ask("topic", {"exchanges": exchanges}, **parameters)
+
+
+def racks(exchanges: DataFrame, **parameters: Any) -> DataFrame:
+    """Fetches across zones: the consumer's rack against the broker's."""
+    return ask("racks", {"exchanges": exchanges}, **parameters)
+
+
+def ask(name: str, tables: Mapping[str, DataFrame | None], *, reducers: int = REDUCERS, **parameters: Any) -> DataFrame:
+    """The answer to a question by name; `tables` by name, optional ones may be missing or None."""
+    question = find_question(name)
+    accumulator = question(make_parameters(question, parameters))
+    given = {table: frame for table, frame in tables.items() if frame is not None}
+    _check(given, accumulator)
+    found = _answered(given, accumulator, reducers)
+    for note in found.notes():
+        warnings.warn(f"{name}: {note}", stacklevel=3)
+    session = next(iter(given.values())).sparkSession
+    result = found.result()
+    return session.createDataFrame(result.to_pylist(), schema=_spark_schema(result.schema))
+
+
+def answer_export(
+    session: SparkSession,
+    export: Export,
+    accumulator: Accumulator[Any],
+    since_ns: int | None = None,
+    until_ns: int | None = None,
+    *,
+    reducers: int = REDUCERS,
+) -> Accumulator[Any]:
+    """Give a question the rows of an export, read by Spark; returns the accumulator that has them."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    frames = {}
+    left_out = missing_tables(export.tables, accumulator)
+    for table in accumulator.reads():
+        files = [str(path.absolute()) for path in export.files(table, since_ns, until_ns)]
+        if table in left_out or not files:
+            continue
+        frame = session.read.parquet(*files)
+        exact = "time_ns" in frame.columns
+        for bound, above in ((since_ns, True), (until_ns, False)):
+            if bound is not None:
+                time = F.col("time_ns") if exact else F.unix_micros(F.col("time"))
+                value = bound if exact else bound // 1000
+                frame = frame.where(time >= value if above else time <= value)
+        frames[table] = frame
+    return _answered(frames, accumulator, reducers) if frames else accumulator
+
+
+def _check(tables: Mapping[str, DataFrame], accumulator: Accumulator[Any]) -> None:
+    missing_tables(tables, accumulator)
+    for table, frame in tables.items():
+        reading = accumulator.reads().get(table)
+        if reading is None:
+            raise UsageError(f"{accumulator.name} does not read the table {table}")
+        missing = [name for name in reading.columns if name not in frame.columns]
+        if missing:
+            raise UsageError(f"{accumulator.name}: the DataFrame {table} has no column {missing[0]}")
+
+
+def _answered(tables: Mapping[str, DataFrame], accumulator: Accumulator[Any], reducers: int) -> Accumulator[Any]:
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    states: DataFrame | None = None
+    empty = accumulator.state()
+    question = type(accumulator).name
+    for table, frame in tables.items():
+        reading = accumulator.reads()[table]
+        if reading.apis is not None:
+            # Pushed down to Parquet's statistics, where the frame comes from there.
+            frame = frame.where(F.col("api").isin(list(reading.apis)))  # noqa: PLW2901
+        one = frame.select(*reading.columns).mapInArrow(_updates(question, empty, table), _STATE)
+        states = one if states is None else states.unionByName(one)
+    if states is None:
+        return accumulator
+    merged = states.repartition(max(reducers, 1)).mapInArrow(_merges(question), _STATE)
+    found = type(accumulator).from_state(empty)
+    for row in merged.collect():
+        found.merge(type(accumulator).from_state(bytes(row["state"])))
+    return found
+
+
+def _updates(question: str, empty: bytes, table: str) -> Callable[[Batches], Batches]:
+    """A task's work: its rows into one partial answer."""
+
+    def updated(batches: Batches) -> Batches:
+        accumulator = find_question(question).from_state(empty)
+        seen = False
+        for batch in batches:
+            if batch.num_rows:
+                seen = True
+                accumulator.update(_plain(batch), table)
+        if seen:
+            yield pa.RecordBatch.from_arrays([pa.array([accumulator.state()], pa.binary())], schema=_STATE_SCHEMA)
+
+    return updated
+
+
+def _merges(question: str) -> Callable[[Batches], Batches]:
+    """A reducer's work: partial answers into one."""
+
+    def merged(batches: Batches) -> Batches:
+        whole: Accumulator[Any] | None = None
+        for batch in batches:
+            for state in batch.column(0):
+                one = find_question(question).from_state(state.as_py())
+                if whole is None:
+                    whole = one
+                else:
+                    whole.merge(one)
+        if whole is not None:
+            yield pa.RecordBatch.from_arrays([pa.array([whole.state()], pa.binary())], schema=_STATE_SCHEMA)
+
+    return merged
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Timestamps in UTC, whatever zone the session shows them in; the instants are the same."""
+    arrays = [
+        pc.cast(array, pa.timestamp("us", tz="UTC")) if pa.types.is_timestamp(array.type) else array
+        for array in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def _spark_schema(schema: pa.Schema) -> str:
+    """A schema as Spark's DDL: answers have few types."""
+
+    def ddl(kind: pa.DataType) -> str:
+        if pa.types.is_list(kind):
+            return f"array<{ddl(kind.value_type)}>"
+        for name, matches in _DDL.items():
+            if matches(kind):
+                return name
+        raise TypeError(f"no type of an answer: {kind}")
+
+    return ", ".join(f"`{field.name}` {ddl(field.type)}" for field in schema)
+
+
+_DDL: Final[Mapping[str, Callable[[pa.DataType], bool]]] = {
+    "string": pa.types.is_string,
+    "boolean": pa.types.is_boolean,
+    "bigint": pa.types.is_int64,
+    "int": pa.types.is_int32,
+    "double": pa.types.is_float64,
+    "timestamp": pa.types.is_timestamp,
+}

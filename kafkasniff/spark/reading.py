@@ -1,0 +1,76 @@
+"""What one task reads: splits of captures, or datagrams whose fragments lie apart, as rows of the table `packets`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from kafkasniff.capture.parts import CaptureFile, CapturePlan, read_datagrams, read_split
+from kafkasniff.capture.splits import Split
+from kafkasniff.packets import PacketBatch
+from kafkasniff.spark.locations import open_capture
+from kafkasniff.spark.packet_rows import packet_rows
+from kafkasniff.spark.pushdown import Condition, keeper
+from kafkasniff.spark.tables import PACKETS
+
+__all__ = ["Part", "Wanted", "grouped", "parts_of", "read_part"]
+
+_T = TypeVar("_T")
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Which rows and columns of the table `packets` are wanted."""
+
+    columns: tuple[str, ...] = tuple(PACKETS)
+    ports: tuple[int, ...] = ()
+    """Only packets from or to one of these; all where none is named."""
+    conditions: tuple[Condition, ...] = ()
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What one task reads."""
+
+    splits: tuple[tuple[Split, CaptureFile], ...] = ()
+    rest: CapturePlan | None = None
+    """Of this plan all datagrams that are put together from fragments."""
+
+
+def grouped(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> list[list[_T]]:
+    """Neighbouring items in groups of about `limit` in all: a task for each of many small files would be dear."""
+    groups: list[list[_T]] = []
+    total = limit
+    for item in items:
+        total += size(item)
+        if total > limit:
+            groups.append([])
+            total = size(item)
+        groups[-1].append(item)
+    return groups
+
+
+def parts_of(plan: CapturePlan, split_size: int) -> list[Part]:
+    """The parts that make up all packets of a plan."""
+    pairs = [(split, plan.files[split.capture]) for split in plan.splits]
+    parts = [Part(tuple(group)) for group in grouped(pairs, lambda pair: pair[0].end - pair[0].begin, split_size)]
+    if plan.has_fragments:
+        parts.append(Part(rest=plan.of_rest()))
+    return parts
+
+
+def read_part(part: Part, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """The rows of a part, in batches bounded by bytes. Raises CaptureError where it cannot be read any more."""
+    keep, looked_at = keeper(wanted.conditions)
+    for batch in _batches(part):
+        rows = packet_rows(batch, wanted.columns, ports=wanted.ports, keep=keep, looked_at=looked_at)
+        if rows.num_rows:
+            yield rows
+
+
+def _batches(part: Part) -> Iterator[PacketBatch]:
+    for split, file in part.splits:
+        yield from read_split(split, open_capture(file))
+    if part.rest is not None:
+        yield from read_datagrams(part.rest, open_capture)

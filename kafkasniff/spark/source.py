@@ -1,0 +1,133 @@
+"""Captures in Spark: planned by a job, read as the table `packets`. What the pipeline stands on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pyarrow as pa
+
+from kafkasniff.capture.parts import CaptureFile, CapturePlan, PlacedNote, plan_captures, read_notes
+from kafkasniff.capture.splits import Piece, Walked, walk
+from kafkasniff.spark.locations import find_captures, open_capture
+from kafkasniff.spark.options import SPLIT_BYTES
+from kafkasniff.spark.packet_rows import packet_batches
+from kafkasniff.spark.reading import Part, Wanted, grouped, parts_of, read_part
+from kafkasniff.spark.tables import PACKETS, PIPELINE, ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Captures", "open_captures", "packet_batches", "packets", "walk_here"]
+
+FEW_BYTES: Final = 256 << 20
+"""Captures of fewer bytes are walked where the plan is made: a job costs more than it saves."""
+
+
+class Captures:
+    """Captures of a run, planned: `packets` is what they hold, `notes` what is to be said of them."""
+
+    def __init__(self, spark: SparkSession, plan: CapturePlan, split_size: int = SPLIT_BYTES) -> None:
+        self._spark = spark
+        self._split_size = split_size
+        self.plan = plan
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the captures, by `capture_index`."""
+        return self.plan.names
+
+    def packets(self, *, columns: Sequence[str] = PIPELINE, ports: Iterable[int] = ()) -> DataFrame:
+        """The table `packets`, each packet once, in no order.
+
+        Sorted by (`clock_ns` with nulls first, `capture_index`, `number`) they are in capture order. A task raises
+        CaptureError where a capture has changed since it was planned.
+        """
+        read = _ReadParts(parts_of(self.plan, self._split_size), Wanted(tuple(columns), tuple(ports)))
+        ids = self._spark.range(0, len(read.parts), 1, max(1, len(read.parts)))
+        return ids.mapInArrow(read, ddl(PACKETS, columns))
+
+    def notes(self) -> list[PlacedNote]:
+        """Problems of captures, names, decryption secrets, in order; read here, from the parts that have any."""
+        return read_notes(self.plan, open_capture)
+
+
+def open_captures(spark: SparkSession, paths: Sequence[str], *, split_size: int = SPLIT_BYTES) -> Captures:
+    """Find captures (paths, folders, patterns, addresses) and plan how to read them: all their bytes are read for it.
+
+    Raises CaptureError where one cannot be opened, is empty or is none.
+    """
+    files = find_captures(paths)
+    walk_all = walk_here(files)
+    if sum(file.size for file in files) > FEW_BYTES:
+        walk_all = _walk_in_job(spark, files, split_size)
+    return Captures(spark, plan_captures(files, open_capture, split_size=split_size, walk_all=walk_all), split_size)
+
+
+def packets(
+    spark: SparkSession,
+    paths: Sequence[str],
+    *,
+    columns: Sequence[str] = PIPELINE,
+    ports: Iterable[int] = (),
+    split_size: int = SPLIT_BYTES,
+) -> DataFrame:
+    """The table `packets` of captures; see `open_captures` and `Captures.packets`."""
+    return open_captures(spark, paths, split_size=split_size).packets(columns=columns, ports=ports)
+
+
+WalkAll = Callable[[Sequence[Piece]], Iterable[Walked]]
+
+
+def walk_here(files: Sequence[CaptureFile]) -> WalkAll:
+    """Walks pieces in threads of this process: reading, decompressing and NumPy's work go side by side."""
+
+    def walk_all(pieces: Sequence[Piece]) -> list[Walked]:
+        with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
+            return list(pool.map(lambda piece: walk(piece, open_capture(files[piece.capture])), pieces))
+
+    return walk_all
+
+
+def _walk_in_job(spark: SparkSession, files: Sequence[CaptureFile], split_size: int) -> WalkAll:
+    """Walks pieces in a job of their own."""
+
+    def walk_all(pieces: Sequence[Piece]) -> list[Walked]:
+        numbered = [(index, piece, files[piece.capture]) for index, piece in enumerate(pieces)]
+        groups = grouped(numbered, lambda item: item[1].stop - item[1].first, split_size)
+        ids = spark.range(0, len(groups), 1, len(groups))
+        rows = ids.mapInArrow(_WalkPieces(groups), "piece bigint, walked binary").collect()
+        found = {row["piece"]: msgspec.msgpack.decode(bytes(row["walked"]), type=Walked) for row in rows}
+        return [found[index] for index in range(len(pieces))]
+
+    return walk_all
+
+
+class _WalkPieces:
+    """Walks groups of pieces, by their numbers."""
+
+    def __init__(self, groups: list[list[tuple[int, Piece, CaptureFile]]]) -> None:
+        self._groups = groups
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                for index, piece, file in self._groups[number]:
+                    walked = msgspec.msgpack.encode(walk(piece, open_capture(file)))
+                    yield pa.RecordBatch.from_pydict({"piece": [index], "walked": [walked]})
+
+
+class _ReadParts:
+    """Reads parts, by their numbers."""
+
+    def __init__(self, parts: list[Part], wanted: Wanted) -> None:
+        self.parts = parts
+        self._wanted = wanted
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                yield from read_part(self.parts[number], self._wanted)

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from tests.analysis.tables import SECOND, START_NS, answers, exchange, moment, pick
+
+ALL = {"topics": None, "allow_auto_topic_creation": True}
+
+
+def test_only_what_is_a_storm() -> None:
+    begin = (10 - START_NS // SECOND % 10) % 10
+    rows = [exchange("Metadata", begin + number / 2, client_id="loop", request_body=ALL) for number in range(12)]
+    rows += [exchange("Metadata", begin + number * 3, client_id="calm") for number in range(4)]
+    rows += [exchange("Fetch", begin, client_id="calm")] * 30
+    found = answers("metadata-storms", rows)
+    names = ("client_id", "requests", "all_topics", "response_bytes", "errors", "time")
+    assert pick(found, *names) == [("loop", 12, 12, 2400, 0, moment(begin))]
+    lower = answers("metadata-storms", rows, at_least=4, every="1m")
+    assert sorted(pick(lower, "client_id", "requests")) == [("calm", 4), ("loop", 12)]
+
+
+def test_all_topics_in_version_0_and_after() -> None:
+    bodies = [
+        ('{"topics":[]}', 0),
+        ('{"topics":[]}', 1),
+        ('{"topics":null}', 1),
+        ('{"topics":[{"name":"a"}]}', 0),
+        (None, 9),
+    ]
+    rows = [exchange("Metadata", request_body=body, api_version=version, error_count=1) for body, version in bodies]
+    (found,) = answers("metadata-storms", rows, at_least=1, every="60m")
+    assert (found["requests"], found["all_topics"], found["errors"]) == (5, 2, 5)

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+from typing import Any
+
+from tests.analysis.tables import answers, exchange, moment, pick
+
+TOLD = ("generation", "members", "joined", "left", "lost", "cause")
+
+
+def join(at: float, member: str, generation: int, everybody: list[str] | None = None, **values: Any) -> dict[str, Any]:
+    request = {
+        "member_id": member,
+        "reason": values.pop("reason", ""),
+        "group_instance_id": values.pop("instance", None),
+    }
+    response = {"generation_id": generation, "members": [{"member_id": one} for one in everybody or ()]}
+    return group("JoinGroup", at, member, request, response, **values)
+
+
+def sync(at: float, member: str, generation: int, **values: Any) -> dict[str, Any]:
+    return group("SyncGroup", at, member, {"generation_id": generation}, {}, **values)
+
+
+def leave(at: float, member: str, **values: Any) -> dict[str, Any]:
+    return group("LeaveGroup", at, member, {"members": [{"member_id": member, **values}]}, {})
+
+
+def beat(at: float, member: str, asked: int, told: int, error: int = 0) -> dict[str, Any]:
+    request, response = {"member_epoch": asked}, {"member_epoch": told}
+    return group("ConsumerGroupHeartbeat", at, member, request, response, error_code=error)
+
+
+def group(api: str, at: float, member: str, request: Any, response: Any, **values: Any) -> dict[str, Any]:
+    values = {"client_id": f"id-{member}", "duration_us": 1000, **values}
+    return exchange(
+        api,
+        at,
+        exchange_id=int(at * 100),
+        group_id="g",
+        member_id=member,
+        request_body=request,
+        response_body=response,
+        **values,
+    )
+
+
+def test_joins_leaves_and_losses() -> None:
+    rows = [
+        join(1, "a", 1, ["a"]),
+        sync(1.1, "a", 1),
+        join(2, "b", 2),
+        group("Heartbeat", 2.1, "a", {}, {}, error_code=27),
+        join(2.2, "a", 2, ["a", "b"]),
+        sync(2.3, "b", 2),
+        sync(2.4, "a", 2),
+        group("Heartbeat", 3, "a", {}, {}),
+        leave(4, "b", reason="the consumer is being closed"),
+        join(4.5, "a", 3, ["a"]),
+        join(5, "c", 4, duration_us=500_000),
+        join(5.4, "a", 4, ["a", "c"]),
+        join(9, "c", 5, ["c"], duration_us=2_000_000),
+    ]
+    found = answers("rebalances", rows)
+    assert pick(found, *TOLD) == [
+        (1, 1, ["a"], [], [], "id-a joined"),
+        (2, 2, ["b"], [], [], "id-b joined"),
+        (3, 1, [], ["b"], [], "id-b left; id-b: the consumer is being closed"),
+        (4, 2, ["c"], [], [], "id-c joined"),
+        (5, 1, [], [], ["a"], "id-a gone without leaving"),
+    ]
+    assert pick(found, "time", "duration_us")[1:4] == [(moment(2), 401_000), (moment(4), 501_000), (moment(5), 500_000)]
+
+
+def test_a_member_that_asks_for_it() -> None:
+    rows = [
+        join(1, "a", 1, ["a"]),
+        join(2, "a", 2, ["a"], reason="cached metadata has changed"),
+        join(3, "a", 3, ["a"]),
+        join(4, "a", 4, ["a"], reason="group is already rebalancing"),
+    ]
+    causes = [row["cause"] for row in answers("rebalances", rows)]
+    assert causes == [
+        "id-a joined",
+        "id-a: cached metadata has changed",
+        "members joined again",
+        "members joined again",
+    ]
+
+
+def test_a_capture_that_begins_in_the_middle() -> None:
+    found = answers("rebalances", [join(1, "a", 7, ["a", "b"]), leave(2, "b")])
+    assert pick(found, *TOLD) == [
+        (7, 2, [], [], [], "the generation before was not seen"),
+        (None, 1, [], ["b"], [], "id-b left"),
+    ]
+
+
+def test_without_the_leaders_list_nobody_is_said_to_be_lost() -> None:
+    found = answers("rebalances", [join(1, "a", 1), join(1, "b", 1), join(2, "a", 2)])
+    assert pick(found, "generation", "members", "lost") == [(1, None, []), (2, None, [])]
+
+
+def test_a_member_that_is_told_it_is_none() -> None:
+    rows = [join(1, "a", 1, ["a"]), group("Heartbeat", 2, "a", {}, {}, error_code=25)]
+    assert pick(answers("rebalances", rows), "generation", "lost", "cause")[1] == (
+        None,
+        ["a"],
+        "id-a gone without leaving",
+    )
+
+
+def test_a_leave_that_ends_somebody_elses_wait() -> None:
+    """The coordinator answers the join because of the leave, and before it answers the leave."""
+    rows = [
+        join(1, "b", 1),
+        join(1, "a", 1, ["a", "b"]),
+        join(5, "a", 2, ["a"], duration_us=1_010_000),
+        leave(6, "b") | {"duration_us": 50_000},
+    ]
+    assert pick(answers("rebalances", rows), "generation", "left", "lost") == [(1, [], []), (2, ["b"], [])]
+
+
+def test_a_static_member_stays_the_same() -> None:
+    rows = [
+        join(1, "a-1", 1, ["a-1"], instance="a"),
+        join(1.5, "a-2", 1, instance="a"),
+        join(2, "b-1", 2, instance="b"),
+        join(2.1, "a-2", 2, ["a-2", "b-1"], instance="a"),
+        join(3, "b-2", 3, instance="b"),
+        join(3.1, "a-2", 3, ["a-2", "b-2"], instance="a"),
+        group("LeaveGroup", 4, "", {"members": [{"member_id": "", "group_instance_id": "b"}]}, {}, client_id="admin"),
+        join(4.1, "a-2", 4, ["a-2"], instance="a"),
+    ]
+    assert pick(answers("rebalances", rows), "generation", "members", "joined", "left", "lost") == [
+        (1, 1, ["a-2"], [], []),
+        (2, 2, ["b-1"], [], []),
+        (3, 2, [], [], []),
+        (4, 1, [], ["b-2"], []),
+    ]
+
+
+def test_without_bodies_joins_are_told_apart_by_syncs() -> None:
+    rows = [join(1, "a", 1), sync(1.1, "a", 1), join(2, "b", 2), join(2.1, "a", 2), sync(2.2, "a", 2)]
+    bare = [row | {"request_body": None, "response_body": None} for row in rows]
+    assert pick(answers("rebalances", bare), "generation", "joined") == [(None, []), (None, ["b"])]
+
+
+def test_the_newer_protocol() -> None:
+    rows = [
+        beat(1, "a", 0, 1),
+        beat(1.5, "a", 1, 1),
+        beat(2, "b", 0, 1),
+        beat(2.5, "a", 1, 2),
+        beat(2.6, "b", 1, 2),
+        beat(3, "b", -1, -1),
+        beat(3.5, "a", 2, 3),
+        beat(4, "a", 3, 4),
+        beat(5, "a", 4, 0, error=110),
+    ]
+    found = answers("rebalances", rows)
+    assert pick(found, *TOLD) == [
+        (1, 1, ["a"], [], [], "id-a joined"),
+        (2, 2, ["b"], [], [], "id-b joined"),
+        (3, 1, [], ["b"], [], "id-b left"),
+        (4, 1, [], [], [], "assignment, subscription or topics changed"),
+        (None, 0, [], [], ["a"], "id-a gone without leaving"),
+    ]
+    assert {row["protocol"] for row in found} == {"consumer"}
+    assert found[1]["duration_us"] == 501_000
+
+
+def test_bodies_that_make_no_sense_tell_nothing() -> None:
+    for body in (None, "", "{", "[]", '{"generation_id":"x"}', '{"members":{}}'):
+        rows = [
+            row | {"request_body": body, "response_body": body}
+            for row in (join(1, "a", 1), leave(2, "a"), beat(3, "a", 0, 1))
+        ]
+        found = answers("rebalances", rows)
+        assert all(row["generation"] is None for row in found)

@@ -1,0 +1,150 @@
+"""Rows of the tables, as a test says them: what it does not name has a plain default or is null."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from kafkasniff.analysis import Accumulator, find_question, make_parameters
+from kafkasniff.kafka.dissectors import api_by_name
+from kafkasniff.rows import CONNECTIONS, EXCHANGES, RECORDS
+
+START_NS = 1_795_000_000_000_000_000
+SECOND = 1_000_000_000
+Row = dict[str, Any]
+SCHEMAS = {"exchanges": EXCHANGES, "records": RECORDS, "connections": CONNECTIONS}
+
+
+def moment(seconds: float) -> datetime:
+    """A time of an answer, `seconds` after the start."""
+    microseconds = (START_NS + round(seconds * SECOND)) // 1000
+    return datetime.fromtimestamp(microseconds // 1_000_000, UTC).replace(microsecond=microseconds % 1_000_000)
+
+
+def partition(topic: str | None = "orders", number: int = 0, **values: Any) -> Row:
+    names = [field.name for field in EXCHANGES.field("partitions").type.value_type]
+    row = dict.fromkeys(names)
+    row |= {"topic": topic, "partition": number, "error_code": 0}
+    unknown = values.keys() - row.keys()
+    assert not unknown
+    return {**row, **values}
+
+
+def exchange(api: str | None = "Metadata", at: float = 0.0, **values: Any) -> Row:
+    """A row of `exchanges`, `at` seconds after the start; bodies may be given as dicts."""
+    found = None if api is None else api_by_name(api)
+    time_ns = START_NS + round(at * SECOND)
+    row: Row = dict.fromkeys(EXCHANGES.names)
+    row |= {
+        "capture": "test.pcap",
+        "connection_id": 1,
+        "exchange_id": 1,
+        "time": time_ns // 1000,
+        "time_ns": time_ns,
+        "client_ip": "10.0.0.5",
+        "client_port": 50_000,
+        "broker_ip": "10.0.0.9",
+        "broker_port": 9092,
+        "broker_id": 1,
+        "api_key": None if found is None else found.key,
+        "api": api,
+        "api_version": None if found is None else found.max_version,
+        "correlation_id": 1,
+        "client_id": "app",
+        "status": "answered",
+        "request_size": 100,
+        "response_size": 200,
+        "latency_us": 1000,
+        "duration_us": 1200,
+        "error_code": 0,
+        "error_count": 0,
+        "topics": [],
+        "partitions": [],
+        "problems": [],
+        "retransmits": 0,
+    }
+    unknown = values.keys() - row.keys()
+    assert not unknown, unknown
+    row |= values
+    for body in ("request_body", "response_body"):
+        if isinstance(row[body], dict):
+            row[body] = json.dumps(row[body], separators=(",", ":"))
+    if not row["topics"]:
+        row["topics"] = list(dict.fromkeys(one["topic"] for one in row["partitions"] if one["topic"] is not None))
+    return row
+
+
+def record(topic: str = "orders", at: float = 0.0, **values: Any) -> Row:
+    row: Row = dict.fromkeys(RECORDS.names)
+    row |= {
+        "connection_id": 1,
+        "exchange_id": 1,
+        "time": (START_NS + round(at * SECOND)) // 1000,
+        "api": "Produce",
+        "direction": "request",
+        "topic": topic,
+        "partition": 0,
+        "timestamp": START_NS // 1000,
+        "key": b"k",
+        "value": b"value",
+        "headers": [],
+        "compression": "none",
+        "magic": 2,
+        "producer_id": -1,
+    }
+    assert not values.keys() - row.keys()
+    return {**row, **values}
+
+
+def connection(at: float = 0.0, lived: float = 10.0, **values: Any) -> Row:
+    row: Row = dict.fromkeys(CONNECTIONS.names)
+    start = START_NS + round(at * SECOND)
+    end = start + round(lived * SECOND)
+    row |= {
+        "connection_id": 1,
+        "time": start // 1000,
+        "time_ns": start,
+        "end_time": end // 1000,
+        "end_time_ns": end,
+        "client_ip": "10.0.0.5",
+        "client_ids": ["app"],
+        "verdict": "kafka",
+        "ended": "fin",
+        "requests": 3,
+    }
+    assert not values.keys() - row.keys()
+    return {**row, **values}
+
+
+def batch_of(rows: Sequence[Row], table: str = "exchanges") -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(list(rows), schema=SCHEMAS[table])
+
+
+def asked(
+    name: str,
+    exchanges: Iterable[Row] = (),
+    records: Iterable[Row] = (),
+    connections: Iterable[Row] = (),
+    **parameters: Any,
+) -> Accumulator[Any]:
+    """A question that has seen some rows."""
+    question = find_question(name)
+    accumulator = question(make_parameters(question, parameters))
+    given = {"exchanges": list(exchanges), "records": list(records), "connections": list(connections)}
+    for table in accumulator.reads():
+        accumulator.update(batch_of(given[table], table), table)
+    return accumulator
+
+
+def answers(name: str, *args: Any, **kwargs: Any) -> list[Row]:
+    """The rows of the answer."""
+    return list(asked(name, *args, **kwargs).result().to_pylist())
+
+
+def pick(rows: Sequence[Row], *names: str) -> list[tuple[Any, ...]]:
+    """Some columns of an answer."""
+    return [tuple(row[name] for name in names) for row in rows]

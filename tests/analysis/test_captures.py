@@ -1,0 +1,214 @@
+"""Answers about real captures, held against what the clients themselves say that they did."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkasniff.analysis import find_question, make_parameters
+from kafkasniff.analysis.export import Export, answer
+from tests.cli.console import kafkasniff
+from tests.conftest import ROOT
+
+Rows = list[dict[str, Any]]
+Ask = Callable[..., Rows]
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Export]:
+    """The export of a shipped capture, each made once."""
+    folder = tmp_path_factory.mktemp("exports")
+
+    def export(capture: str) -> Export:
+        path = folder / capture
+        if not path.exists():
+            result = kafkasniff("export", ROOT / "captures" / f"{capture}.pcap", "-q", "-o", path)
+            assert result.code == 0, result.err
+        return Export.open(str(path))
+
+    return export
+
+
+@pytest.fixture(scope="module")
+def ask(exports: Callable[[str], Export]) -> Ask:
+    def asked(capture: str, name: str, **parameters: Any) -> Rows:
+        question = find_question(name)
+        accumulator = question(make_parameters(question, parameters))
+        assert answer(exports(capture), accumulator) == []
+        return list(accumulator.result().to_pylist())
+
+    return asked
+
+
+def told(capture: str, kind: str) -> Rows:
+    """What the clients say, of one kind, in their order."""
+    lines = Path(ROOT / "captures" / f"{capture}.log.jsonl").read_text().splitlines()
+    return [entry for line in lines if (entry := json.loads(line))["kind"] == kind]
+
+
+JAVA = ("java-codecs", "java-errors", "java-group-classic", "java-group-consumer", "java-transactions")
+
+
+@pytest.mark.parametrize("capture", JAVA)
+def test_every_request_by_client_and_version(capture: str, ask: Ask) -> None:
+    sent = Counter((one["client_id"], one["api"], one["api_version"]) for one in told(capture, "request"))
+    found = ask(capture, "versions", all=True)
+    assert Counter({(row["client_id"], row["api"], row["api_version"]): row["requests"] for row in found}) == sent
+
+
+@pytest.mark.parametrize("capture", JAVA)
+def test_every_answer_has_its_latency(capture: str, ask: Ask) -> None:
+    answered = Counter((one["client_id"], one["api"]) for one in told(capture, "response"))
+    found = ask(capture, "latency", by="client,api")
+    assert Counter({(row["client_id"], row["api"]): row["count"] for row in found}) == answered
+    assert all(row["min_us"] <= row["p50_us"] <= row["p99_us"] <= row["max_us"] for row in found)
+
+
+def length(value: Any) -> int:
+    """Bytes of a key, a value or a part of a header, as the logs write them."""
+    if isinstance(value, dict):
+        return len(base64.b64decode(value["base64"]))
+    return len((value or "").encode())
+
+
+def by_topic(rows: Rows) -> dict[str, Rows]:
+    found: dict[str, Rows] = defaultdict(list)
+    for row in rows:
+        found[row["topic"]].append(row)
+    return found
+
+
+@pytest.mark.parametrize("capture", ["java-codecs", "librdkafka-codecs"])
+def test_batches_records_and_their_sizes(capture: str, ask: Ask) -> None:
+    produced = by_topic(told(capture, "produced"))
+    batches = by_topic(ask(capture, "batching"))
+    sizes = by_topic(ask(capture, "record-sizes", direction="request"))
+    producers = by_topic([row for row in ask(capture, "topic") if row["role"] == "producer"])
+    again = Counter({row["topic"]: row["repeated_records"] for row in ask(capture, "retries")})
+    assert batches.keys() == sizes.keys() == producers.keys() == produced.keys()
+    for topic, records in produced.items():
+        # A batch that its codec would not make smaller goes as it is.
+        assert {row["compression"] for row in batches[topic]} <= {"none", *(one["codec"] for one in records)}
+        # The client sent some twice, and its application does not know.
+        times = 1 + (again[topic] > 0)
+        count = sum(row["records"] for row in batches[topic])
+        assert count == len(records) * times
+        assert [row["records"] for row in producers[topic]] == [row["records"] for row in sizes[topic]] == [count]
+        keys = [length(one["key"]) for one in records if one["key"] is not None]
+        values = [length(one["value"]) for one in records if one["value"] is not None]
+        headers = [sum(length(part) for pair in one["headers"] for part in pair) for one in records]
+        (size,) = sizes[topic]
+        assert size["null_keys"] == (len(records) - len(keys)) * times
+        assert size["null_values"] == (len(records) - len(values)) * times
+        assert (size["key_max"], size["value_max"], size["headers_max"]) == (max(keys), max(values), max(headers))
+        payload = sum(row["payload_bytes"] for row in batches[topic])
+        assert payload == (sum(keys) + sum(values) + sum(headers)) * times
+
+
+def test_a_producer_that_tried_again(ask: Ask) -> None:
+    """A topic was new, its leader did not know yet, and librdkafka sent the same records to it once more."""
+    (refused, *_) = [row for row in ask("librdkafka-codecs", "errors") if row["api"] == "Produce"]
+    assert (refused["topic"], refused["error_code"]) == ("codec-none", 6)
+    found = ask("librdkafka-codecs", "retries")
+    produced = Counter(
+        one["partition"] for one in told("librdkafka-codecs", "produced") if one["topic"] == "codec-none"
+    )
+    assert {row["partition"]: row["repeated_records"] for row in found} == produced
+    assert {(row["kind"], row["client_id"]) for row in found} == {("records", "rdkafka-none")}
+    assert ask("java-codecs", "retries") == []
+
+
+def test_a_transaction_that_tried_again(ask: Ask) -> None:
+    """The coordinator was not there yet: one record of the application, and as many requests as the client counts."""
+    client = "era-transactions"
+    requests = [one for one in told("kraft-4.0", "request") if (one["client_id"], one["api"]) == (client, "Produce")]
+    (found,) = ask("kraft-4.0", "retries")
+    assert (found["kind"], found["client_id"]) == ("sequence", client)
+    assert (found["records"], found["repeated_records"]) == (len(requests), len(requests) - 1) != (1, 0)
+
+
+@pytest.mark.parametrize("capture", ["java-codecs", "librdkafka-codecs"])
+def test_what_was_fetched(capture: str, ask: Ask) -> None:
+    consumed = Counter(one["topic"] for one in told(capture, "consumed"))
+    found = ask(capture, "fetch-efficiency", by="topic")
+    fetched = {row["topic"]: row["records"] for row in found if row["records"]}
+    # Whole batches come, what a consumer has already is among them.
+    assert fetched.keys() == consumed.keys()
+    assert all(fetched[topic] >= count for topic, count in consumed.items())
+
+
+@pytest.mark.parametrize("capture", ["java-group-classic", "java-group-consumer"])
+def test_offsets_of_a_group(capture: str, ask: Ask) -> None:
+    (expected,) = told(capture, "offsets")
+    found = [row for row in ask(capture, "lag") if row["group_id"] == expected["group"]]
+    assert {f"{row['topic']}-{row['partition']}": row["committed_offset"] for row in found} == expected["offsets"]
+    produced = Counter(f"{one['topic']}-{one['partition']}" for one in told(capture, "produced"))
+    for row in found:
+        name = f"{row['topic']}-{row['partition']}"
+        assert row["log_end_offset"] == produced[name]
+        assert row["commit_lag"] == produced[name] - row["committed_offset"]
+
+
+def test_generations_of_a_classic_group(ask: Ask) -> None:
+    capture = "java-group-classic"
+    rows = ask(capture, "rebalances")
+    members: dict[int, set[str]] = defaultdict(set)
+    for one in told(capture, "assigned"):
+        members[one["generation"]].add(one["member_id"])
+    numbered = [row for row in rows if row["generation"] is not None]
+    assert [row["generation"] for row in numbered] == sorted(members)
+    present: set[str] = set()
+    for row in numbered:
+        present = (present | set(row["joined"])) - set(row["left"]) - set(row["lost"])
+        # Each member was assigned something in each generation, if only nothing more.
+        assert present == members[row["generation"]]
+        assert row["members"] == len(present)
+        assert row["lost"] == []
+    gone = [member for row in rows for member in row["left"]]
+    assert [member.rsplit("-", 5)[0] for member in gone] == [one["client_id"] for one in told(capture, "left")]
+
+
+def test_members_of_the_newer_protocol(ask: Ask) -> None:
+    capture = "java-group-consumer"
+    rows = ask(capture, "rebalances")
+    assert {row["protocol"] for row in rows} == {"consumer"}
+    first = {}
+    for one in told(capture, "assigned"):
+        first.setdefault(one["member_id"], one["client_id"])
+    assert [member for row in rows for member in row["joined"]] == list(first)
+    gone = [first[member] for row in rows for member in row["left"]]
+    assert gone == [one["client_id"] for one in told(capture, "left")]
+
+
+def test_errors_that_a_client_was_told(ask: Ask) -> None:
+    failed = {one["error"] for one in told("java-errors", "failed") if one["error"] is not None}
+    found = ask("java-errors", "errors")
+    names = {row["error"] for row in found}
+    # MESSAGE_TOO_LARGE and the like: each failure that has a code came from a response.
+    assert len(failed) > 5
+    assert failed <= names
+    (unknown,) = [row for row in found if row["api"] == "Metadata"]
+    assert (unknown["error"], unknown["topic"]) == ("UNKNOWN_TOPIC_OR_PARTITION", "no-such-topic")
+
+
+def test_what_a_target_lacks(ask: Ask) -> None:
+    """Kafka 4.3's client against a 4.0 broker: newer versions only, nothing that is too old."""
+    found = ask("java-group-consumer", "versions", target="4.0")
+    assert {row["verdict"] for row in found} <= {"too-new", "not-yet"}
+    assert ("Fetch", 18) in {(row["api"], row["api_version"]) for row in found}
+    assert ask("java-group-consumer", "versions", target="4.3") == []
+
+
+def test_connections(exports: Callable[[str], Export], ask: Ask) -> None:
+    clients = {one["client_id"] for one in told("java-group-classic", "request")}
+    found = ask("java-group-classic", "churn", every="60m")
+    assert {row["client_id"] for row in found} == clients
+    sent = Counter(one["client_id"] for one in told("java-group-classic", "request"))
+    assert Counter({row["client_id"]: row["requests"] for row in found}) == sent
+    assert exports("java-group-classic").start_ns() is not None

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kafkasniff.analysis import Reading, find_question
+from kafkasniff.analysis.export import Export, answer, missing_tables
+from kafkasniff.errors import CaptureError, UsageError
+from tests.analysis.exports import write_export
+from tests.analysis.tables import SECOND, START_NS, exchange, record
+
+DAY = 86_400
+COLUMNS = Reading(("api", "time_ns"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three days, of the last one two APIs."""
+    rows = [exchange("Fetch", day * DAY, exchange_id=day) for day in range(3)]
+    rows += [exchange("Produce", 2 * DAY + number, exchange_id=number) for number in range(100)]
+    return write_export(tmp_path / "out", exchanges=rows, records=[record(at=day * DAY) for day in range(3)])
+
+
+def count(export: Export, reading: Reading = COLUMNS, *bounds: int | None, table: str = "exchanges") -> int:
+    return sum(batch.num_rows for batch in export.batches(table, reading, *bounds))
+
+
+def test_rows_and_their_columns(folder: Path) -> None:
+    export = Export.open(str(folder))
+    assert set(export.tables) == {"exchanges", "records"}
+    assert count(export) == 103
+    (first, *_) = export.batches("exchanges", COLUMNS)
+    assert first.schema.names == ["api", "time_ns"]
+    assert export.start_ns() == START_NS
+
+
+def test_only_what_is_asked_for(folder: Path) -> None:
+    export = Export.open(str(folder))
+    assert count(export, Reading(("api",), ("Fetch",))) == 3
+    since, until = START_NS + DAY * SECOND, START_NS + 2 * DAY * SECOND
+    assert count(export, COLUMNS, since, None) == 102
+    assert count(export, COLUMNS, since, until) == 3
+    assert count(export, COLUMNS, since + 1, until - 1) == 0
+    assert len(export.files("exchanges", since, since)) == 1
+    assert count(export, Reading(("topic",)), since, until, table="records") == 2
+    assert count(export, Reading(("topic",)), since + 1, None, table="records") == 2  # it has microseconds only
+
+
+def test_files_of_other_dates_are_not_opened(folder: Path) -> None:
+    export = Export.open(str(folder))
+    export.files("exchanges")[0].write_bytes(b"damaged")
+    assert count(export, COLUMNS, START_NS + 2 * DAY * SECOND) == 101
+    with pytest.raises(CaptureError, match="cannot read"):
+        count(export)
+
+
+def test_files_that_the_manifest_does_not_name_are_left_alone(folder: Path) -> None:
+    export = Export.open(str(folder))
+    (export.files("exchanges")[0].parent / "part-00001.parquet").write_bytes(b"half-written")
+    assert count(Export.open(str(folder))) == 103
+
+
+def test_a_file_that_is_missing(folder: Path) -> None:
+    export = Export.open(str(folder))
+    export.files("exchanges")[1].unlink()
+    with pytest.raises(CaptureError, match="cannot read"):
+        count(export)
+
+
+def test_a_column_that_is_missing(folder: Path) -> None:
+    with pytest.raises(UsageError, match="no column colour"):
+        count(Export.open(str(folder)), Reading(("api", "colour")))
+
+
+def test_tables_that_are_missing(folder: Path) -> None:
+    export = Export(folder, {"exchanges": Export.open(str(folder)).tables["exchanges"]})
+    assert answer(export, find_question("batching")()) == ["records"]
+    assert missing_tables(export.tables, find_question("latency")()) == []
+    with pytest.raises(UsageError, match="churn needs the table connections"):
+        answer(export, find_question("churn")())
+
+
+def test_what_is_no_export(tmp_path: Path) -> None:
+    for place, told in ((tmp_path, "no manifest"), (tmp_path / "missing", "no such folder")):
+        with pytest.raises(CaptureError, match=told):
+            Export.open(str(place))
+    file = tmp_path / "file.pcap"
+    file.write_bytes(b"x")
+    with pytest.raises(CaptureError, match="is a file"):
+        Export.open(str(file))
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"format":"other"}',
+        '{"format":"kafkasniff-export"}',
+        '{"format":"kafkasniff-export","tables":[]}',
+        '{"format":"kafkasniff-export","tables":{"exchanges":{"files":[{"path":5}]}}}',
+        '{"format":"kafkasniff-export","tables":{"exchanges":{"files":[{"path":"../../secret"}]}}}',
+        '{"format":"kafkasniff-export","tables":{"exchanges":{"files":[{"path":"/etc/passwd"}]}}}',
+        "[" * 100_000,
+    ],
+)
+def test_a_manifest_that_makes_no_sense(manifest: str, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(manifest)
+    with pytest.raises(CaptureError, match="makes no sense"):
+        Export.open(str(tmp_path))
+
+
+def test_an_export_of_nothing(tmp_path: Path) -> None:
+    export = Export.open(str(write_export(tmp_path / "out", exchanges=[])))
+    assert export.start_ns() is None
+    assert answer(export, find_question("latency")()) == []
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["tables"]["exchanges"]["files"] == []

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.analysis.partials import Partials, Shape
+
+NUMBER = pa.int64()
+COUNTED = Shape(keys=(("key", NUMBER),), measures=(("count", NUMBER, "sum"),), weight="count", bound=40)
+SAMPLED = Shape(keys=(("hash", NUMBER),), measures=(("count", NUMBER, "sum"),), keep="sampled", sample="hash", bound=32)
+EARLIEST = Shape(keys=(("at", NUMBER), ("id", NUMBER)), order=("at", "id"), keep="earliest", bound=20)
+
+
+def rows(shape: Shape, *columns: list[Any]) -> dict[str, Any]:
+    return dict(zip(shape.schema.names, columns, strict=True))
+
+
+def content(part: Partials) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in part.table().to_pylist())
+
+
+def test_equal_keys_are_folded_null_ones_too() -> None:
+    shape = Shape(
+        keys=(("key", pa.string()),),
+        measures=(
+            ("sum", NUMBER, "sum"),
+            ("min", NUMBER, "min"),
+            ("max", NUMBER, "max"),
+            ("at", NUMBER, "last"),
+            ("what", pa.string(), "last"),
+        ),
+        order=("at",),
+    )
+    part = Partials(shape)
+    part.add(rows(shape, ["a", None, "a"], [1, 2, 3], [5, 6, 4], [5, 6, 9], [2, 1, 3], ["x", "y", "z"]))
+    part.add(rows(shape, [None, "a"], [None, 10], [7, 7], [7, 7], [4, 1], [None, "w"]))
+    assert {row["key"]: list(row.values())[1:] for row in part.table().to_pylist()} == {
+        "a": [14, 4, 9, 3, "z"],
+        None: [2, 6, 7, 4, None],
+    }
+
+
+def test_what_says_nothing_is_dropped() -> None:
+    shape = Shape(keys=(("key", NUMBER),), measures=(("step", NUMBER, "sum"),), without_zero="step")
+    part = Partials(shape)
+    part.add(rows(shape, [1, 2], [1, 1]))
+    part.add(rows(shape, [1], [-1]))
+    assert content(part) == [(2, 1)]
+
+
+def test_the_heaviest_stay_within_the_error_that_is_told() -> None:
+    random = Random(7)
+    # Three heavy keys among many light ones, which come and go.
+    keys = [random.choice((1, 2, 3)) if random.random() < 0.5 else random.randrange(100, 3000) for _ in range(20_000)]
+    true = {key: keys.count(key) for key in (1, 2, 3)}
+    part = Partials(COUNTED)
+    for start in range(0, len(keys), 100):
+        some = keys[start : start + 100]
+        part.add(rows(COUNTED, some, [1] * len(some)))
+    found = dict(content(part))
+    assert len(found) <= COUNTED.bound
+    assert part.lost.weight + sum(found.values()) == len(keys)
+    assert part.lost.undercount > 0
+    for key, count in true.items():
+        assert count - part.lost.undercount <= found[key] <= count
+
+
+def test_groups_go_as_a_whole() -> None:
+    shape = Shape(
+        keys=(("key", NUMBER), ("bucket", NUMBER)),
+        measures=(("count", NUMBER, "sum"),),
+        weight="count",
+        group=("key",),
+        bound=30,
+    )
+    part = Partials(shape)
+    for key in range(10):
+        part.add(rows(shape, [key] * 8, list(range(8)), [key + 1] * 8))
+    left = content(part)
+    kept = {key for key, *_ in left}
+    assert len(left) == 8 * len(kept)
+    assert 9 in kept
+
+
+@given(st.data())
+def test_the_first_stay_whatever_the_order(data: st.DataObject) -> None:
+    values = data.draw(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5)), unique=True, max_size=120))
+    part = merged(EARLIEST, data, [rows(EARLIEST, [at], [number]) for at, number in values])
+    assert content(part) == sorted(values)[: EARLIEST.bound]
+    assert part.lost.rows == max(len(values) - EARLIEST.bound, 0)
+
+
+@given(st.data())
+def test_the_same_sample_whatever_the_order(data: st.DataObject) -> None:
+    hashes = data.draw(st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, max_size=150))
+    part = merged(SAMPLED, data, [rows(SAMPLED, [one], [1]) for one in hashes])
+    level = next(level for level in range(64) if sum(one % 2**level == 0 for one in hashes) <= SAMPLED.bound)
+    assert part.lost.level == level
+    assert content(part) == sorted((one, 1) for one in hashes if one % 2**level == 0)
+
+
+def merged(shape: Shape, data: st.DataObject, pieces: list[dict[str, Any]]) -> Partials:
+    """The pieces, shuffled, in some partial answers, merged in some tree."""
+    parts = [Partials(shape) for _ in range(data.draw(st.integers(1, 4)))]
+    for piece in data.draw(st.permutations(pieces)):
+        parts[data.draw(st.integers(0, len(parts) - 1))].add(piece)
+    while len(parts) > 1:
+        one = parts.pop(data.draw(st.integers(0, len(parts) - 1)))
+        parts[0].merge(one)
+    return parts[0]
+
+
+def test_dump_and_load() -> None:
+    part = Partials(SAMPLED)
+    part.add(rows(SAMPLED, list(range(100)), [1] * 100))
+    other = Partials(SAMPLED)
+    other.load(*part.dump())
+    assert content(other) == content(part)
+    assert other.lost == part.lost != Partials(SAMPLED).lost
+
+
+def test_shapes_that_differ_are_refused() -> None:
+    with pytest.raises(ValueError, match="shape"):
+        Partials(SAMPLED).merge(Partials(COUNTED))
+    with pytest.raises(ValueError, match="shape"):
+        Partials(SAMPLED).load(*Partials(COUNTED).dump())
+
+
+def test_arrays_of_all_kinds_are_taken() -> None:
+    part = Partials(COUNTED)
+    part.add({"key": np.array([1, 2], np.int32), "count": pa.chunked_array([[1], [1]])})
+    part.add({"key": pa.array([1], pa.int16()), "count": [1]})
+    assert content(part) == [(1, 2), (2, 1)]

@@ -1,0 +1,169 @@
+"""`--two-pass`, `--topic-ids` and what filters and tables make of names."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+
+from kafkasniff.cli import options
+from kafkasniff.cli.environment import Exit
+from tests.cli.console import kafkasniff
+from tests.craft import kafka_bytes as kafka
+from tests.craft.conversation import Conversation
+from tests.craft.write import pcap_bytes
+from tests.enrich.talks import OFFSETS, ORDERS, both
+
+
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Fetch names topics by id; Metadata on another connection tells the names a little later."""
+    path = tmp_path_factory.mktemp("names") / "names.pcap"
+    path.write_bytes(pcap_bytes(both(), nanoseconds=True))
+    return path
+
+
+def fetches(*arguments: object) -> list[Any]:
+    result = kafkasniff("decode", "-q", "--format", "json", "--api", "Fetch", *arguments)
+    assert (result.code, result.err) == (0, "")
+    return [line["body"] for line in result.objects]
+
+
+def test_names_forward(capture: Path) -> None:
+    found = fetches(capture)
+    assert "_topic_name" not in found[0]["topics"][0]
+    assert found[4]["topics"] == [
+        {"topic_id": OFFSETS[1], "_topic_name": "__consumer_offsets", "partitions": found[4]["topics"][0]["partitions"]}
+    ]
+    assert found[2]["_session"] == {"partitions": 2}
+    assert list(found[2])[5:8] == ["session_id", "session_epoch", "_session"]
+
+
+def test_two_passes(capture: Path) -> None:
+    found = fetches(capture, "--two-pass")
+    assert found[0]["topics"][0]["_topic_name"] == found[1]["responses"][0]["_topic_name"] == "orders"
+    # All else is the same: what is told later is all that the second of two passes knows more.
+    forward = fetches(capture)
+    for body in (found[0], found[1]):
+        for topic in body.get("topics", body.get("responses")):
+            del topic["_topic_name"]
+    assert found == forward
+
+
+def test_names_that_only_the_log_of_kraft_tells(tmp_path: Path) -> None:
+    """Its records are read where ids are left, though lines of text need no records."""
+    # A TopicRecord: frame version 1, type 2, version 0, then its fields.
+    value = b"\1\2\0" + kafka.compact_string("orders") + ORDERS[0] + kafka.NO_TAGS
+    log = bytes(15) + b"\1"
+    talk = Conversation()
+    talk.handshake()
+    talk.exchange(
+        kafka.fetch_request_by_id(1, [(ORDERS[0], [0])]), kafka.fetch_response_by_id(1, [(ORDERS[0], 0, b"")])
+    )
+    records = kafka.record_batch([kafka.record(0, None, value)])
+    talk.exchange(kafka.fetch_request_by_id(2, [(log, [0])]), kafka.fetch_response_by_id(2, [(log, 0, records)]))
+    path = tmp_path / "kraft.pcap"
+    path.write_bytes(pcap_bytes(talk.packets, nanoseconds=True))
+    forward, twice = kafkasniff("decode", path).text, kafkasniff("decode", "--two-pass", path).text
+    assert forward.count(f"{ORDERS[1]}-0") == 2
+    assert twice == forward.replace(ORDERS[1], "orders")
+
+
+@pytest.mark.parametrize("form", ["{%s: %s}", "%s %s"])
+def test_names_from_a_file(capture: Path, tmp_path: Path, form: str) -> None:
+    path = tmp_path / "ids"
+    quote = json.dumps if form.startswith("{") else str
+    path.write_text(form % (quote(ORDERS[1]), quote("of-the-file")), encoding="utf-8-sig")
+    assert fetches(capture, "--topic-ids", path)[0]["topics"][0]["_topic_name"] == "of-the-file"
+
+
+def test_a_file_that_is_none(capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "ids"
+    path.write_text(f"{ORDERS[1]} orders\nnonsense\n")
+    for command in (["decode", capture], ["export", capture, "-o", tmp_path / "out"], ["live", "-i", "lo"]):
+        result = kafkasniff(*command, "--topic-ids", path)
+        assert result.code == Exit.USAGE
+        assert result.err == f"kafkasniff: {path}:2: not a topic id and a name\n"
+        result = kafkasniff(*command, "--topic-ids", tmp_path / "missing")
+        assert (result.code, result.err.count("\n")) == (Exit.USAGE, 1)
+        assert "No such file" in result.err
+    path.write_bytes(b"# ok\n\xff\xfe")
+    assert f"{path}:2: not UTF-8" in kafkasniff("decode", capture, "--topic-ids", path).err
+    assert "Is a directory" in kafkasniff("decode", capture, "--topic-ids", tmp_path).err
+    monkeypatch.setattr(options, "MAX_TOPIC_IDS", 2)
+    assert "is longer than" in kafkasniff("decode", capture, "--topic-ids", path).err
+
+
+def test_what_can_be_read_only_once(capture: Path, tmp_path: Path) -> None:
+    result = kafkasniff("decode", "--two-pass", "-", stdin=capture.read_bytes())
+    assert (result.code, result.err) == (Exit.USAGE, "kafkasniff: --two-pass: stdin can be read only once\n")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for command in (["decode"], ["export", "-o", tmp_path / "out"]):
+        result = kafkasniff(*command, "--two-pass", pipe)
+        assert (result.code, result.out) == (Exit.USAGE, b"")
+        assert f"{pipe} can be read only once" in result.err
+    assert kafkasniff("decode", "--two-pass", tmp_path / "missing").code == Exit.CAPTURE
+
+
+def test_topics_are_found_by_names_that_were_told(capture: Path) -> None:
+    def found(*arguments: object) -> list[tuple[str, int]]:
+        lines = kafkasniff("decode", "-q", "--format", "json", *arguments, capture).objects
+        return [(line["api"], line["correlation_id"]) for line in lines if line["type"] == "request"]
+
+    # The empty request of the session is about both topics by then, the first Fetch only where the name is known.
+    assert found("--topic", "orders") == [("Metadata", 1), ("Metadata", 2), ("Fetch", 3), ("Fetch", 4)]
+    assert ("Fetch", 2) in found("--topic", "orders", "--two-pass")
+    assert found("--topic", "__consumer*") == [("Metadata", 1), ("Fetch", 4)]
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = ds.dataset(folder / "exchanges").to_table().to_pylist()
+    return found
+
+
+def test_export_knows_what_is_told_later(capture: Path, tmp_path: Path) -> None:
+    assert kafkasniff("export", "-q", capture, "-o", tmp_path / "a").code == 0
+    found = rows(tmp_path / "a")
+    assert {row["broker_id"] for row in found} == {3}
+    fetched = [row for row in found if row["api"] == "Fetch"]
+    assert {(row["software_name"], row["software_version"]) for row in fetched} == {("craft-consumer", "1.0")}
+    assert [row["topics"] for row in fetched] == [
+        ["orders"], ["orders"], ["__consumer_offsets", "orders"], [],
+    ]  # fmt: skip
+    assert [(one["topic"], one["topic_id"], one["partition"]) for one in fetched[0]["partitions"]] == [
+        ("orders", ORDERS[1], 0),
+        ("orders", ORDERS[1], 1),
+    ]
+    assert fetched[1]["partitions"] == [], "a session's partitions are not repeated in each row"
+    assert '"_topic_name":"orders"' in fetched[0]["request_body"]
+
+
+def test_export_in_one_pass(capture: Path, tmp_path: Path) -> None:
+    assert kafkasniff("export", "-q", "--one-pass", capture, "-o", tmp_path / "a").code == 0
+    data = capture.read_bytes()
+    assert kafkasniff("export", "-q", "-", "-o", tmp_path / "b", stdin=data).code == 0
+    forward = rows(tmp_path / "a")
+    assert next(row["topics"] for row in forward if row["api"] == "Fetch") == []
+    assert [{**row, "capture": ""} for row in rows(tmp_path / "b")] == [{**row, "capture": ""} for row in forward]
+    given = kafkasniff("export", "-", "-o", tmp_path / "c", "--two-pass", stdin=data)
+    assert (given.code, (tmp_path / "c").exists()) == (Exit.USAGE, False)
+
+
+def test_the_text_shows_names(capture: Path) -> None:
+    shown = kafkasniff("decode", "--two-pass", capture).text
+    assert "orders-0 from 7; orders-1 from 7" in shown
+    assert ORDERS[1] not in shown
+    assert "session 17: 2 partitions" in shown
+    assert "forgets 1 partition, session 17: 2 partitions" in shown
+
+
+def test_a_capture_that_grows_is_read_as_far_as_it_goes(capture: Path, tmp_path: Path) -> None:
+    """Its end is cut in both passes."""
+    path = tmp_path / "cut.pcap"
+    path.write_bytes(capture.read_bytes()[:-7])
+    assert kafkasniff("decode", "-q", "--two-pass", path).code == Exit.BROKEN

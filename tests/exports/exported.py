@@ -1,0 +1,72 @@
+"""What tests of exports share: running one, reading it, cutting captures as tcpdump rotates them."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pyarrow import parquet as pq
+
+from kafkasniff.exports.options import ExportOptions
+from kafkasniff.exports.run import Result, export
+from kafkasniff.rows import TABLE_NAMES
+
+CAPTURES = Path(__file__).resolve().parents[2] / "captures"
+Rows = list[dict[str, Any]]
+
+
+def run(captures: Sequence[Path | str], folder: Path, options: ExportOptions | None = None, **more: Any) -> Result:
+    return export([str(path) for path in captures], folder, options or ExportOptions(), **more)
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
+    return found
+
+
+def rows(folder: Path, table: str) -> Rows:
+    """The rows of a table, file by file as the manifest has them."""
+    found: Rows = []
+    for entry in manifest(folder)["tables"][table]["files"]:
+        part = pq.ParquetFile(folder / entry["path"]).read().to_pylist()
+        assert len(part) == entry["rows"]
+        found += part
+    return found
+
+
+def tables(folder: Path) -> dict[str, Rows]:
+    """All rows, in an order that does not depend on the files."""
+    return {table: sorted(rows(folder, table), key=repr) for table in TABLE_NAMES}
+
+
+def files(folder: Path) -> set[str]:
+    """All files in a folder, whatever the manifest says."""
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def named_files(folder: Path) -> set[str]:
+    """The files that the manifest accounts for, itself included."""
+    told = manifest(folder)
+    paths = {entry["path"] for table in told["tables"].values() for entry in table["files"]}
+    return paths | {told["state"], "manifest.json"}
+
+
+def cut(capture: Path, places: Sequence[float], folder: Path) -> list[Path]:
+    """A pcap file in parts that end at packets, at these shares of its length."""
+    data = capture.read_bytes()
+    order = "<" if data[:4] in {b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1"} else ">"
+    starts = [24]
+    while starts[-1] < len(data):
+        starts.append(starts[-1] + 16 + struct.unpack_from(order + "I", data, starts[-1] + 8)[0])
+    packets = len(starts) - 1
+    borders = [0, *(int(packets * place) for place in places), packets]
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = []
+    for number, (first, last) in enumerate(pairwise(borders)):
+        parts.append(folder / f"part-{number}.pcap")
+        parts[-1].write_bytes(data[:24] + data[starts[first] : starts[last]])
+    return parts

@@ -1,0 +1,49 @@
+"""One Spark session for all tests of a run: starting it takes longer than they do."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import missing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FAST = {
+    # Tests are over before the second compiler pays.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.stopTimeout": "60s",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.driver.memory": "1g",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with a session go to one worker, where the run is distributed with `--dist loadgroup`."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on two cores of this machine; skips (or fails) where pyspark or Java is missing."""
+    if importlib.util.find_spec("pyspark") is None:
+        missing("pyspark is not installed")
+    from kafkasniff.errors import MissingPartError
+    from kafkasniff.spark.session import get_session
+
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    folder = tmp_path_factory.mktemp("spark")
+    try:
+        session = get_session("local[2]", **FAST, **{"spark.sql.warehouse.dir": str(folder)})
+    except MissingPartError as error:
+        missing(str(error))
+    yield session
+    session.stop()

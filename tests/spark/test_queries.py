@@ -1,0 +1,96 @@
+"""The questions on DataFrames give what they give without Spark."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkasniff.analysis import find_question, make_parameters, question_names
+from kafkasniff.analysis.export import Export, answer
+from kafkasniff.errors import UsageError
+from kafkasniff.spark import queries
+from tests.analysis.exports import write_export
+from tests.analysis.tables import START_NS
+from tests.analysis.test_merging import PARAMETERS, pool
+from tests.cli.console import kafkasniff
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TABLES = ("exchanges", "records", "connections")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_export(
+        tmp_path_factory.mktemp("queries") / "out", **{table: pool(table) for table in TABLES}, row_group_size=40
+    )
+
+
+@pytest.fixture(scope="module")
+def frames(spark: SparkSession, folder: Path) -> dict[str, DataFrame]:
+    """The tables, spread over more partitions than there are files."""
+    return {table: spark.read.parquet(str(folder / table)).repartition(3) for table in TABLES}
+
+
+def expected(name: str, folder: Path, **parameters: Any) -> list[dict[str, Any]]:
+    question = find_question(name)
+    accumulator = question(make_parameters(question, parameters))
+    answer(Export.open(str(folder)), accumulator)
+    return list(accumulator.result().to_pylist())
+
+
+def plain(frame: DataFrame) -> list[dict[str, Any]]:
+    return list(frame.toArrow().to_pylist())
+
+
+@pytest.mark.parametrize("name", question_names())
+def test_the_same_answers(name: str, frames: dict[str, DataFrame], folder: Path) -> None:
+    function = getattr(queries, name.replace("-", "_"))
+    tables = [one for one in inspect.signature(function).parameters if one in TABLES]
+    parameters = PARAMETERS.get(name, {})
+    found = function(*(frames[table] for table in tables), reducers=2, **parameters)
+    assert plain(found) == expected(name, folder, **parameters)
+    assert inspect.getdoc(function)
+
+
+def test_the_command_line(spark: SparkSession, folder: Path) -> None:
+    assert spark.version
+    local = kafkasniff("analyze", "topic", folder, "--format", "json", "--since", "+3s", "--until", "+12s")
+    result = kafkasniff(
+        "analyze", "topic", folder, "--format", "json", "--since", "+3s", "--until", "+12s", "--engine", "spark"
+    )
+    assert result.code == 0, result.err
+    assert result.out == local.out != b""
+
+
+def test_no_files_in_a_span_of_time(spark: SparkSession, folder: Path) -> None:
+    question = find_question("latency")()
+    found = queries.answer_export(spark, Export.open(str(folder)), question, START_NS * 2)
+    assert found.result().num_rows == 0
+
+
+def test_misuse(frames: dict[str, DataFrame]) -> None:
+    exchanges = frames["exchanges"]
+    with pytest.raises(UsageError, match="no parameter 'colour'"):
+        queries.latency(exchanges, colour=1)
+    with pytest.raises(UsageError, match="no column latency_us"):
+        queries.latency(exchanges.drop("latency_us"))
+    with pytest.raises(UsageError, match="needs the table connections"):
+        queries.ask("churn", {"exchanges": exchanges})
+    with pytest.raises(UsageError, match="does not read"):
+        queries.ask("latency", {"exchanges": exchanges, "records": frames["records"]})
+
+
+def test_what_a_bound_has_cost_is_a_warning(frames: dict[str, DataFrame], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find_question("talkers"), "notes", lambda _: ["3 small groups are left out"])
+    with pytest.warns(UserWarning, match="talkers: 3 small groups"):
+        queries.talkers(frames["exchanges"])
+    monkeypatch.undo()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        queries.talkers(frames["exchanges"])

@@ -1,0 +1,73 @@
+"""The session: its settings, and that an active one is used."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkasniff.errors import UsageError
+from kafkasniff.spark.session import get_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_settings(spark: SparkSession) -> None:
+    conf = spark.conf
+    assert conf.get("spark.master") == "local[2]"
+    assert conf.get("spark.ui.enabled") == "false"
+    assert conf.get("spark.driver.host") == "127.0.0.1"
+    assert conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MICROS"
+    assert conf.get("spark.sql.session.timeZone") == "UTC"
+    assert conf.get("spark.sql.shuffle.partitions") == "2"
+    assert "TieredStopAtLevel" in (conf.get("spark.driver.extraJavaOptions") or "")
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_an_active_session_is_used(spark: SparkSession) -> None:
+    assert get_session() is spark
+    assert get_session("local[2]") is spark
+    with pytest.raises(UsageError, match=r"active already, with master local\[2\]"):
+        get_session("local[3]")
+
+
+@pytest.mark.usefixtures("spark")
+def test_it_starts_quietly_and_from_any_folder(tmp_path: Path) -> None:
+    """Only the Java launcher may say a word: about a module that Spark asks it for."""
+    script = (
+        "from kafkasniff.spark.session import get_session\n"
+        "spark = get_session('local[1]', **{'spark.driver.extraJavaOptions': '-XX:TieredStopAtLevel=1'})\n"
+        "import sys; sys.argv[1:] and print(spark.read.format('kafkasniff').load(sys.argv[1]).count())\n"
+    )
+    capture = Path(__file__).parents[2] / "captures" / "sarama.pcap"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
+    # As in a checkout that is not installed: nothing but the path tells where kafkasniff is.
+    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(capture)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=environment,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 100
+    assert [line for line in done.stderr.splitlines() if "incubator" not in line] == []
+
+
+def test_a_master_that_cannot_be_had() -> None:
+    script = (
+        "from kafkasniff.spark.session import get_session; from kafkasniff.errors import MissingPartError\n"
+        "try: get_session('nonsense')\n"
+        "except MissingPartError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=300)
+    assert done.stdout.startswith("Spark does not start: "), done.stderr
+    assert done.stdout.count("\n") == 1

@@ -1,0 +1,318 @@
+"""A folder of rotated captures as a stream: what happens to files while they are followed, and a query of Spark's."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from kafkasniff.errors import CaptureError, UsageError
+from tests.capture.files import START, pcap, pcap_header, pcap_record
+from tests.capture.segments import frame, marked
+
+pytest.importorskip("pyspark")
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
+
+from kafkasniff.spark.options import SourceOptions
+from kafkasniff.spark.stream import CaptureStreamReader
+from kafkasniff.spark.tables import NOTES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SECOND = 10**9
+RECORD = 16 + 54 + 40
+"""Bytes of a record with a marked frame."""
+
+
+def capture(first: int, count: int, start: int | None = None) -> bytes:
+    """Frames numbered from `first`, a second apart."""
+    frames = [frame(marked(number)) for number in range(first, first + count)]
+    return pcap(frames, start=START + first * SECOND if start is None else start, step=SECOND)
+
+
+class Follower:
+    """A stream as Spark drives it: offsets through JSON, each batch read when it is planned."""
+
+    def __init__(self, path: Path | str, **options: Any) -> None:
+        self.options = SourceOptions((str(path),), **options)
+        columns = tuple(NOTES) if self.options.table == "notes" else ("payload", "capture_index", "number")
+        self.reader = CaptureStreamReader(self.options, columns)
+        self.columns = columns
+        self.offset = self.reader.initialOffset()
+
+    def look(self, most: int | None = None) -> list[dict[str, Any]]:
+        """The rows of the next micro-batch."""
+        limit = ReadAllAvailable() if most is None else ReadMaxBytes(most)
+        end = json.loads(json.dumps(self.reader.latestOffset(self.offset, limit)))
+        rows = self.rows(self.offset, end)
+        self.offset = end
+        return rows
+
+    def rows(self, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
+        parts = self.reader.partitions(start, end)
+        return [row for part in parts for batch in self.reader.read(part) for row in batch.to_pylist()]
+
+    def numbers(self, most: int | None = None) -> list[int]:
+        """The numbers of the frames of the next micro-batch."""
+        return [int(row["payload"][:10]) for row in self.look(most)]
+
+    def restart(self) -> None:
+        """Another process goes on from the checkpoint."""
+        self.reader = CaptureStreamReader(self.options, self.columns)
+
+
+def test_files_are_followed_as_they_grow_and_rotate(tmp_path: Path) -> None:
+    stream = Follower(tmp_path)
+    assert stream.numbers() == []
+    data = capture(0, 10)
+    first = tmp_path / "dump.pcap"
+    first.write_bytes(data[: 24 + 3 * RECORD + 7])
+    assert stream.numbers() == [0, 1, 2]
+    assert stream.numbers() == []
+    first.write_bytes(data)
+    (tmp_path / "dump.pcap1").write_bytes(capture(10, 5)[: 24 + 30])
+    assert stream.numbers() == [3, 4, 5, 6, 7, 8, 9]
+    (tmp_path / "dump.pcap1").write_bytes(capture(10, 5))
+    (tmp_path / "dump.pcap10").write_bytes(capture(20, 5))
+    (tmp_path / "dump.pcap2").write_bytes(capture(15, 5))
+    stream.restart()
+    rows = stream.look()
+    # By the times of their first packets, not by their names.
+    assert [int(row["payload"][:10]) for row in rows] == list(range(10, 25))
+    assert [row["capture_index"] for row in rows] == [1] * 5 + [2] * 5 + [3] * 5
+    assert [row["number"] for row in rows] == [1, 2, 3, 4, 5] * 3
+    assert stream.numbers() == []
+
+
+def test_a_batch_is_the_same_however_often_it_is_asked_for(tmp_path: Path) -> None:
+    stream = Follower(tmp_path)
+    path = tmp_path / "a.pcap"
+    path.write_bytes(capture(0, 30)[: 24 + 4 * RECORD + 13])
+    start = stream.offset
+    once = stream.look()
+    path.write_bytes(capture(0, 30))
+    stream.restart()
+    assert stream.rows(start, stream.offset) == once
+    assert len(once) == 4
+
+
+def test_no_more_than_a_batch_may_hold(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.pcap").write_bytes(capture(number * 10, 10))
+    stream = Follower(tmp_path)
+    found = [stream.numbers(4 * RECORD) for _ in range(12)]
+    assert [number for batch in found for number in batch] == list(range(30))
+    assert max(map(len, found)) <= 5
+    assert min(map(len, found[:6])) >= 4
+
+
+def test_a_folder_holds_other_things(tmp_path: Path) -> None:
+    (tmp_path / "a.pcap").write_bytes(capture(0, 2))
+    (tmp_path / "empty.pcap").write_bytes(b"")
+    (tmp_path / "header.pcap").write_bytes(pcap_header())
+    (tmp_path / "README").write_text("something that is no capture, and not short either")
+    (tmp_path / ".b.pcap").write_bytes(capture(2, 2))
+    (tmp_path / "other").mkdir()
+    assert Follower(tmp_path).numbers() == [0, 1]
+    (tmp_path / "b.cap").write_bytes(capture(4, 2))
+    assert Follower(tmp_path / "*.pcap").numbers() == [0, 1]
+    with pytest.raises(CaptureError, match="cannot be listed"):
+        Follower(tmp_path / "none").numbers()
+    with pytest.raises(UsageError, match="one folder"):
+        CaptureStreamReader(SourceOptions(("a", "b")), ())
+
+
+@pytest.mark.parametrize("again", [b"", capture(50, 3), capture(50, 30)])
+def test_a_file_that_was_read_may_vanish_or_give_way(tmp_path: Path, again: bytes) -> None:
+    path = tmp_path / "ring0.pcap"
+    path.write_bytes(capture(0, 10))
+    stream = Follower(tmp_path)
+    assert stream.numbers() == list(range(10))
+    path.unlink()
+    if again:
+        path.write_bytes(again)
+    rows = stream.look()
+    assert [int(row["payload"][:10]) for row in rows] == list(range(50, 50 + len(again[24:]) // RECORD))
+    assert {row["capture_index"] for row in rows} <= {1}
+    assert len(stream.offset["files"]) == bool(again)
+
+
+@pytest.mark.parametrize("again", [b"", capture(50, 3)])
+def test_what_was_not_read_of_a_lost_file_is_told(
+    tmp_path: Path, again: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "ring0.pcap"
+    path.write_bytes(capture(0, 10))
+    strict, lenient = Follower(tmp_path), Follower(tmp_path, fail_on_loss=False)
+    notes = Follower(tmp_path, table="notes", fail_on_loss=False)
+    for stream in (strict, lenient, notes):
+        stream.look(3 * RECORD)
+    path.unlink()
+    if again:
+        path.write_bytes(again)
+    with pytest.raises(CaptureError, match=r"ring0\.pcap: 770 bytes of it were not read"):
+        strict.look()
+    with caplog.at_level(logging.WARNING):
+        assert lenient.numbers() == ([50, 51, 52] if again else [])
+    assert "770 bytes of it were not read" in caplog.text
+    (note,) = notes.look()
+    assert (note["note"], note["kind"], note["bytes"]) == ("problem", "capture-cut", 770)
+    assert note["capture"] == str(path)
+
+
+def test_a_file_that_vanishes_between_plan_and_reading(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "a.pcap"
+    for strict in (True, False):
+        path.write_bytes(capture(0, 10))
+        stream = Follower(tmp_path, fail_on_loss=strict)
+        end = stream.reader.latestOffset(stream.offset, ReadAllAvailable())
+        path.unlink()
+        if strict:
+            with pytest.raises(CaptureError, match=r"a\.pcap"):
+                stream.rows(stream.offset, end)
+        else:
+            with caplog.at_level(logging.WARNING):
+                assert stream.rows(stream.offset, end) == []
+            assert "a.pcap" in caplog.text
+
+
+def test_what_stays_half_written_counts_as_cut(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcap"
+    path.write_bytes(capture(0, 3)[:-5])
+    patient = Follower(tmp_path, table="notes")
+    assert patient.look() == []
+    assert patient.look() == []
+    stream = Follower(tmp_path, table="notes", finish_after=0)
+    (note,) = stream.look()
+    assert (note["kind"], note["packet"]) == ("capture-cut", 2)
+    assert stream.look() == []
+    path.write_bytes(capture(0, 3))
+    with pytest.raises(CaptureError, match="5 bytes of it were not read: it grew"):
+        stream.look()
+    # A file that ends with a whole packet may always grow.
+    whole = Follower(tmp_path, finish_after=0)
+    assert whole.numbers() == [0, 1, 2]
+    path.write_bytes(capture(0, 5))
+    assert whole.numbers() == [3, 4]
+
+
+def test_compressed_files_are_read_once_and_whole(tmp_path: Path) -> None:
+    stream = Follower(tmp_path)
+    plain = tmp_path / "a.pcap"
+    plain.write_bytes(capture(0, 5))
+    assert stream.numbers() == [0, 1, 2, 3, 4]
+    # tcpdump -z gzip
+    squeezed = gzip.compress(capture(0, 5))
+    (tmp_path / "a.pcap.gz").write_bytes(squeezed[:50])
+    assert stream.numbers() == []
+    (tmp_path / "a.pcap.gz").write_bytes(squeezed)
+    plain.unlink()
+    assert stream.numbers() == []
+    stream.restart()
+    assert stream.numbers() == []
+    # One that nobody has read.
+    other = gzip.compress(capture(5, 5))
+    (tmp_path / "b.pcap.gz").write_bytes(other[:-10])
+    assert stream.numbers() == []
+    (tmp_path / "b.pcap.gz").write_bytes(other)
+    assert stream.numbers() == [5, 6, 7, 8, 9]
+    assert stream.numbers() == []
+
+
+def test_only_what_is_there_now(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcap"
+    path.write_bytes(capture(0, 6))
+    stream = Follower(tmp_path)
+    stream.reader.prepareForTriggerAvailableNow()
+    path.write_bytes(capture(0, 12))
+    (tmp_path / "b.pcap").write_bytes(capture(12, 3))
+    assert [stream.numbers(4 * RECORD) for _ in range(4)] == [[0, 1, 2, 3], [4, 5], [], []]
+    stream.restart()
+    assert stream.numbers() == list(range(6, 15))
+
+
+def test_damage_in_a_file_that_grows(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcap"
+    data = capture(0, 5) + b"\xff" * 333 + capture(5, 10)[24:]
+    stream, notes = Follower(tmp_path), Follower(tmp_path, table="notes")
+    found: list[int] = []
+    told: list[dict[str, Any]] = []
+    for size in range(150, len(data) + 100, 100):
+        path.write_bytes(data[:size])
+        found += stream.numbers()
+        stream.restart()
+        told += notes.look()
+    # What looks like a long record may hide the others until it is known that the file does not grow any more.
+    for follower in (stream, notes):
+        follower.options = msgspec.structs.replace(follower.options, finish_after=0)
+        follower.restart()
+    found += stream.numbers()
+    told += notes.look()
+    assert found == list(range(15))
+    assert [(note["kind"], note["bytes"], note["number"]) for note in told] == [("capture-broken", 333, 6)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    return tmp_path / "in"
+
+
+def batches(spark: SparkSession, folder: Path, checkpoint: Path, **options: str) -> list[list[int]]:
+    """What a query that reads all there is gives in each of its micro-batches."""
+    found: list[list[int]] = []
+
+    def take(frame: Any, _: int) -> None:
+        rows = frame.select("payload").toArrow().column(0).to_pylist()
+        found.append(sorted(int(payload[:10]) for payload in rows))
+
+    frame = spark.readStream.format("kafkasniff").options(**options).load(str(folder))
+    query = (
+        frame.writeStream.foreachBatch(take)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(300)
+    return found
+
+
+def test_a_query(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
+    """Each packet once, in batches of the size asked for, over restarts from the checkpoint."""
+    (folder / "a.pcap").write_bytes(capture(0, 8) + pcap_record(frame(marked(8)), START + 8 * SECOND)[:-9])
+    checkpoint = tmp_path / "checkpoint"
+    found = batches(spark, folder, checkpoint, maxbytespertrigger=str(5 * RECORD))
+    assert [batch for batch in found if batch] == [[0, 1, 2, 3, 4], [5, 6, 7]]
+    (folder / "a.pcap").write_bytes(capture(0, 9))
+    (folder / "b.pcap").write_bytes(capture(9, 3))
+    found = batches(spark, folder, checkpoint)
+    assert [number for batch in found for number in batch] == [8, 9, 10, 11]
+    assert not [name for name in os.listdir(folder) if name not in {"a.pcap", "b.pcap"}]
+
+
+def test_a_query_that_lost_a_file(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
+    (folder / "a.pcap").write_bytes(capture(0, 8)[:-9])
+    assert batches(spark, folder, tmp_path / "checkpoint") == [[0, 1, 2, 3, 4, 5, 6]]
+    (folder / "a.pcap").unlink()
+    (folder / "b.pcap").write_bytes(capture(9, 1))
+    with pytest.raises(Exception, match=r"101 bytes of it were not read: it vanished"):
+        batches(spark, folder, tmp_path / "checkpoint")
+    assert batches(spark, folder, tmp_path / "checkpoint", failondataloss="false") == [[9]]
+
+
+@pytest.fixture(autouse=True)
+def _no_log_handlers() -> Iterator[None]:
+    """Warnings are looked at through pytest only."""
+    logger = logging.getLogger("kafkasniff")
+    propagate = logger.propagate
+    logger.propagate = True
+    yield
+    logger.propagate = propagate
