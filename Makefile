@@ -60,7 +60,7 @@ demo: $(VENV)/.installed
 	@$(BIN)/kafkasniff decode --quiet --format json --api Produce --count 2 $(DEMO_CAPTURE)
 
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

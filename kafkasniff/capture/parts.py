@@ -21,20 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.capture.decode import PacketDecoder
+from kafkasniff.capture.planning import SPLIT_SIZE, Piece, Walked, pieces, plan, walk
 from kafkasniff.capture.raw import UNDESCRIBED_LINK, Interface, NoteValue, RawPackets
-from kafkasniff.capture.splits import (
-    SPLIT_SIZE,
-    WALK_SIZE,
-    PartDecoder,
-    Piece,
-    ReadAt,
-    Split,
-    Walked,
-    open_split,
-    pieces,
-    plan,
-    walk,
-)
+from kafkasniff.capture.splits import WALK_SIZE, PartDecoder, ReadAt, Split, open_split
 from kafkasniff.errors import CaptureError
 from kafkasniff.packets import NO_TIME, PacketBatch
 

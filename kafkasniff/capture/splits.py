@@ -1,22 +1,11 @@
 """Splits: parts of one capture that can be read apart from each other; together they are the capture.
 
-A capture file has no index: where a packet begins is known by walking from the one before, and what a packet block
-means depends on blocks in front of it. So a plan is made first, which says for each part where it begins and with which
-state of the parser. Parts are walked side by side, on a guess: each but the first begins at the first chain of
-plausible records behind its nominal place, with the state that the parser has behind the beginning of the file. Then
-they are held against each other in order: where the end of one is the place and the state with which the next one was
-walked, the guess was right; else that part is walked again from what is known. So the plan is exact whatever the bytes
-are, and parallel where they are usual.
-
-A walk looks at the headers of all packets, too: IP fragments have to be put together over the borders of parts and
-captures, and what is to be said of a capture as a whole is the sum of its parts (see `parts.py`).
-
-A compressed capture is one part, which is walked from its start.
+How a capture is split is the matter of `planning.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 import msgspec
@@ -36,34 +25,23 @@ from kafkasniff.errors import CaptureError
 from kafkasniff.packets import NO_TIME, Note, PacketBatch
 
 __all__ = [
-    "SPLIT_SIZE",
+    "HEAD_SIZE",
     "WALK_SIZE",
     "Parser",
     "PartDecoder",
-    "Piece",
     "ReadAt",
     "Region",
     "Split",
     "SplitReader",
     "State",
-    "Walked",
     "open_split",
     "open_whole",
     "parser_at",
     "parser_from",
-    "pieces",
-    "plan",
-    "walk",
 ]
-
-SPLIT_SIZE: Final = 128 << 20
-"""Bytes of a part, by default."""
 
 HEAD_SIZE: Final = 64 << 10
 """Bytes from the start of a file whose blocks tell the state that other parts are guessed to begin with."""
-
-NOWHERE: Final = -1
-"""An offset that no record has."""
 
 BLOCK: Final = 4096
 """Bytes of a file that can or cannot be read as a whole."""
@@ -80,53 +58,6 @@ class ReadAt(Protocol):
 
     def __call__(self, offset: int, size: int, /) -> bytes:
         """Up to `size` bytes at `offset`; fewer only at the end. Raises OSError."""
-
-
-class Piece(msgspec.Struct, frozen=True):
-    """A part as it is given out to be walked, before anything is known of it but its place."""
-
-    path: str
-    """Name of the capture, for messages."""
-    capture: int
-    """Index of the capture in its run."""
-    first: int
-    """It begins with the first record at or behind this offset,"""
-    stop: int
-    """and ends with the first one at or behind this."""
-    size: int
-    """Bytes of the whole file."""
-    guess: State | None
-    """State of the parser to walk it with; of the first piece it is right. None: compressed."""
-
-
-class Walked(msgspec.Struct, frozen=True):
-    """What walking a piece showed."""
-
-    begin: int
-    """Offset of its first record; NOWHERE where none was found."""
-    end: int
-    """Offset of the first record behind it."""
-    packets: int
-    notes: int
-    """Notes among them."""
-    clock: int
-    """Highest time of its packets; NO_TIME where there is none."""
-    first_time: int
-    """Time of its first packet; NO_TIME where there is none."""
-    state: State | None
-    """State of the parser behind it; None: compressed."""
-    unreadable: bool = False
-    """Nothing behind it can be read."""
-    ends_badly: bool = False
-    """There is something to be said of where it ends."""
-    unknown: int = 0
-    """Interfaces of a link type that is not known."""
-    fragments: int = 0
-    """Packets that hold IP fragments."""
-    cut: int = 0
-    """Packets too short for their headers."""
-    malformed: int = 0
-    """Packets whose headers contradict themselves."""
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -256,30 +187,6 @@ def parser_from(state: State, path: str, capture: int) -> Parser:
     return PcapngParser.resumed(state, path, capture)
 
 
-def pieces(read_at: ReadAt, path: str, capture: int, size: int, split_size: int = SPLIT_SIZE) -> list[Piece]:
-    """The pieces of a capture file of `size` bytes, to be walked.
-
-    Raises OSError where its beginning cannot be read, CaptureError where it is empty or no capture.
-    """
-    head = read_at(0, min(HEAD_SIZE, size))
-    found = parser_at(head, path, capture)
-    if found is None:
-        # Compressed, or this raises.
-        open_whole(read_at, path, capture, size).close()
-        return [Piece(path, capture, 0, size, size, None)]
-    parser, begin = found
-    start = parser.state
-    parser.parse(head[begin:], begin, ended=False)
-    # The beginning may end within damage: a guess is about what follows.
-    guess = msgspec.structs.replace(parser.state, packets=0, lost_at=None)
-    firsts = [begin, *range(split_size, size, split_size)] if split_size > begin else [begin]
-    stops = [*firsts[1:], size]
-    return [
-        Piece(path, capture, first, stop, size, guess if index else start)
-        for index, (first, stop) in enumerate(zip(firsts, stops, strict=True))
-    ]
-
-
 def open_whole(read_at: ReadAt, path: str, capture: int, size: int) -> CaptureReader:
     """A reader of a whole capture, compressed or not. Raises CaptureError where it is none."""
     head = read_at(0, min(MAGIC_SIZE, size))
@@ -290,148 +197,6 @@ def open_whole(read_at: ReadAt, path: str, capture: int, size: int) -> CaptureRe
     if inflater is not None:
         stream = Compressed(stream, b"", inflater)
     return CaptureReader(stream, path, capture)
-
-
-class _Tally:
-    """What is counted of the packets of a piece."""
-
-    def __init__(self, path: str, interface: Callable[[int], Interface]) -> None:
-        self._decoder = PartDecoder((path,), lambda _, index: interface(index))
-        self.packets = self.notes = self.unknown = self.fragments = 0
-        self.clock = self.first_time = NO_TIME
-
-    def add(self, parsed: Parsed) -> None:
-        self.notes += len(parsed.notes)
-        packets = parsed.packets
-        if packets is None:
-            return
-        if not self.packets:
-            self.first_time = int(packets.time_ns[0])
-        self.packets += len(packets.start)
-        self.clock = max(self.clock, int(packets.time_ns.max()))
-        batch = self._decoder.decode(packets._replace(capture=np.zeros_like(packets.capture)), 0, [])
-        self.unknown += len(batch.notes)
-        self.fragments += len(self._decoder.fragments)
-
-    def walked(self, begin: int, end: int, state: State | None, *, unreadable: bool, ends_badly: bool) -> Walked:
-        cut, malformed = self._decoder.counts(0)
-        return Walked(
-            begin,
-            end,
-            self.packets,
-            self.notes,
-            self.clock,
-            self.first_time,
-            state,
-            unreadable,
-            ends_badly,
-            self.unknown,
-            self.fragments,
-            cut,
-            malformed,
-        )
-
-
-def walk(piece: Piece, read_at: ReadAt, known: Walked | None = None) -> Walked:
-    """Walk a piece: on its guess, or from what is known of the piece in front of it."""
-    state = piece.guess if known is None else known.state
-    if state is None:
-        return _walk_whole(piece, read_at)
-    parser = parser_from(state, piece.path, piece.capture)
-    position = piece.first if known is None else known.end
-    guessing = known is None and piece.first > pcap.HEADER_SIZE
-    if guessing:
-        parser.lose(position)
-    begin = None if guessing else position
-    tally = _Tally(piece.path, lambda index: parser.interfaces[index])
-    stream = Region(read_at, position, piece.size)
-    data, need = b"", 1
-    ended = given_up = False
-    while position < piece.stop and not ended and not given_up:
-        # Up to the end of the piece, and behind it as far as its last record goes.
-        ended = stream.exhausted
-        data = stream.extend(data, need, max(min(WALK_SIZE, piece.stop - position - len(data)), 1))
-        parsed = parser.parse(data, position, ended=ended)
-        if begin is None and not parser.lost:
-            begin = parser.found_at
-        tally.add(parsed)
-        position += parsed.consumed
-        data, need = data[parsed.consumed :], parsed.need
-        given_up = parsed.given_up
-    unreadable = ended or given_up or position >= piece.size
-    return tally.walked(
-        NOWHERE if begin is None else begin,
-        piece.size if unreadable else position,
-        parser.state,
-        unreadable=unreadable,
-        ends_badly=stream.failure is not None or bool(ended and data and not given_up),
-    )
-
-
-def _walk_whole(piece: Piece, read_at: ReadAt) -> Walked:
-    reader = open_whole(read_at, piece.path, piece.capture, piece.size)
-    tally = _Tally(piece.path, reader.interface)
-    while (parsed := reader.read(WALK_SIZE)) is not None:
-        tally.add(parsed)
-    return tally.walked(0, piece.size, None, unreadable=True, ends_badly=False)
-
-
-def plan(parts: Sequence[Piece], read_at: ReadAt, walked: Sequence[Walked] | None = None) -> list[Split]:
-    """The splits of a capture from its pieces; `walked` is what walking them on their guesses showed."""
-    if walked is None:
-        walked = [walk(piece, read_at) for piece in parts]
-    splits: list[Split] = []
-    known: Walked | None = None
-    packets, clock = 0, NO_TIME
-    for index, (piece, guessed) in enumerate(zip(parts, walked, strict=True)):
-        if known is not None and known.unreadable:
-            break
-        begin, state = (piece.first, piece.guess) if known is None else (known.end, known.state)
-        found = guessed
-        if known is not None and not _was_right(piece, guessed, known):
-            found = walk(piece, read_at, known)
-        notes = found.notes
-        if guessed is found and index:
-            notes -= 1  # of a guess the first note is about the bytes in front of where it began
-        splits.append(
-            Split(
-                piece.path,
-                piece.capture,
-                begin,
-                found.end,
-                piece.size,
-                packets,
-                found.packets,
-                notes,
-                clock,
-                max(clock, found.clock),
-                state,
-                found.first_time,
-                bool(notes or found.unknown or found.ends_badly),
-                found.fragments,
-                found.cut,
-                found.malformed,
-            )
-        )
-        packets += found.packets
-        clock = max(clock, found.clock)
-        known = found
-    return [split for split in splits if split.begin < split.end] or splits[:1]
-
-
-def _was_right(piece: Piece, guessed: Walked, known: Walked) -> bool:
-    """Whether a piece was walked from the place and with the state that the one in front of it ended with."""
-    assumed, actual = piece.guess, known.state
-    if guessed.begin != known.end or assumed is None or actual is None:
-        return False
-    if isinstance(assumed, PcapState) and isinstance(actual, PcapState):
-        last = actual.last_seconds
-        if last is not None and (
-            guessed.first_time != NO_TIME and abs(guessed.first_time // 10**9 - last) > pcap.TIME_REACH
-        ):
-            return False  # the parser would have asked for proof that this is a record
-        actual = msgspec.structs.replace(actual, last_seconds=assumed.last_seconds)
-    return assumed == msgspec.structs.replace(actual, packets=assumed.packets, found_at=assumed.found_at)
 
 
 class SplitReader:

@@ -132,6 +132,6 @@ def _told(result: Result, output: str) -> str:
 
     if not result.new:
         return f"nothing to do: {output} has these captures"
-    rows = ", ".join(f"{count:,} {table}" for table, count in result.rows.items())
+    rows = ", ".join(f"{count:,} {table if count != 1 else table[:-1]}" for table, count in result.rows.items())
     resumed = "gone on with a run that was interrupted; " if result.resumed else ""
     return f"{resumed}{rows} in {output}: {summary_line(result.summary)}"

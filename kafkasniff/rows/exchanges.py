@@ -186,29 +186,32 @@ class ExchangeRows:
 
     def __init__(self, body_json: Callable[[Message], str] | None) -> None:
         self._body_json = body_json
-        self._columns: list[list[Any]] = [[] for _ in STAGED["exchanges"]]
+        self._rows: list[tuple[Any, ...]] = []
         self.size = 0
         """Estimated bytes that the waiting rows hold: what varies without bound is counted, the rest is a constant."""
 
     def __len__(self) -> int:
-        return len(self._columns[0])
+        return len(self._rows)
 
     def append(self, exchange: Exchange, *, unnamed_bodies: bool = False, more: Iterable[Problem] = ()) -> None:
         """Add the row of one exchange; arguments as for `exchange_row`. Hot."""
         row = exchange_row(exchange, self._body_json, unnamed_bodies=unnamed_bodies, more=more)
-        for column, value in zip(self._columns, row.values(), strict=True):
-            column.append(value)
-        self.size += (
-            ROW_BYTES
-            + sum(len(value) for value in row.values() if isinstance(value, str | bytes))
-            + sum(len(topic) for topic in row["topics"])
-            + PARTITION_BYTES * (len(row["topics"]) + len(row["partitions"]))
-        )
+        self._rows.append(tuple(row.values()))
+        self.size += ROW_BYTES + PARTITION_BYTES * (len(row["topics"]) + len(row["partitions"]))
+        for name in _LONG:
+            value = row[name]
+            if value is not None:
+                self.size += len(value)
 
     def take(self) -> pa.RecordBatch:
         """The waiting rows as one record batch of the staged schema; none wait afterwards."""
         schema = STAGED["exchanges"]
-        arrays = [pa.array(column, field.type) for column, field in zip(self._columns, schema, strict=True)]
-        self._columns = [[] for _ in schema]
+        columns: Iterable[Iterable[Any]] = zip(*self._rows, strict=True) if self._rows else ([] for _ in schema)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        self._rows = []
         self.size = 0
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+_LONG: Final = ("request_body", "response_body", "client_id", "group_id", "member_id", "transactional_id", "_pending")
+"""Columns whose values have no bound but that of a message."""

@@ -234,12 +234,13 @@ class RecordRows:
 
     def _stage(self, pieces: list[_Piece], parts: list[tuple[Numbers, dict[str, pa.Array]]]) -> None:
         """Put the parts together, in the order of the pieces, and add what is the same for all rows of a piece."""
-        piece_of = np.concatenate([numbers for numbers, _ in parts])
-        own: dict[str, pa.Array] = {name: pa.concat_arrays([part[name] for _, part in parts]) for name in parts[0][1]}
+        piece_of, own = parts[0]
         if len(parts) > 1:
+            piece_of = np.concatenate([numbers for numbers, _ in parts])
             order = np.argsort(piece_of, kind="stable")
             piece_of = piece_of[order]
-            own = {name: array.take(pa.array(order)) for name, array in own.items()}
+            index = pa.array(order)
+            own = {name: pa.concat_arrays([part[name] for _, part in parts]).take(index) for name in own}
         if not len(piece_of):
             return
         shared = _shared(pieces)

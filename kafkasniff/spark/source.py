@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from kafkasniff.capture.parts import CaptureFile, CapturePlan, PlacedNote, plan_captures, read_notes
-from kafkasniff.capture.splits import Piece, Walked, walk
+from kafkasniff.capture.planning import Piece, Walked, walk
 from kafkasniff.spark.locations import find_captures, open_capture
 from kafkasniff.spark.options import SPLIT_BYTES
 from kafkasniff.spark.packet_rows import packet_batches

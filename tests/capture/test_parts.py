@@ -18,7 +18,8 @@ from kafkasniff.capture.parts import (
     read_notes,
     read_split,
 )
-from kafkasniff.capture.splits import Piece, ReadAt, Walked, walk
+from kafkasniff.capture.planning import Piece, Walked, walk
+from kafkasniff.capture.splits import ReadAt
 from kafkasniff.errors import CaptureError
 from tests.capture.files import START, pcap
 from tests.capture.reading import Row

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
 from kafkasniff.capture.bytestream import open_path
+from kafkasniff.capture.planning import pieces, plan, walk
 from kafkasniff.capture.raw import Parsed
 from kafkasniff.capture.reader import CaptureReader
-from kafkasniff.capture.splits import ReadAt, Split, open_split, pieces, plan, walk
+from kafkasniff.capture.splits import ReadAt, Split, open_split
 from kafkasniff.errors import CaptureError
 
 CAPTURES = Path(__file__).parents[2] / "captures"

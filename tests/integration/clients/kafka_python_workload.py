@@ -129,7 +129,8 @@ class Member(threading.Thread, ConsumerRebalanceListener):
         self.consumer.partitions_for_topic("python-events")  # else it may join before it knows the partitions
         self.consumer.subscribe(["python-events"], listener=self)
         while not self.leaving.is_set():
-            for partition, messages in self.consumer.poll(100).items():
+            # Long: where a poll ends in the middle of a rebalance, kafka-python 3.0 may never take note of its end.
+            for partition, messages in self.consumer.poll(1000).items():
                 for message in messages:
                     consumed(self.client_id, message)
                 position = messages[-1].offset + 1

@@ -1,0 +1,73 @@
+"""Tellings: the earliest stands, whoever gathered it, in whatever order they are merged."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.enrich import tellings as module
+from kafkasniff.enrich.tellings import BEFORE, Tellings
+from kafkasniff.model import Endpoint
+
+TIMES = st.none() | st.integers(0, 5)
+FACTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("topic"), st.sampled_from(["id-1", "id-2"]), st.sampled_from(["a", "b"]), TIMES),
+        st.tuples(st.just("broker"), st.sampled_from([("h", 1), ("localhost", 2)]), st.integers(0, 2), TIMES),
+        st.tuples(st.just("spoke_kafka"), st.sampled_from([Endpoint("10.0.0.1", 9)]), TIMES),
+    ),
+    max_size=12,
+)
+
+
+def gathered(facts: list[tuple[object, ...]]) -> Tellings:
+    found = Tellings()
+    for name, *arguments in facts:
+        getattr(found, str(name))(*arguments)
+    return found
+
+
+@given(FACTS, st.data())
+def test_who_gathers_changes_nothing(facts: list[tuple[object, ...]], draw: st.DataObject) -> None:
+    parts: list[list[tuple[object, ...]]] = [[], [], []]
+    for fact in draw.draw(st.permutations(facts)):
+        parts[draw.draw(st.integers(0, 2))].append(fact)
+    merged = Tellings()
+    for part in draw.draw(st.permutations(parts)):
+        merged.merge(gathered(part))
+    assert merged == gathered(facts)
+    again = copy.deepcopy(merged)
+    again.merge(merged)
+    assert again == merged
+
+
+def test_which_broker_listens() -> None:
+    found = Tellings()
+    found.broker(("10.0.0.9", 9092), 3, 50)
+    found.broker(("10.0.0.9", 9092), 4, 70)
+    found.broker(("10.0.0.9", 9092), 3, None)
+    found.broker(("localhost", 9093), 5, 1)
+    found.broker(("kafka-7.example", 9092), 7, 2)
+    found.hosts["10.0.0.7"] = "KAFKA-7.example."
+    assert found.broker_at("10.0.0.9", 9092) == [(BEFORE, 3), (70, 4)]
+    assert found.broker_at("10.0.0.9", 9093) == []
+    assert found.broker_at("::1", 9093) == [(1, 5)]
+    assert found.broker_at("10.0.0.7", 9092) == [(2, 7)]
+
+
+def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_TOLD", 2)
+    found = Tellings()
+    for number in range(5):
+        found.topic(f"id-{number}", "t", number)
+        found.broker(("h", number), 1, number)
+        found.broker(("h", 0), number, number)
+        found.spoke_kafka(Endpoint("10.0.0.1", number), number)
+        found.late_software(number, "s", None)
+    other = Tellings(hosts={f"10.0.0.{number}": "h" for number in range(5)})
+    found.merge(other)
+    assert [len(found.topics), len(found.brokers), len(found.kafka), len(found.software), len(found.hosts)] == [2] * 5
+    assert len(found.brokers["h", 0]) == 2

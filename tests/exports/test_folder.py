@@ -1,0 +1,94 @@
+"""The folder: one writer at a time, nobody else's files, one manifest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkasniff.errors import OutputError, UsageError
+from kafkasniff.exports.captures import identify, new_captures
+from kafkasniff.exports.folder import ExportFolder, read_manifest
+from tests.exports.exported import CAPTURES, cut, files, manifest, named_files, run
+
+CAPTURE = CAPTURES / "java-codecs.pcap"
+
+
+def test_two_at_once_are_refused(tmp_path: Path) -> None:
+    with ExportFolder(tmp_path / "out"):
+        with pytest.raises(UsageError, match="another export"):
+            run([CAPTURE], tmp_path / "out")
+        assert (tmp_path / "out").exists()
+    run([CAPTURE], tmp_path / "out")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format":"other"}', "\x00"])
+def test_a_manifest_that_is_none(text: str, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(UsageError, match="no manifest of an export"):
+        run([CAPTURE], tmp_path)
+    assert files(tmp_path) == {"manifest.json"}
+
+
+def test_tables_of_another_version_are_refused(tmp_path: Path) -> None:
+    run([CAPTURE], tmp_path)
+    text = (tmp_path / "manifest.json").read_text()
+    (tmp_path / "manifest.json").write_text(text.replace('"schema_version": 1', '"schema_version": 9'))
+    with pytest.raises(UsageError, match="schema version 9, not 1"):
+        run([CAPTURE], tmp_path)
+
+
+def test_an_export_of_another_engine_is_refused(tmp_path: Path) -> None:
+    run([CAPTURE], tmp_path)
+    text = (tmp_path / "manifest.json").read_text()
+    (tmp_path / "manifest.json").write_text(text.replace('"local"', '"spark"'))
+    with pytest.raises(UsageError, match="another engine"):
+        run([CAPTURE], tmp_path)
+
+
+def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    parts = cut(CAPTURE, (0.5,), tmp_path)
+    run(parts[:1], tmp_path / "out")
+    folder = tmp_path / "out" / "exchanges" / "date=2026-11-21"
+    folder.mkdir(exist_ok=True)
+    (folder / "notes.txt").write_text("mine")
+    (folder / "part-of-mine.parquet").write_text("mine")
+    (folder / "part-00009-00000.parquet").write_text("what a killed run left")
+    run(parts, tmp_path / "out")
+    mine = {"exchanges/date=2026-11-21/notes.txt", "exchanges/date=2026-11-21/part-of-mine.parquet"}
+    assert files(tmp_path / "out") == named_files(tmp_path / "out") | mine
+
+
+def test_a_run_that_failed_can_be_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kafkasniff.exports.run.finalise", full)
+        with pytest.raises(OutputError, match="No space left on device"):
+            run([CAPTURE], tmp_path / "out")
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    result = run([CAPTURE], tmp_path / "out")
+    assert result.resumed, "the captures were read"
+    assert files(tmp_path / "out") == named_files(tmp_path / "out")
+
+
+def test_the_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
+    assert read_manifest(tmp_path) is None
+    result = run([CAPTURE], tmp_path)
+    assert read_manifest(tmp_path) == result.manifest
+    assert manifest(tmp_path)["runs"] == 1
+
+
+def test_captures_are_known_by_their_bytes(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_bytes(b"x" * 200_000 + b"1")
+    other.write_bytes(b"x" * 200_000 + b"2")
+    done = [identify(str(one))]
+    assert done[0].size == 200_001
+    assert new_captures([str(one)], done) == []
+    assert [path for path, _ in new_captures([str(other), str(one), str(other)], done)] == [str(other)]
+    # What cannot be opened is for its reader to tell, and a pipe is never the same.
+    assert len(new_captures([str(tmp_path / "missing")], done)) == 1
+    assert len(new_captures(["-"], [identify("-")])) == 1
+    assert identify("caf\udce9.pcap").name == "caf\\xe9.pcap"
