@@ -65,8 +65,6 @@ def _order(keys: list[NDArray[np.int64]]) -> NDArray[np.int64] | None:
     new |= last[1:] < last[:-1]
     starts = np.concatenate(([0], np.flatnonzero(new) + 1))
     order = np.lexsort([key[starts] for key in reversed(keys)])
-    if (order[1:] > order[:-1]).all():
-        return None
     stops = np.append(starts[1:], rows)
     same = np.ones(len(order) - 1, np.bool_)
     for key in outer:
@@ -75,6 +73,8 @@ def _order(keys: list[NDArray[np.int64]]) -> NDArray[np.int64] | None:
         # Runs of the same exchange that overlap.
         whole: NDArray[np.int64] = np.lexsort(list(reversed(keys)))
         return whole
+    if (order[1:] > order[:-1]).all():
+        return None
     counts = (stops - starts)[order]
     ends = np.cumsum(counts)
     rearranged: NDArray[np.int64] = (

@@ -3,7 +3,7 @@
     schemas.py      the columns, as a reader sees them
     staged.py       the columns that rows have besides until a run is over: what has to wait for names told later
     exchanges.py    `exchanges`: one row per request and its response
-    records.py      `records`: columns from the batches' bytes, no Python object for a record
+    records.py      `records`: columns from the batches' bytes, no Python object for a record; record_arrays.py
     connections.py  `connections`
     problems.py     `problems`
     resolve.py      staged rows to final ones: names of topics and brokers, fetch sessions

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -25,8 +24,7 @@ from kafkasniff.kafka.record_batch import MAX_RECORDS, Batch, batch_payload, dec
 from kafkasniff.kafka.record_columns import RecordColumns, parse_records
 from kafkasniff.kafka.uuids import ZERO_UUID
 from kafkasniff.model import Direction, Exchange, Message, Problem
-from kafkasniff.rows.exchanges import capture_name
-from kafkasniff.rows.schemas import HEADER
+from kafkasniff.rows.record_arrays import Field, Numbers, Piece, columns_of, cut, plain_columns_of, shared_of
 from kafkasniff.rows.staged import STAGED
 
 __all__ = ["JOINED_BYTES", "RecordRows"]
@@ -38,16 +36,8 @@ MAX_PLAIN: Final = 500_000
 """Rows that wait as Python objects, some 500 bytes each, before they become columns: those of control batches, legacy
 messages and batches that are odd."""
 
-NO_TIMESTAMP: Final = -1
-"""`org.apache.kafka.common.record.RecordBatch.NO_TIMESTAMP`."""
-FIRST_TIME: Final = -62_135_596_800_000
-LAST_TIME: Final = 253_402_300_799_999
-"""Milliseconds of the first and the last moment that has a date in Python and Spark (years 1 to 9999)."""
-NO_SEQUENCE: Final = -1
-
 _NO_RECORDS: Final = DecodeOptions()
 _SCHEMA: Final = STAGED["records"]
-Numbers = NDArray[np.int64]
 
 
 class _Place(NamedTuple):
@@ -90,37 +80,11 @@ def _first(fields: Sequence[FieldDefinition], **wanted: str) -> FieldDefinition 
     return next((one for one in fields if all(getattr(one, key) == value for key, value in wanted.items())), None)
 
 
-class _Field(msgspec.Struct, eq=False, gc=False):
-    """One `records` field: where it is, and what its batches have used of its bound."""
-
-    exchange: Exchange
-    message: Message
-    context: DecodeContext
-    """One for all fields of the message: problems, and what was decompressed."""
-    topic: str | None
-    topic_id: str | None
-    partition: int | None
-    used: int = 0
-    """Records or headers, whichever are more, of the batches so far, held against MAX_RECORDS."""
-
-
-class _Piece:
-    """One batch whose rows are being made."""
-
-    __slots__ = ("batch", "field", "rows")
-
-    def __init__(self, field: _Field, batch: dict[str, Any]) -> None:
-        self.field = field
-        self.batch = batch
-        self.rows: list[dict[str, Any]] | None = None
-        """Its records where they go one by one; None: as columns."""
-
-
 class RecordRows:
     """Rows of `records` that wait to become record batches."""
 
     def __init__(self) -> None:
-        self._pieces: list[_Piece] = []
+        self._pieces: list[Piece] = []
         self._chunks: list[bytes | memoryview] = []
         self._spans: list[tuple[int, int]] = []
         self._columnar: list[int] = []
@@ -170,9 +134,9 @@ class RecordRows:
 
     # -- collecting -------------------------------------------------------------------------------------------------
 
-    def _field(self, field: _Field, batches: list[dict[str, Any]]) -> None:
+    def _field(self, field: Field, batches: list[dict[str, Any]]) -> None:
         for batch in batches:
-            piece = _Piece(field, batch)
+            piece = Piece(field, batch)
             if isinstance(batch, Batch):
                 if batch.held is None or batch["control"]:
                     piece.rows, left = decode_held(batch, field.context, MAX_RECORDS - field.used)
@@ -187,7 +151,7 @@ class RecordRows:
             if self._joined >= JOINED_BYTES or self._plain >= MAX_PLAIN:
                 self._flush()
 
-    def _hold(self, piece: _Piece, batch: Batch) -> bool:
+    def _hold(self, piece: Piece, batch: Batch) -> bool:
         """Decompress a batch and keep its bytes; False where that fails, which is told."""
         held, context = batch.held, piece.field.context
         assert held is not None
@@ -226,13 +190,13 @@ class RecordRows:
         # From here on `batch` counts pieces.
         columns = columns._replace(batch=columnar[columns.batch])
         _check_counts(pieces, columnar, columns)
-        parts = [_columns(data, pieces, columns)]
+        parts = [columns_of(data, pieces, columns)]
         plain = [index for index, piece in enumerate(pieces) if piece.rows]
         if plain:
-            parts.append(_plain_columns(pieces, plain))
+            parts.append(plain_columns_of(pieces, plain))
         self._stage(pieces, parts)
 
-    def _stage(self, pieces: list[_Piece], parts: list[tuple[Numbers, dict[str, pa.Array]]]) -> None:
+    def _stage(self, pieces: list[Piece], parts: list[tuple[Numbers, dict[str, pa.Array]]]) -> None:
         """Put the parts together, in the order of the pieces, and add what is the same for all rows of a piece."""
         piece_of, own = parts[0]
         if len(parts) > 1:
@@ -243,7 +207,7 @@ class RecordRows:
             own = {name: pa.concat_arrays([part[name] for _, part in parts]).take(index) for name in own}
         if not len(piece_of):
             return
-        shared = _shared(pieces)
+        shared = shared_of(pieces)
         rows = pa.array(piece_of)
         own.update({name: array.take(rows) for name, array in shared.items()})
         own["_position"] = pa.array(self._count(pieces, piece_of))
@@ -252,7 +216,7 @@ class RecordRows:
         self.size += batch.nbytes
         self.rows += batch.num_rows
 
-    def _count(self, pieces: list[_Piece], piece_of: Numbers) -> Numbers:
+    def _count(self, pieces: list[Piece], piece_of: Numbers) -> Numbers:
         """Ordinal of each row within its exchange, which an earlier flush may have begun."""
         exchanges = [(piece.field.exchange.connection_id, piece.field.exchange.exchange_id) for piece in pieces]
         number = np.zeros(len(pieces), np.int64)
@@ -272,7 +236,7 @@ class RecordRows:
 
 def _fields(
     exchange: Exchange, message: Message, place: _Place, context: DecodeContext
-) -> Iterator[tuple[_Field, list[dict[str, Any]]]]:
+) -> Iterator[tuple[Field, list[dict[str, Any]]]]:
     body = message.body or {}
     for topic in body.get(place.topics) or ():
         name = text(topic.get("_topic_name") if place.name is None else topic.get(place.name, topic.get("_topic_name")))
@@ -282,7 +246,7 @@ def _fields(
             if isinstance(records, dict) and records["batches"]:
                 number = partition.get(place.number)
                 known = topic_id if topic_id != ZERO_UUID else None
-                yield _Field(exchange, message, context, name, known, number), records["batches"]
+                yield Field(exchange, message, context, name, known, number), records["batches"]
 
 
 # -- what the columns do not take -------------------------------------------------------------------------------
@@ -301,7 +265,7 @@ def _odd_headers(data: bytes, columns: RecordColumns) -> set[int]:
     """The batches with header keys that are not UTF-8."""
     if not len(columns.header_record):
         return set()
-    names = _cut(data, columns.header_key_start, columns.header_key_length).dictionary_encode()
+    names = cut(data, columns.header_key_start, columns.header_key_length).dictionary_encode()
     bad = [index for index, name in enumerate(names.dictionary.to_pylist()) if not _is_utf8(name)]
     if not bad:
         return set()
@@ -317,7 +281,7 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _beyond_bound(pieces: list[_Piece], columnar: Numbers, columns: RecordColumns, refused: list[int]) -> Iterator[int]:
+def _beyond_bound(pieces: list[Piece], columnar: Numbers, columns: RecordColumns, refused: list[int]) -> Iterator[int]:
     """The batches of `records` fields that have more records or headers than a field may have, where that may be."""
     count = len(columnar)
     most = np.maximum(
@@ -338,7 +302,7 @@ def _beyond_bound(pieces: list[_Piece], columnar: Numbers, columns: RecordColumn
             totals[id(field)] -= most[index]
 
 
-def _decode_again(piece: _Piece) -> None:
+def _decode_again(piece: Piece) -> None:
     """Decode a batch record by record, which tells what is wrong with it."""
     field = piece.field
     assert isinstance(piece.batch, Batch)
@@ -349,7 +313,7 @@ def _decode_again(piece: _Piece) -> None:
     field.used = MAX_RECORDS - left
 
 
-def _check_counts(pieces: list[_Piece], columnar: Numbers, columns: RecordColumns) -> None:
+def _check_counts(pieces: list[Piece], columnar: Numbers, columns: RecordColumns) -> None:
     found = np.bincount(columns.batch, minlength=len(pieces)).tolist()
     for index in columnar.tolist():
         piece = pieces[index]
@@ -361,146 +325,3 @@ def _check_counts(pieces: list[_Piece], columnar: Numbers, columns: RecordColumn
             context.base = -batch.held.offset
             stated = batch["record_count"]
             context.problem("record-count", f"the batch states {stated} records and holds {found[index]}", 57)
-
-
-# -- arrays -----------------------------------------------------------------------------------------------------
-
-
-def _cut(data: bytes, start: Numbers, length: Numbers) -> pa.Array:
-    """Pieces of `data` as an array of binary, null where the length is negative; starts and ends never fall.
-
-    The borders of all pieces are the offsets of an array with twice as many elements, every other of which is wanted:
-    so nothing is sliced in Python.
-    """
-    count = len(start)
-    borders = np.empty(2 * count + 1, np.int32)
-    borders[0 : 2 * count : 2] = start
-    borders[1 : 2 * count : 2] = start + np.maximum(length, 0)
-    borders[2 * count] = borders[2 * count - 1] if count else 0
-    both = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(borders), pa.py_buffer(data)])
-    nulls = length < 0
-    wanted = pa.array(np.arange(0, 2 * count, 2), mask=nulls if nulls.any() else None)
-    return both.take(wanted)
-
-
-def _timestamps(milliseconds: Numbers) -> pa.Array:
-    """Timestamps of the wire; null where there is none, and beyond the dates there are."""
-    none = (milliseconds == NO_TIMESTAMP) | (milliseconds < FIRST_TIME) | (milliseconds > LAST_TIME)
-    return pa.array(np.where(none, 0, milliseconds) * 1000, mask=none).cast(pa.timestamp("us", tz="UTC"))
-
-
-def _sequences(base: Numbers, delta: Numbers) -> Numbers:
-    """Sequence numbers of records; they go on from 0 behind the highest (`DefaultRecordBatch.incrementSequence`)."""
-    return np.where(base < 0, NO_SEQUENCE, (base + delta) & 0x7FFFFFFF)
-
-
-def _columns(data: bytes, pieces: list[_Piece], columns: RecordColumns) -> tuple[Numbers, dict[str, pa.Array]]:
-    """The rows of the batches that were parsed as columns: the piece of each, and what differs from row to row."""
-    batches = [piece.batch if piece.rows is None else {} for piece in pieces]
-
-    def of_batch(name: str) -> Numbers:
-        return np.array([batch.get(name, 0) for batch in batches], np.int64)[columns.batch]
-
-    appended = np.array([batch.get("timestamp_type") == "LogAppendTime" for batch in batches], np.bool_)[columns.batch]
-    with np.errstate(over="ignore"):  # as Java's long
-        offset = of_batch("base_offset") + columns.offset_delta
-        timestamp = of_batch("base_timestamp") + columns.timestamp_delta
-    counts = np.bincount(columns.header_record, minlength=len(columns.batch))
-    borders = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
-    headers = pa.StructArray.from_arrays(
-        [
-            _cut(data, columns.header_key_start, columns.header_key_length).cast(pa.string()),
-            _cut(data, columns.header_value_start, columns.header_value_length),
-        ],
-        fields=list(HEADER),
-    )
-    return columns.batch, {
-        "offset": pa.array(offset),
-        "timestamp": _timestamps(np.where(appended, of_batch("max_timestamp"), timestamp)),
-        "key": _cut(data, columns.key_start, columns.key_length),
-        "value": _cut(data, columns.value_start, columns.value_length),
-        "headers": pa.ListArray.from_arrays(pa.array(borders), headers, type=_SCHEMA.field("headers").type),
-        "sequence": pa.array(_sequences(of_batch("base_sequence"), columns.offset_delta).astype(np.int32)),
-        "control": pa.nulls(len(columns.batch), pa.string()).dictionary_encode(),
-    }
-
-
-def _plain_columns(pieces: list[_Piece], plain: list[int]) -> tuple[Numbers, dict[str, pa.Array]]:
-    """The same of the records that go one by one."""
-    piece_of: list[int] = []
-    offset: list[int] = []
-    timestamp: list[int] = []
-    key: list[bytes | None] = []
-    value: list[bytes | None] = []
-    headers: list[list[dict[str, Any]] | None] = []
-    sequence: list[int | None] = []
-    control: list[str | None] = []
-    for index in plain:
-        batch, rows = pieces[index].batch, pieces[index].rows or []
-        base = batch.get("base_sequence")
-        for row in rows:
-            piece_of.append(index)
-            offset.append(row["offset"])
-            timestamp.append(NO_TIMESTAMP if row["timestamp"] is None else row["timestamp"])
-            key.append(_shown(row["key"]))
-            value.append(_shown(row["value"]))
-            named = row.get("headers")
-            headers.append(
-                None if named is None else [{"key": text(one["key"]), "value": one["value"]} for one in named]
-            )
-            sequence.append(None if base is None else _sequence(base, row["offset"] - batch["base_offset"]))
-            control.append(_control(row) if batch.get("control") else None)
-    return np.array(piece_of, np.int64), {
-        "offset": pa.array(offset, pa.int64()),
-        "timestamp": _timestamps(np.array(timestamp, np.int64)),
-        "key": pa.array(key, pa.binary()),
-        "value": pa.array(value, pa.binary()),
-        "headers": pa.array(headers, _SCHEMA.field("headers").type),
-        "sequence": pa.array(sequence, pa.int32()),
-        "control": pa.array(control, pa.string()).dictionary_encode(),
-    }
-
-
-def _shown(value: Any) -> bytes | None:
-    """A key or value; None also for what stands in place of one that may hold a secret."""
-    return value if isinstance(value, bytes) else None
-
-
-def _sequence(base: int, delta: int) -> int:
-    return NO_SEQUENCE if base < 0 else (base + delta) & 0x7FFFFFFF
-
-
-def _control(row: dict[str, Any]) -> str:
-    """What a control record is, as Kafka calls it."""
-    told = row.get("_control")
-    if told is None:
-        return "unknown"
-    return told["name"] or f"unknown-{told['type']}"
-
-
-def _shared(pieces: list[_Piece]) -> dict[str, pa.Array]:
-    """By piece, what all its rows have in common."""
-    fields = [piece.field for piece in pieces]
-    messages = [field.message for field in fields]
-    batches = [piece.batch for piece in pieces]
-
-    def names(values: list[str | None]) -> pa.Array:
-        return pa.array(values, pa.string()).dictionary_encode()
-
-    return {
-        "capture": names([capture_name(message.capture) for message in messages]),
-        "connection_id": pa.array([field.exchange.connection_id for field in fields], pa.int64()),
-        "exchange_id": pa.array([field.exchange.exchange_id for field in fields], pa.int64()),
-        "_time_ns": pa.array([message.time_ns for message in messages], pa.int64()),
-        "api": names([message.api for message in messages]),
-        "direction": names([message.type for message in messages]),
-        "topic": names([field.topic for field in fields]),
-        "topic_id": names([field.topic_id for field in fields]),
-        "partition": pa.array([field.partition for field in fields], pa.int32()),
-        "timestamp_type": names([batch.get("timestamp_type") for batch in batches]),
-        "compression": names([batch.get("compression") for batch in batches]),
-        "magic": pa.array([batch.get("magic") for batch in batches], pa.int32()),
-        "producer_id": pa.array([batch.get("producer_id") for batch in batches], pa.int64()),
-        "producer_epoch": pa.array([batch.get("producer_epoch") for batch in batches], pa.int32()),
-        "transactional": pa.array([batch.get("transactional") for batch in batches], pa.bool_()),
-    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 import stat
 import struct
 from collections import Counter
@@ -304,3 +305,18 @@ def test_captures_without_times(tmp_path: Path) -> None:
     run([tmp_path / "simple.pcapng"], tmp_path / "out")
     assert {name.split("/")[1] for name in files(tmp_path / "out") if "/date=" in name} == {"date=1970-01-01"}
     assert len(rows(tmp_path / "out", "exchanges")) > 20
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_damaged_captures_are_exported_as_far_as_they_go(seed: int, tmp_path: Path) -> None:
+    """Nothing is raised, and what was told of records one by one is told of columns."""
+    dice = random.Random(seed)
+    data = bytearray((CAPTURES / dice.choice(["java-codecs.pcap", "franz-go.pcap", "kraft-quorum.pcap"])).read_bytes())
+    for _ in range(dice.randrange(1, 200)):
+        data[dice.randrange(24, len(data))] = dice.randrange(256)
+    (tmp_path / "damaged.pcap").write_bytes(data[: dice.randrange(len(data) // 2, len(data))])
+    run([tmp_path / "damaged.pcap"], tmp_path / "columns", ExportOptions(bodies=False))
+    run([tmp_path / "damaged.pcap"], tmp_path / "full", ExportOptions(records=True))
+    columns, full = tables(tmp_path / "columns"), tables(tmp_path / "full")
+    assert columns["records"] == full["records"]
+    assert columns["problems"] == [row for row in full["problems"] if row["kind"] != "internal-record"]

@@ -93,7 +93,7 @@ def test_names_of_topics() -> None:
 
 
 def test_bodies_get_their_names() -> None:
-    body = '{"topics":[{"topic_id":"%s","partitions":[]},{"topic_id":"unknown","partitions":[]}]}' % IDS[0]
+    body = f'{{"topics":[{{"topic_id":"{IDS[0]}","partitions":[]}},{{"topic_id":"unknown","partitions":[]}}]}}'
     (row,) = resolved("exchanges", [staged(request_body=body, response_body=None, pending=Pending(bodies=True))])
     assert row["request_body"] == body.replace('",', '","_topic_name":"orders",', 1)
     assert row["response_body"] is None

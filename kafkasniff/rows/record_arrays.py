@@ -1,0 +1,196 @@
+"""Arrow arrays of records: cut out of joined bytes, or made of records that were decoded one by one."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kafkasniff.entities import text
+from kafkasniff.kafka.context import DecodeContext
+from kafkasniff.kafka.record_columns import RecordColumns
+from kafkasniff.model import Exchange, Message
+from kafkasniff.rows.exchanges import capture_name
+from kafkasniff.rows.schemas import HEADER
+from kafkasniff.rows.staged import STAGED
+
+__all__ = ["Field", "Numbers", "Piece", "columns_of", "cut", "plain_columns_of", "shared_of"]
+
+NO_TIMESTAMP: Final = -1
+"""`org.apache.kafka.common.record.RecordBatch.NO_TIMESTAMP`."""
+FIRST_TIME: Final = -62_135_596_800_000
+LAST_TIME: Final = 253_402_300_799_999
+"""Milliseconds of the first and the last moment that has a date in Python and Spark (years 1 to 9999)."""
+NO_SEQUENCE: Final = -1
+
+_SCHEMA: Final = STAGED["records"]
+Numbers = NDArray[np.int64]
+
+
+class Field(msgspec.Struct, eq=False, gc=False):
+    """One `records` field: where it is, and what its batches have used of its bound."""
+
+    exchange: Exchange
+    message: Message
+    context: DecodeContext
+    """One for all fields of the message: problems, and what was decompressed."""
+    topic: str | None
+    topic_id: str | None
+    partition: int | None
+    used: int = 0
+    """Records or headers, whichever are more, of the batches so far, held against MAX_RECORDS."""
+
+
+class Piece:
+    """One batch whose rows are being made."""
+
+    __slots__ = ("batch", "field", "rows")
+
+    def __init__(self, field: Field, batch: dict[str, Any]) -> None:
+        self.field = field
+        self.batch = batch
+        self.rows: list[dict[str, Any]] | None = None
+        """Its records where they go one by one; None: as columns."""
+
+
+def cut(data: bytes, start: Numbers, length: Numbers) -> pa.Array:
+    """Pieces of `data` as an array of binary, null where the length is negative; starts and ends never fall.
+
+    The borders of all pieces are the offsets of an array with twice as many elements, every other of which is wanted:
+    so nothing is sliced in Python.
+    """
+    count = len(start)
+    borders = np.empty(2 * count + 1, np.int32)
+    borders[0 : 2 * count : 2] = start
+    borders[1 : 2 * count : 2] = start + np.maximum(length, 0)
+    borders[2 * count] = borders[2 * count - 1] if count else 0
+    both = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(borders), pa.py_buffer(data)])
+    nulls = length < 0
+    wanted = pa.array(np.arange(0, 2 * count, 2), mask=nulls if nulls.any() else None)
+    return both.take(wanted)
+
+
+def _timestamps(milliseconds: Numbers) -> pa.Array:
+    """Timestamps of the wire; null where there is none, and beyond the dates there are."""
+    none = (milliseconds == NO_TIMESTAMP) | (milliseconds < FIRST_TIME) | (milliseconds > LAST_TIME)
+    return pa.array(np.where(none, 0, milliseconds) * 1000, mask=none).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _sequences(base: Numbers, delta: Numbers) -> Numbers:
+    """Sequence numbers of records; they go on from 0 behind the highest (`DefaultRecordBatch.incrementSequence`)."""
+    return np.where(base < 0, NO_SEQUENCE, (base + delta) & 0x7FFFFFFF)
+
+
+def columns_of(data: bytes, pieces: list[Piece], columns: RecordColumns) -> tuple[Numbers, dict[str, pa.Array]]:
+    """The rows of the batches that were parsed as columns: the piece of each, and what differs from row to row."""
+    batches = [piece.batch if piece.rows is None else {} for piece in pieces]
+
+    def of_batch(name: str) -> Numbers:
+        return np.array([batch.get(name, 0) for batch in batches], np.int64)[columns.batch]
+
+    appended = np.array([batch.get("timestamp_type") == "LogAppendTime" for batch in batches], np.bool_)[columns.batch]
+    with np.errstate(over="ignore"):  # as Java's long
+        offset = of_batch("base_offset") + columns.offset_delta
+        timestamp = of_batch("base_timestamp") + columns.timestamp_delta
+    counts = np.bincount(columns.header_record, minlength=len(columns.batch))
+    borders = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    headers = pa.StructArray.from_arrays(
+        [
+            cut(data, columns.header_key_start, columns.header_key_length).cast(pa.string()),
+            cut(data, columns.header_value_start, columns.header_value_length),
+        ],
+        fields=list(HEADER),
+    )
+    return columns.batch, {
+        "offset": pa.array(offset),
+        "timestamp": _timestamps(np.where(appended, of_batch("max_timestamp"), timestamp)),
+        "key": cut(data, columns.key_start, columns.key_length),
+        "value": cut(data, columns.value_start, columns.value_length),
+        "headers": pa.ListArray.from_arrays(pa.array(borders), headers, type=_SCHEMA.field("headers").type),
+        "sequence": pa.array(_sequences(of_batch("base_sequence"), columns.offset_delta).astype(np.int32)),
+        "control": pa.nulls(len(columns.batch), pa.string()).dictionary_encode(),
+    }
+
+
+def plain_columns_of(pieces: list[Piece], plain: list[int]) -> tuple[Numbers, dict[str, pa.Array]]:
+    """The same of the records that go one by one."""
+    piece_of: list[int] = []
+    offset: list[int] = []
+    timestamp: list[int] = []
+    key: list[bytes | None] = []
+    value: list[bytes | None] = []
+    headers: list[list[dict[str, Any]] | None] = []
+    sequence: list[int | None] = []
+    control: list[str | None] = []
+    for index in plain:
+        batch, rows = pieces[index].batch, pieces[index].rows or []
+        base = batch.get("base_sequence")
+        for row in rows:
+            piece_of.append(index)
+            offset.append(row["offset"])
+            timestamp.append(NO_TIMESTAMP if row["timestamp"] is None else row["timestamp"])
+            key.append(_shown(row["key"]))
+            value.append(_shown(row["value"]))
+            named = row.get("headers")
+            headers.append(
+                None if named is None else [{"key": text(one["key"]), "value": one["value"]} for one in named]
+            )
+            sequence.append(None if base is None else _sequence(base, row["offset"] - batch["base_offset"]))
+            control.append(_control(row) if batch.get("control") else None)
+    return np.array(piece_of, np.int64), {
+        "offset": pa.array(offset, pa.int64()),
+        "timestamp": _timestamps(np.array(timestamp, np.int64)),
+        "key": pa.array(key, pa.binary()),
+        "value": pa.array(value, pa.binary()),
+        "headers": pa.array(headers, _SCHEMA.field("headers").type),
+        "sequence": pa.array(sequence, pa.int32()),
+        "control": pa.array(control, pa.string()).dictionary_encode(),
+    }
+
+
+def _shown(value: Any) -> bytes | None:
+    """A key or value; None also for what stands in place of one that may hold a secret."""
+    return value if isinstance(value, bytes) else None
+
+
+def _sequence(base: int, delta: int) -> int:
+    return NO_SEQUENCE if base < 0 else (base + delta) & 0x7FFFFFFF
+
+
+def _control(row: dict[str, Any]) -> str:
+    """What a control record is, as Kafka calls it."""
+    told = row.get("_control")
+    if told is None:
+        return "unknown"
+    return told["name"] or f"unknown-{told['type']}"
+
+
+def shared_of(pieces: list[Piece]) -> dict[str, pa.Array]:
+    """By piece, what all its rows have in common."""
+    fields = [piece.field for piece in pieces]
+    messages = [field.message for field in fields]
+    batches = [piece.batch for piece in pieces]
+
+    def names(values: list[str | None]) -> pa.Array:
+        return pa.array(values, pa.string()).dictionary_encode()
+
+    return {
+        "capture": names([capture_name(message.capture) for message in messages]),
+        "connection_id": pa.array([field.exchange.connection_id for field in fields], pa.int64()),
+        "exchange_id": pa.array([field.exchange.exchange_id for field in fields], pa.int64()),
+        "_time_ns": pa.array([message.time_ns for message in messages], pa.int64()),
+        "api": names([message.api for message in messages]),
+        "direction": names([message.type for message in messages]),
+        "topic": names([field.topic for field in fields]),
+        "topic_id": names([field.topic_id for field in fields]),
+        "partition": pa.array([field.partition for field in fields], pa.int32()),
+        "timestamp_type": names([batch.get("timestamp_type") for batch in batches]),
+        "compression": names([batch.get("compression") for batch in batches]),
+        "magic": pa.array([batch.get("magic") for batch in batches], pa.int32()),
+        "producer_id": pa.array([batch.get("producer_id") for batch in batches], pa.int64()),
+        "producer_epoch": pa.array([batch.get("producer_epoch") for batch in batches], pa.int32()),
+        "transactional": pa.array([batch.get("transactional") for batch in batches], pa.bool_()),
+    }
