@@ -19,9 +19,10 @@ from tests.craft.read import file_bytes, raw_packets
 from tests.evidence.compare import differences, interprets, line_differences, rfc3339, snake
 from tests.evidence.kafka_classes import RELEASES, Evidence, ask, evidence
 from tests.evidence.match import golden_lines, match, open_lines, tokens
-from tests.evidence.proven import PROVEN_FILE, merged, part, proven_lines
+from tests.evidence.proven import PART, proven_lines
 from tests.evidence.wire import frames, walk
 from tests.golden import ROOT, captures
+from tests.proven_file import PROVEN_FILE
 
 
 @pytest.fixture(autouse=True)
@@ -163,7 +164,7 @@ def keys(value: object) -> set[str]:
 
 
 def test_what_is_proven_is_what_the_evidence_gives():
-    lines = part(PROVEN_FILE.read_text(encoding="utf-8"))
+    lines = PART.lines(PROVEN_FILE.read_text(encoding="utf-8"))
     assert lines == proven_lines(captures()), "python -m tests.evidence"
     found = proven()
     by_captures = {pair for pair, proof in found.pairs.items() if proof.captures}
@@ -174,14 +175,14 @@ def test_what_is_proven_is_what_the_evidence_gives():
 
 
 def test_the_rest_of_the_list_of_proven_pairs_stays():
-    text = merged("", ["Produce 9 a.pcap"])
-    assert part(text) == ["Produce 9 a.pcap"]
-    text = merged("# head\nVote 2 other\n", ["Produce 9 a.pcap"]) + "Fetch 4 other\n"
-    text = merged(text, ["Produce 9 b.pcap", "Fetch 12 b.pcap"])
-    assert part(text) == ["Produce 9 b.pcap", "Fetch 12 b.pcap"]
+    text = PART.merged("", ["Produce 9 a.pcap"])
+    assert PART.lines(text) == ["Produce 9 a.pcap"]
+    text = PART.merged("# head\nVote 2 other\n", ["Produce 9 a.pcap"]) + "Fetch 4 other\n"
+    text = PART.merged(text, ["Produce 9 b.pcap", "Fetch 12 b.pcap"])
+    assert PART.lines(text) == ["Produce 9 b.pcap", "Fetch 12 b.pcap"]
     assert text.startswith("# head\nVote 2 other\n")
     assert text.endswith("\nFetch 4 other\n")
-    assert part("Vote 2 other\n") is None
+    assert PART.lines("Vote 2 other\n") is None
 
 
 def changed(value: object) -> object:

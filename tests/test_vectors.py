@@ -14,9 +14,10 @@ from kafkasniff.kafka.dissectors import api, api_by_name, api_keys, data_schema
 from kafkasniff.kafka.errors import error_by_code, error_codes
 from kafkasniff.kafka.layout import Field, Struct
 from kafkasniff.kafka.releases import find_release, releases, spoken_by
+from tests.proven_file import PROVEN_FILE
 from tests.renamed import as_released
 from tests.vectors.matching import compare, differences, our_name
-from tests.vectors.proven import PROVEN_FILE, merged, part, proven_lines
+from tests.vectors.proven import PART, proven_lines
 from tests.vectors.reader import Vector, records_by_size, unproduced, vectors
 
 VARIANTS = ["default", "null", "null-leaves", "untagged", "full", "random-1", "random-2"]
@@ -223,7 +224,7 @@ def test_defaults() -> None:
 
 
 def test_what_the_vectors_prove_is_listed() -> None:
-    lines = part(PROVEN_FILE.read_text(encoding="utf-8"))
+    lines = PART.lines(PROVEN_FILE.read_text(encoding="utf-8"))
     assert lines == proven_lines(), "python -m tests.vectors proven"
     pairs = {(vector.key, vector.version) for vector in vectors() if vector.key is not None}
     data = {(vector.name, vector.version) for vector in vectors() if vector.kind == "data"}
@@ -236,12 +237,12 @@ def test_what_the_vectors_prove_is_listed() -> None:
 
 def test_the_rest_of_the_list_of_proven_pairs_stays() -> None:
     text = "# Head.\nProduce 1 x\n"
-    once = merged(text, ["Fetch 1 y"])
+    once = PART.merged(text, ["Fetch 1 y"])
     assert once.startswith(text)
-    assert part(once) == ["Fetch 1 y"]
-    assert part(text) is None
+    assert PART.lines(once) == ["Fetch 1 y"]
+    assert PART.lines(text) is None
     other = once + "Vote 0 z\n"
-    assert merged(other, ["Fetch 2 y"]) == other.replace("Fetch 1 y", "Fetch 2 y")
+    assert PART.merged(other, ["Fetch 2 y"]) == other.replace("Fetch 1 y", "Fetch 2 y")
 
 
 def change(value: Any) -> Any:

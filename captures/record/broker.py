@@ -14,18 +14,15 @@ import base64
 import os
 import socket
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Self
 
 from .distribution import DEFAULT_VERSION, POM, SetupError, class_path, java
+from .server import ServerProcess
 
 CLUSTER_ID = "a2Fma2FzbmlmZi1jYXB0dQ"
-START_TIMEOUT_S = 90.0
-STOP_TIMEOUT_S = 20.0
+FORMAT_TIMEOUT_S = 90.0
 FIRST_DYNAMIC_QUORUM = (3, 9)
 """From this release on the storage is formatted for a quorum whose voters can change (KIP-853)."""
 LOGGER = "-Dorg.slf4j.simpleLogger"
@@ -59,7 +56,7 @@ class Listener:
     """Settings of this listener alone, without their ``listener.name.…`` prefix."""
 
 
-class RealBroker:
+class RealBroker(ServerProcess):
     """One broker process with its own data folder; a context manager, or ``start()`` and ``stop()``.
 
     ``properties`` are added to the server's settings, ``storage_options`` to the command that formats its storage
@@ -96,9 +93,9 @@ class RealBroker:
         voter: bool = True,
         static_quorum: bool = False,
     ) -> None:
+        super().__init__("the broker", directory)
         self.version = version
         self.node_id = node_id
-        self.directory = directory
         self.listeners = {listener.name: listener for listener in listeners}
         self.ports: dict[str, int] = {}
         self._extra = dict(properties or {})
@@ -108,15 +105,7 @@ class RealBroker:
         self.roles = tuple(roles or (("broker",) if controller else ("broker", "controller")))
         self.voter = voter
         self._quorum = quorum if quorum is not None else (controller or self,)
-        self._static = static_quorum or _release(version) < FIRST_DYNAMIC_QUORUM
-        self._log_read_from = 0
-        self._process: subprocess.Popen[bytes] | None = None
-        self._log: IO[bytes] | None = None
-
-    @property
-    def log_file(self) -> Path:
-        """The server's log."""
-        return self.directory / "server.log"
+        self._static = static_quorum or release(version) < FIRST_DYNAMIC_QUORUM
 
     @property
     def properties(self) -> dict[str, str]:
@@ -127,11 +116,6 @@ class RealBroker:
     def data_directory(self) -> Path:
         """The first of the server's log folders; the metadata log is in it."""
         return self.directory / "data"
-
-    @property
-    def pid(self) -> int | None:
-        """Process id of the running broker; None before ``start`` and after ``stop``."""
-        return None if self._process is None else self._process.pid
 
     def port(self, listener: str = "CLIENT") -> int:
         """TCP port of a listener."""
@@ -150,67 +134,17 @@ class RealBroker:
             self.ports = free_ports(hosts)
         return self.ports
 
-    def start(self) -> Self:
-        """Format the storage if it is new, start the server, return when it serves requests."""
-        self.launch()
-        self.wait_until_ready()
-        return self
-
-    def launch(self) -> None:
-        """Format the storage if it is new and start the server, without waiting for it."""
-        if self._process is not None:
-            raise RuntimeError("the broker is running already")
-        self.directory.mkdir(parents=True, exist_ok=True)
+    def _prepare(self) -> list[str]:
+        """Choose ports, write the settings, format the storage if it is new."""
         self.choose_ports()
         settings = self.directory / "server.properties"
         settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
         if not (self.data_directory / "meta.properties").exists():
             self._format(settings)
-        self._log_read_from = self.log_file.stat().st_size if self.log_file.exists() else 0
-        self._log = self.log_file.open("ab")
-        self._process = subprocess.Popen(
-            [*self._java(*self._java_options), "kafka.Kafka", str(settings)],
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-        )
+        return [*self._java(*self._java_options), "kafka.Kafka", str(settings)]
 
-    def wait_until_ready(self) -> None:
-        """Return when the launched server serves requests; it is stopped if it does not come up (``SetupError``)."""
-        try:
-            self._wait_until_ready()
-        except BaseException:
-            self.stop()
-            raise
-
-    def stop(self) -> None:
-        """Shut the broker down (its process only, by id); killed if it does not end in time."""
-        process, self._process = self._process, None
-        if process is not None and process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        if self._log is not None:
-            self._log.close()
-            self._log = None
-
-    def kill(self) -> None:
-        """End the broker without a word to anybody."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        self.stop()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+    def _is_ready(self) -> bool:
+        return self._ready in self._said_since_launch()
 
     def _java(self, *options: str) -> list[str]:
         classes = os.pathsep.join([*map(str, self._jars), class_path(self.version, self._pom)])
@@ -255,7 +189,7 @@ class RealBroker:
     def _format(self, settings: Path) -> None:
         command = [*self._java(), "kafka.tools.StorageTool", "format", *self._first_voters(), "-t", CLUSTER_ID]
         command += ["-c", str(settings), *self._storage_options]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
         if done.returncode != 0:
             raise SetupError(f"formatting the storage failed: {done.stdout[-800:]}{done.stderr[-800:]}")
 
@@ -271,21 +205,14 @@ class RealBroker:
         named = (f"{one.node_id}@{one._controller_address()}:{directory_id(one.node_id)}" for one in voters)
         return ["--initial-controllers", ",".join(named)]
 
-    def _wait_until_ready(self) -> None:
-        assert self._process is not None
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while self._ready not in self.log_file.read_bytes()[self._log_read_from :]:
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise SetupError(f"the broker did not start:\n{self.log_file.read_text(errors='replace')[-2000:]}")
-            time.sleep(0.1)
-
 
 def directory_id(node_id: int) -> str:
     """Id of the log folder of a node that is formatted as one of several voters, as Kafka prints it."""
     return base64.urlsafe_b64encode(b"log folder %5d" % node_id).decode().rstrip("=")
 
 
-def _release(version: str) -> tuple[int, ...]:
+def release(version: str) -> tuple[int, ...]:
+    """``"0.10.2.2"`` → ``(0, 10, 2, 2)``."""
     return tuple(int(part) for part in version.split("."))
 
 

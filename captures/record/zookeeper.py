@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Self
 
-from .broker import LOGGER, QUICK_PROPERTIES, START_TIMEOUT_S, STOP_TIMEOUT_S, Listener, RealBroker, free_ports
+from .broker import LOGGER, QUICK_PROPERTIES, Listener, RealBroker, free_ports, release
 from .distribution import SetupError, class_path, java
+from .server import ServerProcess
 
 ZOOKEEPER_POM = Path(__file__).with_name("kafka-zookeeper-pom.xml")
 LOG4J = Path(__file__).with_name("log4j.properties")
@@ -32,23 +30,16 @@ FIRST_READY_WITHOUT_COMMA = (1, 0)
 COMMAND_TIMEOUT_S = 60
 
 
-def release(version: str) -> tuple[int, ...]:
-    """``"0.10.2.2"`` → ``(0, 10, 2, 2)``."""
-    return tuple(int(part) for part in version.split("."))
-
-
-class RealZooKeeper:
+class RealZooKeeper(ServerProcess):
     """A lone ZooKeeper server of the release that a Kafka release brings along; a context manager.
 
     ``start`` raises ``SetupError`` with the end of the log if it does not come up.
     """
 
     def __init__(self, directory: Path, version: str) -> None:
+        super().__init__("ZooKeeper", directory)
         self.version = version
-        self.directory = directory
         self.port = 0
-        self._process: subprocess.Popen[bytes] | None = None
-        self._log: IO[bytes] | None = None
 
     @property
     def log_file(self) -> Path:
@@ -60,67 +51,25 @@ class RealZooKeeper:
         """``host:port`` as brokers want it in ``zookeeper.connect``."""
         return f"127.0.0.1:{self.port}"
 
-    def start(self) -> Self:
-        """Start the server, return when it takes connections."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+    def _prepare(self) -> list[str]:
         self.port = free_ports({"zookeeper": "127.0.0.1"})["zookeeper"]
         settings = self.directory / "zookeeper.properties"
         lines = [f"dataDir={self.directory / 'data'}", "clientPortAddress=127.0.0.1", f"clientPort={self.port}"]
         lines += ["tickTime=500", "maxClientCnxns=0", "admin.enableServer=false"]
         settings.write_text("\n".join(lines) + "\n")
-        self._log = self.log_file.open("ab")
-        self._process = subprocess.Popen(
-            [
-                *(java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-                *(f"-Dlog4j.configuration={LOG4J.as_uri()}", "-cp", class_path(self.version, ZOOKEEPER_POM)),
-                *("org.apache.zookeeper.server.ZooKeeperServerMain", str(settings)),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-        )
+        return [
+            *(java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *(f"-Dlog4j.configuration={LOG4J.as_uri()}", "-cp", class_path(self.version, ZOOKEEPER_POM)),
+            *("org.apache.zookeeper.server.ZooKeeperServerMain", str(settings)),
+        ]
+
+    def _is_ready(self) -> bool:
+        """It takes connections; its log tells of nothing."""
         try:
-            self._wait_until_ready()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def stop(self) -> None:
-        """Shut the server down (its process only, by id); killed if it does not end in time."""
-        process, self._process = self._process, None
-        if process is not None and process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        if self._log is not None:
-            self._log.close()
-            self._log = None
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def _wait_until_ready(self) -> None:
-        assert self._process is not None
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-            except OSError:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    said = self.log_file.read_text(errors="replace")[-2000:]
-                    raise SetupError(f"ZooKeeper did not start:\n{said}") from None
-                time.sleep(0.1)
-            else:
-                return
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+        except OSError:
+            return False
+        return True
 
 
 class ZooKeeperBroker(RealBroker):

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from captures.record.distribution import SetupError
 from tests.evidence.kafka_classes import PROGRAM, RELEASES, evidence, evidence_file, make
-from tests.evidence.proven import PROVEN_FILE, merged, proven_lines
+from tests.evidence.proven import PART, proven_lines
 from tests.golden import ROOT, captures
+from tests.proven_file import PROVEN_FILE
 
 
 def _is_current(capture: Path) -> bool:
@@ -46,7 +47,7 @@ def main() -> int:
         print(f"{file.relative_to(ROOT)}: removed, its capture is gone")
     evidence.cache_clear()
     text = PROVEN_FILE.read_text(encoding="utf-8") if PROVEN_FILE.exists() else ""
-    PROVEN_FILE.write_text(merged(text, proven_lines(captures())), encoding="utf-8")
+    PROVEN_FILE.write_text(PART.merged(text, proven_lines(captures())), encoding="utf-8")
     return 0
 
 

@@ -16,22 +16,12 @@ from tests.evidence.decoded import objects
 from tests.evidence.kafka_classes import Evidence
 from tests.evidence.match import Match, golden_lines, match
 from tests.evidence.wire import Frame
-from tests.golden import ROOT
+from tests.proven_file import Part
 
-PROVEN_FILE = ROOT / "dissectors" / "proven.txt"
-
-_BEGIN = "# begin of the captures' part, written by `python -m tests.evidence` (tests/evidence/README.md)\n"
-_END = "# end of the captures' part\n"
-_HEAD = """\
-# What was decoded from bytes that this project did not make to values that it did not make. A line is
-# NAME VERSION vectors RELEASE…         request and response of that version of an API, as Kafka's classes of that
-#                                       release wrote them
-# NAME VERSION captures RELEASE FILE…   the same, as real clients and brokers sent them; in these files of captures/
-#                                       Kafka's classes of that release read the same
-# `data NAME VERSION …` is the same of a header or of what lies inside records and bytes, `batches MAGIC …` of record
-# batches (magic 2) and message sets (0 and 1).
-
-"""
+PART = Part(
+    "# begin of the captures' part, written by `python -m tests.evidence` (tests/evidence/README.md)\n",
+    "# end of the captures' part\n",
+)
 
 
 def _is_proof(line: Line, frame: Frame, told: Evidence) -> bool:
@@ -87,19 +77,3 @@ def proven_lines(captures: Sequence[Path]) -> list[str]:
             for (magic, release), names in sorted(proven_batches(captures).items())
         ),
     ]
-
-
-def part(text: str) -> list[str] | None:
-    """The captures' lines in the content of `dissectors/proven.txt`; None where it has no such part."""
-    if _BEGIN not in text:
-        return None
-    return text.split(_BEGIN)[1].split(_END, maxsplit=1)[0].splitlines()
-
-
-def merged(text: str, lines: Iterable[str]) -> str:
-    """The file's content `text` with `lines` for the captures' part, at the end if there was none; the rest stays."""
-    new = _BEGIN + "".join(line + "\n" for line in lines) + _END
-    if _BEGIN not in text:
-        return (text or _HEAD) + new
-    before, _, rest = text.partition(_BEGIN)
-    return before + new + rest.partition(_END)[2]

@@ -7,8 +7,9 @@ import subprocess
 import sys
 
 from captures.record.distribution import SetupError
+from tests.proven_file import PROVEN_FILE
 from tests.vectors.make import compressed, made
-from tests.vectors.proven import PROVEN_FILE, merged, proven_lines
+from tests.vectors.proven import PART, proven_lines
 from tests.vectors.reader import FILE
 
 
@@ -22,7 +23,7 @@ def main(arguments: list[str]) -> int:
                 return 1
         case ["proven"]:
             text = PROVEN_FILE.read_text(encoding="utf-8") if PROVEN_FILE.exists() else ""
-            PROVEN_FILE.write_text(merged(text, proven_lines()), encoding="utf-8")
+            PROVEN_FILE.write_text(PART.merged(text, proven_lines()), encoding="utf-8")
         case _:
             print(__doc__, file=sys.stderr)
             return 2

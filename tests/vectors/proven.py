@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 
 from kafkasniff.kafka.coverage import defined_data
 from kafkasniff.kafka.dissectors import api
+from tests.proven_file import Part
 from tests.vectors.matching import differences
-from tests.vectors.reader import FOLDER, Vector, vectors
+from tests.vectors.reader import Vector, vectors
 
-PROVEN_FILE = FOLDER.parent.parent / "dissectors" / "proven.txt"
-
-_BEGIN = "# begin of the classes' part, written by `python -m tests.vectors proven` (tests/vectors/README.md)\n"
-_END = "# end of the classes' part\n"
+PART = Part(
+    "# begin of the classes' part, written by `python -m tests.vectors proven` (tests/vectors/README.md)\n",
+    "# end of the classes' part\n",
+)
 
 
 def proven_lines() -> list[str]:
@@ -55,17 +56,3 @@ def _batches() -> Iterator[str]:
     for magic, members in sorted(by_magic.items()):
         if not any(map(differences, members)):
             yield _line("batches", magic, members)
-
-
-def part(text: str) -> list[str] | None:
-    """The vectors' lines in the content of `dissectors/proven.txt`; None where it has no such part."""
-    if _BEGIN not in text:
-        return None
-    return text.split(_BEGIN)[1].split(_END, maxsplit=1)[0].splitlines()
-
-
-def merged(text: str, lines: Iterable[str]) -> str:
-    """The file's content `text` with `lines` for the vectors' part, at the end if there was none; the rest stays."""
-    new = _BEGIN + "".join(line + "\n" for line in lines) + _END
-    before, begin, rest = text.partition(_BEGIN)
-    return before + new + (rest.partition(_END)[2] if begin else "")
