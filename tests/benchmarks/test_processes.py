@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks import processes
+from benchmarks.processes import CommandFailedError, Memory, disk_bytes, measure, memory, read_process
+
+
+def python(script: str) -> list[str]:
+    return [sys.executable, "-S", "-c", textwrap.dedent(script)]
+
+
+BURN = "import time\nwhile time.process_time() < 0.4: pass\n"
+
+
+def test_time_and_cpu(tmp_path: Path) -> None:
+    usage = measure(python("import time; time.sleep(0.5)"), tmp_path, limit_s=60)
+    assert usage.wall_s >= 0.5
+    assert usage.cpu_s < usage.wall_s
+    assert usage.samples > 0
+
+
+def test_children_and_orphans_count(tmp_path: Path) -> None:
+    """A child that is waited for, and one that leaves the session and goes on when all before it are over."""
+    orphan = f"import os\nif os.fork() == 0:\n    os.setsid()\n    {BURN.strip().replace(chr(10), chr(10) + '    ')}"
+    script = f"""
+        import subprocess, sys, time
+        subprocess.run([sys.executable, "-S", "-c", {BURN!r}])
+        subprocess.run([sys.executable, "-S", "-c", {orphan!r}])
+    """
+    usage = measure(python(script), tmp_path, limit_s=60)
+    assert usage.cpu_s >= 0.8
+    assert usage.cpu_by_role["jvm"] == 0
+
+
+def test_memory_is_that_of_all_together(tmp_path: Path) -> None:
+    hold = "held = bytearray(b'x') * 60_000_000\nimport time\ntime.sleep(1.5)\n"
+    script = f"""
+        import subprocess, sys
+        children = [subprocess.Popen([sys.executable, "-S", "-c", {hold!r}]) for _ in range(2)]
+        for child in children: child.wait()
+    """
+    usage = measure(python(script), tmp_path, limit_s=60)
+    assert usage.peak >= usage.peak_anonymous >= 120_000_000
+    assert 60_000_000 <= usage.largest["workers"] < 100_000_000
+    assert usage.peak_by_role["workers"] >= 120_000_000
+    assert 0 < usage.peak_by_role["main"] < 60_000_000
+
+
+def test_java_is_told_by_its_program(tmp_path: Path) -> None:
+    program = tmp_path / "java"
+    program.write_bytes(Path("/bin/sleep").read_bytes())
+    program.chmod(0o700)
+    usage = measure(python(f"import subprocess; subprocess.run([{str(program)!r}, '1.5'])"), tmp_path, limit_s=60)
+    assert usage.peak_by_role["jvm"] > 0
+    assert usage.largest["jvm"] == usage.peak_by_role["jvm"]
+
+
+def test_the_role_stays_when_a_process_ends(tmp_path: Path) -> None:
+    """Nobody waits for it: it is there without a program until all is over."""
+    program = tmp_path / "java"
+    program.write_bytes(Path("/bin/sh").read_bytes())
+    program.chmod(0o700)
+    script = f"""
+        import subprocess, time
+        child = subprocess.Popen([{str(program)!r}, "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"])
+        time.sleep(3)
+    """
+    usage = measure(python(script), tmp_path, limit_s=60)
+    assert usage.cpu_by_role["jvm"] > 0.1
+    assert usage.cpu_by_role["workers"] == 0
+
+
+def test_disk_is_what_stood_there_at_one_moment(tmp_path: Path) -> None:
+    script = f"""
+        import os, time
+        path = {str(tmp_path / "large")!r}
+        with open(path, "wb") as out: out.write(os.urandom(3_000_000))
+        time.sleep(3)
+        os.remove(path)
+    """
+    usage = measure(python(script), tmp_path, limit_s=60)
+    assert usage.disk >= 3_000_000
+    assert disk_bytes(tmp_path) < 100_000
+
+
+def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailedError, match="exit code 3\nno such thing"):
+        measure(python("import sys; sys.stderr.write('no such thing'); sys.exit(3)"), tmp_path, limit_s=60)
+
+
+def test_a_command_that_does_not_end_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    script = f"""
+        import os, subprocess, sys, time
+        child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(300)"], start_new_session=True)
+        open({str(told)!r}, "w").write(str(child.pid))
+        time.sleep(300)
+    """
+    begin = time.monotonic()
+    with pytest.raises(CommandFailedError, match="not over after 2 s"):
+        measure(python(script), tmp_path, limit_s=2)
+    assert time.monotonic() - begin < 60
+    assert read_process(int(told.read_text())) is None
+
+
+def test_who_stays_behind_is_not_waited_for_forever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "ORPHANS_S", 0.5)
+    told = tmp_path / "pid"
+    script = f"""
+        import subprocess, sys, time
+        child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(300)"])
+        open({str(told)!r}, "w").write(str(child.pid))
+    """
+    usage = measure(python(script), tmp_path, limit_s=60)
+    assert usage.wall_s < 30
+    assert read_process(int(told.read_text())) is None
+
+
+def test_a_process_that_is_gone_takes_nothing() -> None:
+    child = subprocess.Popen(["true"])
+    child.wait()
+    assert read_process(child.pid) is None
+    assert memory(child.pid) == Memory(0, 0)
+
+
+def test_our_own_process() -> None:
+    mine = read_process(os.getpid())
+    assert mine is not None
+    assert mine.parent == os.getppid()
+    assert mine.cpu_s > 0
+    own = memory(os.getpid())
+    assert own.total >= own.anonymous > 1_000_000
