@@ -8,20 +8,18 @@ whose endpoint spoke Kafka before.
 
 from __future__ import annotations
 
-import hashlib
-import ipaddress
-import struct
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal
 
-from kafkasniff.kafka.connection import ConnectionOptions, KafkaConnection
+from kafkasniff.accounts import Account, ConnectionEnd, InspectedConnection, OpenExchange, endpoint
+from kafkasniff.kafka.connection import ConnectionOptions
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.events import Event, ExchangeEvent, MessageEvent, ProblemEvent, TokenEvent, VerdictEvent
 from kafkasniff.kafka.framing import MAX_FRAME
-from kafkasniff.model import Connection, Direction, Endpoint, Exchange, Message, Problem, SaslToken, Summary
+from kafkasniff.model import Connection, Direction, Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.packets import PacketBatch
-from kafkasniff.streams import NO_TIME, PACKET_SHIFT, Closed
-from kafkasniff.tcp import Reassembler, TcpConnection
+from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed
+from kafkasniff.tcp import Reassembler
 from kafkasniff.tcp.plan import Key
 from kafkasniff.tcp.reassembly import Delta
 
@@ -31,127 +29,6 @@ Output = Message | SaslToken | Exchange | Problem | Connection
 
 MAX_SECRETS: Final = 1024
 """Blocks of decryption secrets kept."""
-
-MAX_CLIENT_IDS: Final = 16
-"""Client ids that a connection's account names; clients have one for each connection, proxies more."""
-
-API_VERSIONS: Final = 18
-SASL_HANDSHAKE: Final = 17
-
-_NUMBER: Final = (1 << PACKET_SHIFT) - 1
-
-
-class _Open:
-    """What is known of an exchange that is not over: its number, and the request for the `Exchange` to come."""
-
-    __slots__ = ("api", "api_version", "correlation_id", "number", "request", "response")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.api: str | None = None
-        self.api_version: int | None = None
-        self.correlation_id: int | None = None
-        self.request: Message | None = None
-        self.response: Message | None = None
-
-
-class _Connection:
-    """The inspector's side of a connection: its number and what is the same for all its messages."""
-
-    __slots__ = (
-        "account",
-        "broker",
-        "client",
-        "endpoints",
-        "exchanges",
-        "first_packet",
-        "first_time",
-        "forced",
-        "id",
-        "kafka",
-        "number",
-    )
-
-    def __init__(self, number: int, tcp: TcpConnection, options: ConnectionOptions, ports: frozenset[int]) -> None:
-        self.number = number
-        self.endpoints = tcp.endpoints
-        self.first_time = tcp.first_time
-        self.first_packet = tcp.first_packet
-        self.account: _Account | None = None
-        forced: int | None = None
-        if ports:
-            # Direction d is sent by endpoint d: the client's is the one whose target is the forced port.
-            if tcp.endpoints[1][2] in ports:
-                forced = 0
-            elif tcp.endpoints[0][2] in ports:
-                forced = 1
-        self.forced = forced is not None
-        self.kafka = KafkaConnection(options, forced)
-        self.client: Endpoint | None = None
-        self.broker: Endpoint | None = None
-        self.id = 0
-        self.exchanges: dict[int, _Open] = {}
-
-    def assign(self, client: int) -> None:
-        """The roles are known."""
-        self.client = endpoint(self.endpoints[client])
-        self.broker = endpoint(self.endpoints[1 - client])
-
-    def identify(self) -> int:
-        """Its `connection_id`, which needs no more than its endpoints and its first packet."""
-        if not self.id:
-            key = b"".join(struct.pack(">QQH", *end) for end in sorted(self.endpoints))
-            digest = hashlib.blake2b(key + struct.pack(">q", self.first_time), digest_size=8).digest()
-            self.id = int.from_bytes(digest, "big", signed=True)
-        return self.id
-
-
-class _Account:
-    """What is counted of a connection for its `Connection`."""
-
-    __slots__ = (
-        "before_software",
-        "client_ids",
-        "mechanism",
-        "problems",
-        "requests",
-        "responses",
-        "software",
-        "unanswered",
-        "verdict",
-    )
-
-    def __init__(self) -> None:
-        self.requests = 0
-        self.responses = 0
-        self.unanswered = 0
-        self.problems = 0
-        self.client_ids: dict[str | bytes, None] = {}
-        self.software: tuple[str | None, str | None] = (None, None)
-        self.before_software = False
-        """An exchange was over before the client said what it is."""
-        self.mechanism: str | None = None
-        self.verdict: VerdictEvent | None = None
-
-    def message(self, event: MessageEvent, problems: int) -> None:
-        """Count a message. Hot."""
-        self.problems += problems
-        if not event.is_request:
-            self.responses += 1
-            return
-        self.requests += 1
-        client_id = event.client_id
-        if client_id is not None and client_id not in self.client_ids and len(self.client_ids) < MAX_CLIENT_IDS:
-            self.client_ids[client_id] = None
-        decoded = event.decoded
-        if decoded.api_key == API_VERSIONS and decoded.body is not None:
-            name, version = decoded.body.get("client_software_name"), decoded.body.get("client_software_version")
-            if isinstance(name, str):
-                self.software = (name, version if isinstance(version, str) else None)
-        elif decoded.api_key == SASL_HANDSHAKE and decoded.body is not None:
-            mechanism = decoded.body.get("mechanism")
-            if isinstance(mechanism, str):
-                self.mechanism = mechanism
 
 
 class Inspector:
@@ -196,9 +73,15 @@ class Inspector:
         """Address → name, from the captures' name records."""
         self.secrets: list[bytes] = []
         """Decryption secrets found in the captures, at most MAX_SECRETS blocks."""
+        self.judged: set[Key] | None = None
+        """Where a reader wants to know: endpoints of connections found to be Kafka, until the reader clears it."""
 
     def feed(self, batch: PacketBatch) -> list[Output]:
         """Take the next packets in capture order."""
+        return self._merge(self._collect(batch))
+
+    def _collect(self, batch: PacketBatch) -> list[_Keyed]:
+        """What the next packets yield, in no order."""
         if batch.captures:
             self._captures = batch.captures
         self.summary.packets += batch.packets
@@ -208,9 +91,9 @@ class Inspector:
         opened.sort(key=lambda connection: connection.first_order)
         for connection in opened:
             self._connections += 1
-            owner = connection.owner = _Connection(self._connections, connection, self._options, self._ports)
+            owner = connection.owner = InspectedConnection(self._connections, connection, self._options, self._ports)
             if self._want_connections:
-                owner.account = _Account()
+                owner.account = Account()
         self.summary.connections += len(opened)
         keyed: list[_Keyed] = []
         for index, note in enumerate(batch.notes):
@@ -222,13 +105,28 @@ class Inspector:
             else:
                 self.names[note.value[0]] = note.value[1]
         self._take(deltas, keyed)
-        return self._merge(keyed)
+        return keyed
 
     def close(self) -> list[Output]:
         """The capture has ended; returns what was still open."""
+        return self._merge(self._collect_end())
+
+    def _collect_end(self) -> list[_Keyed]:
         keyed: list[_Keyed] = []
         self._take(self._reassembler.close(), keyed)
-        return self._merge(keyed)
+        return keyed
+
+    def verdict(self, key: Key) -> Literal["kafka", "not-kafka", "undecided", "over"]:
+        """What is known of the connection between these endpoints; over: it ended before that was clear."""
+        tcp = self._reassembler.connection(key)
+        if tcp is None:
+            return "undecided"
+        connection = tcp.owner
+        assert isinstance(connection, InspectedConnection)
+        if self._ports and not connection.forced:
+            return "not-kafka"
+        verdict = connection.kafka.verdict
+        return "over" if verdict == "undecided" and tcp.closed else verdict
 
     # -- several inspectors, each with a share of the connections ----------------------------------------------------
 
@@ -259,7 +157,7 @@ class Inspector:
         summary = self.summary
         for tcp, items in deltas:
             connection = tcp.owner
-            assert isinstance(connection, _Connection)
+            assert isinstance(connection, InspectedConnection)
             if self._ports and not connection.forced:
                 continue
             kafka = connection.kafka
@@ -270,11 +168,11 @@ class Inspector:
             summary.bytes_lost += kafka.bytes_lost - lost
             if kafka.verdict == "undecided" and kafka.bytes_seen and isinstance(items[-1], Closed):
                 summary.undecided += 1
-            number = connection.number
-            keyed.extend((event.order, number, index, connection, event) for index, event in enumerate(events))
+            place = connection.place
+            keyed.extend((event.order, place, index, connection, event) for index, event in enumerate(events))
             last = items[-1]
             if connection.account is not None and isinstance(last, Closed) and (kafka.bytes_seen or kafka.bytes_lost):
-                keyed.append((last.order, number, len(events), connection, _End(tcp, last)))
+                keyed.append((last.order, place, len(events), connection, ConnectionEnd(tcp, last)))
         summary.bytes_skipped = summary.bytes_stream - summary.bytes_lost - summary.bytes_decoded
 
     def _merge(self, keyed: list[_Keyed]) -> list[Output]:
@@ -282,22 +180,33 @@ class Inspector:
         keyed.sort()
         out: list[Output] = []
         for _, _, _, connection, event in keyed:
-            if connection is None:
-                assert isinstance(event, Problem)
-                self._problem(event, out)
-            elif isinstance(event, MessageEvent):
-                self._message(connection, event, out)
-            elif isinstance(event, ExchangeEvent):
-                self._exchange(connection, event, out)
-            elif isinstance(event, ProblemEvent):
-                self._problem(self._stream_problem(connection, event), out)
-            elif isinstance(event, TokenEvent):
-                self._token(connection, event, out)
-            elif isinstance(event, VerdictEvent):
-                self._verdict(connection, event, out)
-            elif isinstance(event, _End):
-                out.append(self._ended(connection, event))
+            self._tell(connection, event, out)
         return out
+
+    def _tell(
+        self, connection: InspectedConnection | None, event: Event | Problem | ConnectionEnd, out: list[Output]
+    ) -> None:
+        """Hot: once for each event."""
+        if connection is None:
+            assert isinstance(event, Problem)
+            self._problem(event, out)
+        elif isinstance(event, MessageEvent):
+            self._message(connection, event, out)
+        elif isinstance(event, ExchangeEvent):
+            self._exchange(connection, event, out)
+        elif isinstance(event, ProblemEvent):
+            self._problem(self._stream_problem(connection, event), out)
+        elif isinstance(event, TokenEvent):
+            self._token(connection, event, out)
+        elif isinstance(event, VerdictEvent):
+            self._verdict(connection, event, out)
+        elif isinstance(event, ConnectionEnd):
+            out.append(connection.tell(event, self._capture))
+
+    def _next_exchange(self) -> int:
+        """The number of an exchange that begins."""
+        self._exchanges += 1
+        return self._exchanges
 
     def _problem(self, problem: Problem, out: list[Output]) -> None:
         self.summary.problems += 1
@@ -307,13 +216,12 @@ class Inspector:
         index = packet >> PACKET_SHIFT
         return self._captures[index] if index < len(self._captures) else None
 
-    def _message(self, connection: _Connection, event: MessageEvent, out: list[Output]) -> None:
+    def _message(self, connection: InspectedConnection, event: MessageEvent, out: list[Output]) -> None:
         """Hot: once for each message."""
         frame, decoded = event.frame, event.decoded
         exchange = connection.exchanges.get(event.ordinal)
         if exchange is None:
-            self._exchanges += 1
-            exchange = connection.exchanges[event.ordinal] = _Open(self._exchanges)
+            exchange = connection.exchanges[event.ordinal] = OpenExchange(self._next_exchange())
         if not (event.is_request or self._want_exchanges):
             del connection.exchanges[event.ordinal]  # its end is not told
         problems = decoded.problems if not event.problems else (*event.problems, *decoded.problems)
@@ -339,8 +247,8 @@ class Inspector:
             None if frame.time_ns == NO_TIME else frame.time_ns,
             connection.client,
             connection.broker,
-            frame.first_packet & _NUMBER,
-            frame.last_packet & _NUMBER,
+            frame.first_packet & PACKET_NUMBER,
+            frame.last_packet & PACKET_NUMBER,
             event.latency_ns,
             event.duration_ns,
         )
@@ -361,13 +269,11 @@ class Inspector:
                 exchange.response = message
         out.append(message)
 
-    def _exchange(self, connection: _Connection, event: ExchangeEvent, out: list[Output]) -> None:
+    def _exchange(self, connection: InspectedConnection, event: ExchangeEvent, out: list[Output]) -> None:
         exchange = connection.exchanges.pop(event.ordinal)
         account = connection.account
         if account is not None:
-            account.problems += len(event.problems)
-            account.unanswered += event.status in _WITHOUT
-            account.before_software = account.before_software or account.software[0] is None
+            account.exchange(event)
         if self._want_exchanges:
             out.append(
                 Exchange(
@@ -394,14 +300,14 @@ class Inspector:
                 connection=connection.number,
                 time_ns=None if event.time_ns == NO_TIME else event.time_ns,
                 capture=self._capture(event.packet),
-                packet=event.packet & _NUMBER,
+                packet=event.packet & PACKET_NUMBER,
                 direction="request",
                 exchange=exchange.number,
                 connection_id=connection.identify(),
             )
             self._problem(told, out)
 
-    def _stream_problem(self, connection: _Connection, event: ProblemEvent) -> Problem:
+    def _stream_problem(self, connection: InspectedConnection, event: ProblemEvent) -> Problem:
         if connection.account is not None:
             connection.account.problems += 1
         return Problem(
@@ -410,13 +316,13 @@ class Inspector:
             connection=connection.number,
             time_ns=None if event.time_ns == NO_TIME else event.time_ns,
             capture=self._capture(event.packet),
-            packet=event.packet & _NUMBER,
+            packet=event.packet & PACKET_NUMBER,
             direction=_direction(event.is_request),
             bytes=event.bytes,
             connection_id=connection.identify(),
         )
 
-    def _token(self, connection: _Connection, event: TokenEvent, out: list[Output]) -> None:
+    def _token(self, connection: InspectedConnection, event: TokenEvent, out: list[Output]) -> None:
         # Few connections have raw tokens.
         from kafkasniff.kafka.embedded.sasl_messages import describe_message  # noqa: PLC0415
 
@@ -437,17 +343,19 @@ class Inspector:
                 None if frame.time_ns == NO_TIME else frame.time_ns,
                 connection.client,
                 connection.broker,
-                frame.last_seen & _NUMBER,
+                frame.last_seen & PACKET_NUMBER,
                 describe_message(event.mechanism, direction, token) if len(token) == frame.size else None,
             )
         )
 
-    def _verdict(self, connection: _Connection, event: VerdictEvent, out: list[Output]) -> None:
+    def _verdict(self, connection: InspectedConnection, event: VerdictEvent, out: list[Output]) -> None:
         if connection.account is not None:
             connection.account.verdict = event
         if event.is_kafka:
             assert event.client is not None
             connection.assign(event.client)
+            if self.judged is not None:
+                self.judged.add(connection.endpoints)
             self.summary.kafka_connections += 1
             self._known_brokers.add(connection.endpoints[1 - event.client])
             return
@@ -460,78 +368,14 @@ class Inspector:
                 connection=connection.number,
                 time_ns=None if event.time_ns == NO_TIME else event.time_ns,
                 capture=self._capture(event.packet),
-                packet=event.packet & _NUMBER,
+                packet=event.packet & PACKET_NUMBER,
                 connection_id=connection.identify(),
             )
             self._problem(problem, out)
 
-    def _ended(self, connection: _Connection, end: _End) -> Connection:
-        """The account of a connection, all of whose events were told."""
-        kafka, account = connection.kafka, connection.account
-        assert account is not None
-        verdict = account.verdict
-        client = kafka.client
-        if client is None:
-            # Ports of clients come from the upper range on nearly every system (RFC 6335, section 6).
-            client = 0 if connection.endpoints[0][2] > connection.endpoints[1][2] else 1
-        ends = (endpoint(connection.endpoints[client]), endpoint(connection.endpoints[1 - client]))
-        return Connection(
-            connection.number,
-            connection.identify(),
-            "not_kafka" if kafka.verdict == "not-kafka" else kafka.verdict,
-            end.closed.reason,
-            *ends,
-            self._capture(connection.first_packet),
-            None if connection.first_time == NO_TIME else connection.first_time,
-            None if end.last_time == NO_TIME else end.last_time,
-            end.syn_seen,
-            end.closed.packets,
-            kafka.bytes_of[client],
-            kafka.bytes_of[1 - client],
-            kafka.bytes_decoded,
-            kafka.bytes_lost,
-            kafka.retransmits,
-            account.requests,
-            account.responses,
-            account.unanswered,
-            account.problems,
-            tuple(account.client_ids),
-            *account.software,
-            account.before_software and account.software[0] is not None,
-            account.mechanism,
-            connection.forced,
-            "" if verdict is None else verdict.detail,
-            None if verdict is None or verdict.time_ns == NO_TIME else verdict.time_ns,
-            None if verdict is None else verdict.packet & _NUMBER,
-            None if verdict is None else self._capture(verdict.packet),
-        )
 
-
-class _End:
-    """A connection is over: what its `Connection` takes from the TCP side, as it is at that packet."""
-
-    __slots__ = ("closed", "last_time", "order", "syn_seen")
-
-    def __init__(self, tcp: TcpConnection, closed: Closed) -> None:
-        self.order = closed.order
-        self.closed = closed
-        self.last_time = closed.time_ns
-        self.syn_seen = any(stream.isn is not None for stream in tcp.streams)
-
-
-_WITHOUT: Final = frozenset({"unanswered", "open", "lost"})
-"""Statuses of exchanges whose response should be there."""
-
-_Keyed = tuple[int, int, int, _Connection | None, Event | Problem | _End]
-"""Order of the packet, number of the connection (-1: none), place within the connection, and what there is to tell."""
-
-
-def endpoint(end: tuple[int, int, int]) -> Endpoint:
-    """An (address high half, low half, port) as an `Endpoint`; IPv4-mapped addresses are IPv4."""
-    high, low, port = end
-    if high == 0 and low >> 32 == 0xFFFF:
-        return Endpoint(str(ipaddress.IPv4Address(low & 0xFFFFFFFF)), port)
-    return Endpoint(str(ipaddress.IPv6Address(high << 64 | low)), port)
+_Keyed = tuple[int, int, int, InspectedConnection | None, Event | Problem | ConnectionEnd]
+"""Order of the packet, place of the connection (-1: none), place within the connection, and what there is to tell."""
 
 
 def _direction(is_request: bool | None) -> Direction | None:

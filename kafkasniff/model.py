@@ -257,3 +257,8 @@ class Summary(msgspec.Struct):
     """Connections judged not to be Kafka."""
     undecided: int = 0
     """Connections that carried data but too little to judge."""
+
+    def add(self, more: Summary) -> None:
+        """Count what another run, or another part of this one, saw."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(more, name))

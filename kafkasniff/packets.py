@@ -68,7 +68,7 @@ class PacketBatch:
       that was captured twice from a retransmission
     """
 
-    __slots__ = (*COLUMNS, "buffer", "captures", "clock", "end_clock", "end_order", "notes", "packets")
+    __slots__ = (*COLUMNS, "buffer", "captures", "clock", "end_clock", "end_order", "notes", "packets", "ticks")
 
     order: NDArray[np.int64]
     capture: NDArray[np.int32]
@@ -101,6 +101,9 @@ class PacketBatch:
     packets: int
     """Packets that this batch covers, TCP or not."""
     notes: list[Note]
+    ticks: tuple[NDArray[np.int64], NDArray[np.int64]] | None
+    """Where the batch is a share of another (shards.py): order and packet clock of all rows of that one. Connections
+    that were silent too long end at the first packet of any connection, so that every share has to know these."""
 
     def __init__(
         self,
@@ -113,6 +116,7 @@ class PacketBatch:
         end_order: int,
         packets: int,
         notes: list[Note] | None = None,
+        ticks: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
     ) -> None:
         for name, dtype in COLUMNS.items():
             setattr(self, name, np.ascontiguousarray(columns[name], dtype=dtype))
@@ -123,6 +127,7 @@ class PacketBatch:
         self.end_order = end_order
         self.packets = packets
         self.notes = notes if notes is not None else []
+        self.ticks = ticks
 
     def __len__(self) -> int:
         return len(self.order)
@@ -133,6 +138,8 @@ class PacketBatch:
             border = int(self.order[row])
         else:
             border = self.end_order
+        ticks = self.ticks
+        tick = 0 if ticks is None else int(np.searchsorted(ticks[0], border))
         head = type(self)(
             {name: getattr(self, name)[:row] for name in COLUMNS},
             self.buffer,
@@ -141,6 +148,7 @@ class PacketBatch:
             end_order=border,
             packets=row,
             notes=[note for note in self.notes if note.order < border],
+            ticks=None if ticks is None else (ticks[0][:tick], ticks[1][:tick]),
         )
         tail = type(self)(
             {name: getattr(self, name)[row:] for name in COLUMNS},
@@ -151,5 +159,6 @@ class PacketBatch:
             end_order=self.end_order,
             packets=self.packets - row,
             notes=[note for note in self.notes if note.order >= border],
+            ticks=None if ticks is None else (ticks[0][tick:], ticks[1][tick:]),
         )
         return head, tail

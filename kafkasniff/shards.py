@@ -54,6 +54,7 @@ def share(batch: PacketBatch, shard: int, shards: int) -> PacketBatch:
         end_order=batch.end_order,
         packets=batch.packets if first else 0,
         notes=batch.notes if first else [note for note in batch.notes if isinstance(note.value, tuple)],
+        ticks=batch.ticks or (batch.order, batch.time_ns if batch.clock is None else batch.clock),
     )
 
 

@@ -25,6 +25,7 @@ _Kind = TypeVar("_Kind")
 _MAGIC: Final = b"kafkasniff state "
 _MODULES: Final = frozenset(
     {
+        "kafkasniff.accounts",
         "kafkasniff.enrich.catalog",
         "kafkasniff.enrich.enricher",
         "kafkasniff.enrich.sessions",
@@ -32,11 +33,13 @@ _MODULES: Final = frozenset(
         "kafkasniff.exports.carried",
         "kafkasniff.inspector",
         "kafkasniff.model",
-        "kafkasniff.rows.resolve",
+        "kafkasniff.rows.sessions",
         "kafkasniff.streams",
+        "kafkasniff.kafka.boundaries",
         "kafkasniff.kafka.connection",
         "kafkasniff.kafka.context",
         "kafkasniff.kafka.dialogue",
+        "kafkasniff.kafka.early",
         "kafkasniff.kafka.embedded.envelope",
         "kafkasniff.kafka.events",
         "kafkasniff.kafka.exchange",

@@ -11,13 +11,29 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["NO_TIME", "PACKET_SHIFT", "Closed", "Gap", "Item", "Retransmit", "Run", "Started", "Stretch", "TcpProblem"]
+__all__ = [
+    "NO_TIME",
+    "PACKET_NUMBER",
+    "PACKET_SHIFT",
+    "Closed",
+    "Gap",
+    "Hole",
+    "Item",
+    "Retransmit",
+    "Run",
+    "Started",
+    "Stretch",
+    "TcpProblem",
+]
 
 NO_TIME: Final = -(2**63)
 """`time_ns` of a packet whose capture gives it no time (pcapng simple packet blocks)."""
 
 PACKET_SHIFT: Final = 40
 """Packet numbers travel as `capture index << 40 | number in that capture`, so that they compare in capture order."""
+
+PACKET_NUMBER: Final = (1 << PACKET_SHIFT) - 1
+"""What of such a packet number is the number in its capture."""
 
 
 class Run:
@@ -30,6 +46,8 @@ class Run:
     - `packet`: the packet that delivered the segment (see PACKET_SHIFT); `time`: that packet's time_ns
     - `order`: order of the packet that made the segment contiguous with what was before it; `released`: its time_ns.
       Differs from the delivering packet where segments were held back. Never falls within a run.
+      Behind a gap no packet did that: there `order` is that of the packet at which the gap was declared, and
+      `released` the time at which the bytes from the gap up to here were all there
     """
 
     __slots__ = ("buffer", "end", "first", "last", "length", "offset", "order", "packet", "released", "time")
@@ -85,6 +103,19 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
     time_ns: int
     snapped: bool = False
     """The bytes were on the wire, but the snap length of the capture cut them off."""
+    resumed_ns: int = NO_TIME
+    """time_ns of the packet that delivered what stands behind the gap (snapped: of the segment that was cut)."""
+
+
+class Hole(msgspec.Struct, frozen=True, gc=False):
+    """From here on segments of the stream of `direction` are held back behind a hole, or no more (`open` False).
+
+    A hole is no gap yet: the packet with its bytes may come. Several holes behind each other are one to this item.
+    """
+
+    order: int
+    direction: int
+    open: bool
 
 
 class Retransmit(msgspec.Struct, frozen=True, gc=False):
@@ -119,4 +150,4 @@ class Closed(msgspec.Struct, frozen=True, gc=False):
     """Packets of either direction that belong to the connection."""
 
 
-Item = Stretch | Started | Gap | Retransmit | TcpProblem | Closed
+Item = Stretch | Started | Gap | Hole | Retransmit | TcpProblem | Closed

@@ -61,9 +61,18 @@ def elsewhere(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def environment() -> dict[str, str]:
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "160", "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "160", "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 def commands(block: Block) -> list[tuple[str, list[str]]]:
@@ -90,16 +99,7 @@ def test_commands_run_and_print_what_is_shown(block: Block, elsewhere: Path) -> 
             target = command.split()[1]
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M), command
             continue
-        done = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", command],
-            cwd=elsewhere,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        done = run(["bash", "-o", "pipefail", "-c", command], elsewhere)
         assert done.returncode == 0, f"{command}: exit code {done.returncode}\n{done.stderr}"
         printed = iter((done.stdout + done.stderr).splitlines())
         for line in shown:
@@ -113,16 +113,7 @@ def test_commands_run_and_print_what_is_shown(block: Block, elsewhere: Path) -> 
 
 @pytest.mark.parametrize("block", of("python"))
 def test_examples_run(block: Block, elsewhere: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", block.text],
-        cwd=elsewhere,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run([sys.executable, "-c", block.text], elsewhere)
     assert done.returncode == 0, f"{block.place}:\n{done.stderr}"
     assert done.stdout, f"{block.place} prints nothing"
 

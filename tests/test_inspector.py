@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -207,6 +208,22 @@ def test_a_response_out_of_order_is_paired_and_told() -> None:
     assert [p.kind for m in out if isinstance(m, Message) for p in m.problems] == ["response-out-of-order"]
 
 
+def test_an_unanswered_request_makes_one_response_out_of_order() -> None:
+    talk = greeted().send(0, b"".join(kb.metadata_request(i, None) for i in range(2, 40)))
+    out = inspect(talk.send(1, b"".join(kb.metadata_response(i, "h", 1, []) for i in range(3, 40))).end())
+    assert [p.kind for m in out if isinstance(m, Message) for p in m.problems] == ["response-out-of-order"]
+    assert problems(out) == ["request-unanswered"]
+
+
+def test_many_requests_with_acks_0_in_a_row() -> None:
+    talk = greeted()
+    for i in range(2, 202):
+        talk.send(0, kb.produce_request(i, "t", BATCH, acks=0))
+    out = inspect(talk.end())
+    assert [status for _, status in statuses(out)] == ["answered"] + ["no_response"] * 200
+    assert not problems(out)
+
+
 def test_a_response_captured_before_its_request() -> None:
     talk = greeted().send(1, kb.metadata_response(2, "h", 1, [])).send(0, kb.metadata_request(2, None))
     out = inspect(talk.end())
@@ -247,11 +264,26 @@ def test_resync_behind_a_gap() -> None:
         talk.send(0, kb.metadata_request(i, None)).send(1, kb.metadata_response(i, "h", 1, []))
     out = inspect(talk.end())
     assert [m for m in messages(out) if m[0] == "request"][1:] == [
-        ("request", "Metadata", 1, 4, 4), ("request", "Metadata", 1, 5, 5),
+        ("request", "Metadata", 1, 4, 2), ("request", "Metadata", 1, 5, 5),
     ]  # fmt: skip
     assert ("tcp-gap", len(lost)) in [(p.kind, p.bytes) for p in out if isinstance(p, Problem)]
     assert ("stream-resync", len(rest)) in [(p.kind, p.bytes) for p in out if isinstance(p, Problem)]
     assert sorted(status for _, status in statuses(out)) == ["answered"] * 3 + ["orphan"] * 2
+
+
+def test_responses_wait_while_requests_are_searched_for() -> None:
+    """Behind the gap a long request goes on; the next ones are known only when all of it has come."""
+    talk = greeted(segment=300)
+    long = kb.produce_request(3, "t", kb.record_batch([kb.record(0, None, b"x" * 3000)]))
+    talk.send(0, kb.metadata_request(2, None)).lose(0, 300).send(0, long[300:]).acknowledge(1)
+    for i in range(4, 30):
+        talk.send(0, kb.metadata_request(i, None))
+    talk.send(1, kb.metadata_response(2, "h", 1, []) + kb.produce_response(3, "t", 0))
+    for i in range(4, 30):
+        talk.send(1, kb.metadata_response(i, "h", 1, []))
+    out = inspect(talk.end())
+    assert Counter(status for _, status in statuses(out)) == {"answered": 28, "orphan": 1}
+    assert problems(out) == ["tcp-gap", "stream-resync"]
 
 
 def test_a_response_that_a_gap_swallowed() -> None:

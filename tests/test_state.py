@@ -57,8 +57,8 @@ def test_a_hostile_state_does_nothing(tmp_path: Path) -> None:
         load_inspector(header + pickle.dumps(Harm(str(target))))
     assert not target.exists()
     for module, name in (
-        ("kafkasniff.inspector", "hashlib.blake2b"),
-        ("kafkasniff.inspector", "endpoint"),
+        ("kafkasniff.accounts", "hashlib.blake2b"),
+        ("kafkasniff.accounts", "endpoint"),
         ("kafkasniff.kafka.message", "Struct"),
         ("builtins", "eval"),
         ("kafkasniff.capture.live", "open_live"),

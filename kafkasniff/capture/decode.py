@@ -70,6 +70,8 @@ class PacketDecoder:
         self._cut: dict[int, int] = {}
         self._malformed: dict[int, int] = {}
         self._dropped = 0
+        self.fragment_rows: list[NDArray[np.int64]] = []
+        """Which of the packets decoded last were IP fragments: they lead to rows of others, or to none."""
 
     def decode(
         self, raw: RawPackets, first_order: int, notes: list[Note], clock: NDArray[np.int64] | None = None
@@ -85,7 +87,9 @@ class PacketDecoder:
             own.extend(self._links(walk, raw, first_order))
         self._run(walk)
         level = 0
+        self.fragment_rows = []
         while walk.fragments:
+            self.fragment_rows.extend(group.span.rows for group in walk.fragments)
             own.extend(self._reassemble(walk, raw, first_order, level))
             self._run(walk)
             level += 1

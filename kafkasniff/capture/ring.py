@@ -10,12 +10,12 @@ import errno
 import mmap
 import socket
 import struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RETIRE_MS", "Block", "Ring"]
+__all__ = ["HEADER", "RETIRE_MS", "Block", "Ring", "blocks_of"]
 
 RETIRE_MS: Final = 50
 """Milliseconds after which the kernel hands over a block that is not full."""
@@ -26,6 +26,9 @@ on a busy machine takes longer than it seems, before packets are lost, however f
 
 BLOCK_SIZES: Final = (1 << 20, 256 << 10)
 """Bytes of a block; smaller ones where the machine lacks the memory. A packet must fit into one."""
+
+MIN_BLOCK: Final = 128 << 10
+"""Loopback's packets are of 64 KiB."""
 
 FRAME_SIZE: Final = 2048
 """Has no effect on blocks of packets of any size, but must divide a block."""
@@ -43,10 +46,25 @@ STATUS_USER: Final = 1
 HEADER: Final = np.dtype(
     {
         # struct tpacket3_hdr, then struct sockaddr_ll
-        "names": ["seconds", "nanoseconds", "captured", "wire", "link_at", "protocol", "interface", "hardware", "kind"],
-        "formats": ["=u4", "=u4", "=u4", "=u4", "=u2", ">u2", "=i4", "=u2", "u1"],
-        "offsets": [4, 8, 12, 16, 24, 50, 52, 56, 58],
-        "itemsize": 60,
+        "names": [
+            "seconds",
+            "nanoseconds",
+            "captured",
+            "wire",
+            "status",
+            "link_at",
+            "vlan_control",
+            "vlan_type",
+            "protocol",
+            "interface",
+            "hardware",
+            "kind",
+            "address_size",
+            "address",
+        ],
+        "formats": ["=u4"] * 5 + ["=u2", "=u4", "=u2", ">u2", "=i4", "=u2", "u1", "u1", "V8"],
+        "offsets": [4, 8, 12, 16, 20, 24, 32, 36, 50, 52, 56, 58, 59, 60],
+        "itemsize": 68,
     }
 )
 
@@ -65,27 +83,45 @@ class Block(NamedTuple):
     """Type of the interface (ARPHRD_)."""
     kind: NDArray[np.uint8]
     """PACKET_HOST, PACKET_OUTGOING …"""
+    heads: NDArray[Any]
+    """All that the kernel says of each packet, as HEADER."""
+
+
+def blocks_of(size: int) -> tuple[int, int]:
+    """(bytes of a block, number of blocks) of a ring of `size` bytes, which is a multiple of a MiB."""
+    block = MIN_BLOCK
+    while block < BLOCK_SIZES[0] and block * BLOCK_COUNT < size:
+        block *= 2
+    return block, size // block
 
 
 class Ring:
-    """The blocks shared with the kernel. Raises OSError where the kernel gives none."""
+    """The blocks shared with the kernel; `size`: bytes of all of them, None: as many as is usual.
 
-    def __init__(self, owner: socket.socket) -> None:
+    Raises OSError where the kernel gives none.
+    """
+
+    def __init__(self, owner: socket.socket, size: int | None = None) -> None:
         self._socket = owner
         owner.setsockopt(SOL_PACKET, PACKET_VERSION, TPACKET_V3)
-        for size in BLOCK_SIZES:
+        # Who asks for a size gets it or is told; the usual one may be less where the machine lacks the memory.
+        forms = [(block, BLOCK_COUNT) for block in BLOCK_SIZES] if size is None else [blocks_of(size)]
+        for block, count in forms:
             try:
-                request = struct.pack(
-                    "=7I", size, BLOCK_COUNT, FRAME_SIZE, size // FRAME_SIZE * BLOCK_COUNT, RETIRE_MS, 0, 0
-                )
+                request = struct.pack("=7I", block, count, FRAME_SIZE, block // FRAME_SIZE * count, RETIRE_MS, 0, 0)
                 owner.setsockopt(SOL_PACKET, PACKET_RX_RING, request)
                 break
             except OSError as error:
-                if error.errno != errno.ENOMEM or size == BLOCK_SIZES[-1]:
+                if error.errno != errno.ENOMEM or (block, count) == forms[-1]:
                     raise
-        self._size = size
-        self._memory = mmap.mmap(owner.fileno(), size * BLOCK_COUNT, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        self._size, self._count = block, count
+        self._memory = mmap.mmap(owner.fileno(), block * count, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         self._next = 0
+
+    @property
+    def blocks(self) -> int:
+        """How many it has."""
+        return self._count
 
     def take(self) -> Block | None:
         """The next block that the kernel has handed over; None where there is none yet."""
@@ -95,7 +131,7 @@ class Ring:
             return None
         data = self._memory[base : base + used]
         struct.pack_into("=I", self._memory, base + STATUS_AT, 0)
-        self._next = (self._next + 1) % BLOCK_COUNT
+        self._next = (self._next + 1) % self._count
         offsets: list[int] = []
         place = first
         step = struct.Struct("=I").unpack_from
@@ -117,6 +153,7 @@ class Ring:
             heads["protocol"].astype(np.uint16),
             heads["hardware"].copy(),
             heads["kind"].copy(),
+            heads,
         )
 
     def statistics(self) -> tuple[int, int]:

@@ -148,9 +148,9 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
     left_out = missing_tables(export.tables, accumulator)
     if engine == "spark":
         from kafkasniff.spark.queries import answer_export
-        from kafkasniff.spark.session import get_session
+        from kafkasniff.spark.shipping import ready_session
 
-        accumulator = answer_export(get_session(master), export, accumulator, *bounds)
+        accumulator = answer_export(ready_session(master), export, accumulator, *bounds)
     else:
         answer(export, accumulator, *bounds)
     result = accumulator.result()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,9 +12,9 @@ from kafkasniff.cli.options import (
     OutputOptions,
     filter_options,
     framing_arguments,
+    inspector_arguments,
     inspector_options,
     make_catalog,
-    make_inspector,
     make_predicate,
     make_sink,
     output_options,
@@ -25,6 +25,9 @@ from kafkasniff.cli.options import (
     verbosity_options,
 )
 from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafkasniff.cli.jobs import Jobs
 
 __all__ = ["decode_command"]
 
@@ -37,6 +40,13 @@ __all__ = ["decode_command"]
 @click.option("--two-pass", is_flag=True, help="Read twice, so that names told later are known from the beginning.")
 @topic_ids_option
 @click.option("-c", "--count", type=click.IntRange(1), metavar="N", help="Stop after N messages.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 256),
+    default=1,
+    metavar="N",
+    help="Processes; the output is the same. stdin and pipes are read by one. [default: 1]",
+)
 @verbosity_options
 @click.pass_obj
 def decode_command(environment: Environment, /, captures: tuple[str, ...], **options: Any) -> int:
@@ -47,39 +57,55 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     environment.verbosity = options["verbose"]
     wanted, quiet = split_options(OutputOptions, options), options.pop("quiet")
     predicate = make_predicate(split_options(FilterOptions, options))
-    limit, two_pass = options.pop("count"), options.pop("two_pass")
+    limit, two_pass, jobs = options.pop("count"), options.pop("two_pass"), options.pop("jobs")
     if "-" in captures and environment.stdin_tty:
         raise UsageError("stdin is a terminal: pipe a capture into it")
     two_pass = reads_twice(two_pass, captures)
     catalog, framing = make_catalog(options), framing_arguments(options)
-    inspector = make_inspector(options, records_wanted(wanted), exchanges=predicate is not None)
+    arguments = inspector_arguments(options, records_wanted(wanted), exchanges=predicate is not None)
 
     from kafkasniff.capture import open_captures
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.pipeline import Pipeline, learn_names, summary_line
     from kafkasniff.cli.progress import Progress, wants_progress
     from kafkasniff.enrich import Enricher
+    from kafkasniff.inspector import Inspector
 
+    inspector = Inspector(**arguments)
     with open_captures(captures, stdin=environment.stdin) as source:
         with Output(environment, wanted.output, inputs=captures) as output:
             sink = make_sink(environment, output, wanted, captures=len(captures) > 1, names=inspector.names)
             to_terminal = output.is_stdout and environment.stdout_tty
-            pipeline = Pipeline(
-                environment,
-                inspector,
-                sink,
-                enricher=Enricher(catalog, summary=inspector.summary),
-                predicate=predicate,
-                limit=limit,
-                # Someone may be waiting: at a pipe's other end, or at the terminal.
-                flush=sink.flush if "-" in captures or to_terminal else None,
-            )
+            # Someone may be waiting: at a pipe's other end, or at the terminal.
+            flush = sink.flush if "-" in captures or to_terminal else None
+            run: Pipeline | Jobs
+            if _is_shared(jobs, captures):
+                from kafkasniff.cli.jobs import Jobs
+
+                run = Jobs(
+                    environment,
+                    jobs,
+                    arguments,
+                    sink,
+                    output,
+                    catalog=catalog,
+                    summary=inspector.summary,
+                    names=inspector.names,
+                    predicate=predicate,
+                    limit=limit,
+                    flush=flush,
+                )
+            else:
+                enricher = Enricher(catalog, summary=inspector.summary)
+                run = Pipeline(
+                    environment, inspector, sink, enricher=enricher, predicate=predicate, limit=limit, flush=flush
+                )
             shows = wants_progress(environment, to_terminal=to_terminal, quiet=quiet)
             try:
                 if two_pass:
                     learn_names(environment, catalog, captures, framing, progress=shows)
-                pipeline.run(source, Progress(environment, source) if shows else None)
-                pipeline.close()
+                run.run(source, Progress(environment, source) if shows else None)
+                run.close()
             except Interrupted:
                 # What was decoded is whole lines; it goes out before the end is told.
                 sink.close()
@@ -88,5 +114,12 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 raise
         if not quiet:
             selected = predicate is not None or limit is not None
-            environment.say(summary_line(inspector.summary, pipeline.shown if selected else None))
-        return Exit.BROKEN if source.broken else Exit.OK
+            environment.say(summary_line(inspector.summary, run.shown if selected else None))
+        return Exit.BROKEN if run.is_broken(source) else Exit.OK
+
+
+def _is_shared(jobs: int, captures: tuple[str, ...]) -> bool:
+    """Whether several processes decode: not where packets come by and by, since each waits for the others' lines."""
+    from kafkasniff.processes import can_fork
+
+    return jobs > 1 and can_fork() and reads_twice(None, captures)

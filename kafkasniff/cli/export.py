@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.export_options import TABLES, make_export_options, rows_line
 from kafkasniff.cli.options import (
     FilterOptions,
     filter_options,
@@ -26,12 +27,9 @@ from kafkasniff.errors import UsageError
 if TYPE_CHECKING:
     from kafkasniff.cli.progress import Progress
     from kafkasniff.enrich import Catalog
-    from kafkasniff.exports.options import ExportOptions
     from kafkasniff.exports.run import Result
 
 __all__ = ["export_command"]
-
-TABLES = ("exchanges", "records", "connections", "problems")
 
 
 @click.command("export")
@@ -42,6 +40,15 @@ TABLES = ("exchanges", "records", "connections", "problems")
 )
 @click.option("--records/--no-records", default=False, help="Records in the bodies, too; they are in their own table.")
 @click.option("--no-bodies", is_flag=True, help="Leave the columns request_body and response_body null.")
+@click.option(
+    "--engine", type=click.Choice(["local", "spark"]), default="local", help="What makes the tables [default: local]."
+)
+@click.option(
+    "--master", metavar="URL", help="With --engine spark: where Spark runs [default: this machine, all cores]."
+)
+@click.option(
+    "--conf", multiple=True, metavar="NAME=VALUE", help="With --engine spark: a property of Spark; may be repeated."
+)
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, metavar="N", help="Processes [default: 1].")
 @inspector_options
 @filter_options
@@ -57,8 +64,31 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     filters = split_options(FilterOptions, options)
     predicate = make_predicate(filters)
-    wanted = _options(options, filters)
+    wanted = make_export_options(
+        options["tables"], options, filters, bodies=not options["no_bodies"], records=options["records"]
+    )
     jobs: int = options.pop("jobs")
+    engine, master, conf = options.pop("engine"), options.pop("master"), options.pop("conf")
+    if engine == "spark":
+        if predicate is not None:
+            raise UsageError("filters are for --engine local; with Spark, filter the tables")
+        if jobs != 1:
+            raise UsageError("--jobs is for --engine local; with Spark, --master says how many cores work")
+        if "-" in captures:
+            raise UsageError("stdin is for --engine local: Spark reads captures in several places at once")
+        properties = _properties(conf)
+        from kafkasniff.spark import export as spark_export
+        from kafkasniff.spark.shipping import ready_session
+
+        given = make_catalog(options).given
+        # The session ends with this process.
+        spark = ready_session(master, **properties)
+        result = spark_export.export(spark, captures, Path(output), wanted, given=given)
+        if not quiet:
+            environment.say(_told(result, output))
+        return Exit.BROKEN if result.broken else Exit.OK
+    if master is not None or conf:
+        raise UsageError("--master and --conf are for --engine spark")
     if "-" in captures and environment.stdin_tty:
         raise UsageError("stdin is a terminal: pipe a capture into it")
     # What names a topic has to be known when it is asked for: then captures are read twice, if they can be.
@@ -103,28 +133,13 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     return Exit.BROKEN if result.broken else Exit.OK
 
 
-def _options(options: dict[str, Any], filters: FilterOptions) -> ExportOptions:
-    """What the export is made with, from the command's options. Raises UsageError."""
-    from kafkasniff.exports.options import ExportOptions
-
-    named = [name.strip() for name in options.pop("tables").split(",") if name.strip()]
-    unknown = [name for name in named if name not in TABLES]
-    if unknown or not named:
-        raise UsageError(f"--tables: {', '.join(unknown) or 'none'}; there are {', '.join(TABLES)}")
-    arguments = framing_arguments(options)
-    return ExportOptions(
-        tables=tuple(name for name in TABLES if name in named),
-        bodies=not options.pop("no_bodies"),
-        records=options.pop("records"),
-        ports=tuple(sorted(set(arguments.pop("ports")))),
-        show_secrets=options["show_secrets"],
-        filters=tuple(
-            (name, value)
-            for name in filters.__struct_fields__
-            if (value := getattr(filters, name)) not in ((), None, False)
-        ),
-        **arguments,
-    )
+def _properties(conf: tuple[str, ...]) -> dict[str, str]:
+    """Spark's properties by name. Raises UsageError."""
+    pairs = [one.partition("=") for one in conf]
+    wrong = [text for text, (name, separator, _) in zip(conf, pairs, strict=True) if not separator or not name]
+    if wrong:
+        raise UsageError(f"--conf: {wrong[0]} is no NAME=VALUE")
+    return {name: value for name, _, value in pairs}
 
 
 def _told(result: Result, output: str) -> str:
@@ -132,6 +147,5 @@ def _told(result: Result, output: str) -> str:
 
     if not result.new:
         return f"nothing to do: {output} has these captures"
-    rows = ", ".join(f"{count:,} {table if count != 1 else table[:-1]}" for table, count in result.rows.items())
     resumed = "gone on with a run that was interrupted; " if result.resumed else ""
-    return f"{resumed}{rows} in {output}: {summary_line(result.summary)}"
+    return f"{resumed}{rows_line(result.rows, output)}: {summary_line(result.summary)}"

@@ -1,15 +1,28 @@
-"""`kafkasniff live`: an interface to text or JSON lines, until told to stop."""
+"""`kafkasniff live`: an interface to text or JSON lines, and to tables, until told to stop."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kafkasniff.cli.capture_options import (
+    capture_options,
+    interface_table,
+    kept,
+    kept_line,
+    make_keeper,
+    take_capturing,
+    take_interfaces,
+    take_writing,
+    write_options,
+)
 from kafkasniff.cli.environment import Environment, Exit, Interrupted
+from kafkasniff.cli.export_options import TABLES, make_export_options, rows_line
 from kafkasniff.cli.options import (
     FilterOptions,
     OutputOptions,
@@ -25,12 +38,26 @@ from kafkasniff.cli.options import (
     topic_ids_option,
     verbosity_options,
 )
+from kafkasniff.cli.watching import IDLE_SECONDS, Watch, WatchOptions, watch_options
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafkasniff.capture.live import LiveSource
+    from kafkasniff.cli.pipeline import Event
+    from kafkasniff.exports.live import LiveExport
+    from kafkasniff.keeping import Keeper
+    from kafkasniff.packets import PacketBatch
 
 __all__ = ["live_command"]
 
+LOOK_SECONDS: Final = 1.0
+"""Where nothing comes from the interface, how often to look whether a commit of tables is due."""
+MIN_EVERY_SECONDS: Final = 1.0
+"""Of `--export-every`: each commit starts a process and makes some files."""
+
 
 @click.command("live")
-@click.option("-i", "--interface", required=True, metavar="INTERFACE", help="Where to listen: eth0, lo, any")
+@capture_options
 @click.argument("bpf", nargs=-1, metavar="[BPF FILTER]")
 @output_options
 @inspector_options
@@ -38,19 +65,49 @@ __all__ = ["live_command"]
 @topic_ids_option
 @click.option("--duration", metavar="S", help="Stop after this time (seconds, or 500ms, 5m).")
 @click.option("-c", "--count", type=click.IntRange(1), metavar="N", help="Stop after N messages.")
+@click.option(
+    "--export",
+    "directory",
+    metavar="DIR",
+    help="Write tables as `export` does, too. With -q messages are not printed, unless -o says where.",
+)
+@click.option("--export-every", "every", metavar="DURATION", help="Time between two commits of tables [default: 10m].")
+@click.option("--tables", metavar="NAMES", help=f"Which tables, by commas [default: {', '.join(TABLES)}].")
+@click.option("--no-bodies", is_flag=True, help="Leave request_body and response_body of the tables null.")
+@write_options
+@watch_options
 @verbosity_options
 @click.pass_obj
-def live_command(environment: Environment, /, interface: str, bpf: tuple[str, ...], **options: Any) -> int:
+def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: Any) -> int:
     """Decode what passes an interface, until Ctrl-C, --duration or --count. Needs root or CAP_NET_RAW.
 
     A BPF filter in tcpdump's language narrows what is looked at: `kafkasniff live -i eth0 host 10.0.0.9`.
     """
     environment.verbosity = options["verbose"]
+    if options.pop("list_interfaces"):
+        environment.stdout.write(interface_table().encode())
+        return Exit.OK
+    interfaces, capturing = take_interfaces(options), take_capturing(options)
+    writing, expression = take_writing(options, _seconds), " ".join(bpf) or None
     wanted, quiet = split_options(OutputOptions, options), options.pop("quiet")
-    predicate = make_predicate(split_options(FilterOptions, options))
+    filters = split_options(FilterOptions, options)
+    predicate = make_predicate(filters)
     limit, seconds = options.pop("count"), _seconds(options.pop("duration"))
+    exporting = _export_arguments(options, filters, records=bool(wanted.records))
     catalog = make_catalog(options)
-    inspector = make_inspector(options, records_wanted(wanted), exchanges=predicate is not None)
+    watching = WatchOptions(environment, options)
+    # The screen of --top is no place for messages.
+    shows = wanted.output is not None and not (watching.top and wanted.output == "-")
+    if not watching.top:
+        shows = shows or not quiet or (exporting is None and writing is None and not watching)
+    inspector = make_inspector(
+        options,
+        records_wanted(wanted) if shows else "metadata",
+        exchanges=predicate is not None or bool(watching),
+        connections=bool(watching),
+    )
+    if exporting is not None and len(interfaces) > 1:
+        raise UsageError("--export takes one interface, or any")
 
     from kafkasniff.capture.live import open_live
     from kafkasniff.cli.output import Output
@@ -58,31 +115,126 @@ def live_command(environment: Environment, /, interface: str, bpf: tuple[str, ..
     from kafkasniff.enrich import Enricher
 
     def ready() -> None:
-        if not quiet:
-            environment.say(f"listening on {interface}, Ctrl-C to stop")
+        if not (quiet or watching.top):
+            environment.say(f"listening on {', '.join(interfaces)}, Ctrl-C to stop")
 
-    with open_live(interface, bpf=" ".join(bpf) or None, on_ready=ready) as source:
-        with Output(environment, wanted.output) as output, _timer(seconds, source.stop):
-            sink = make_sink(environment, output, wanted, live=True)
+    with contextlib.ExitStack() as around:
+        tables: LiveExport | None = None
+        if exporting is not None:
+            from kafkasniff.exports.live import LiveExport
+
+            tables = around.enter_context(
+                LiveExport(interface=interfaces[0], given=catalog.given, predicate=predicate, **exporting)
+            )
+        idle = None if tables is None else LOOK_SECONDS
+        if watching:
+            idle = IDLE_SECONDS
+        with (
+            open_live(
+                interfaces[0] if len(interfaces) == 1 else interfaces,
+                bpf=expression,
+                idle_seconds=idle,
+                on_ready=ready,
+                **capturing,
+            ) as source,
+            Output(environment, wanted.output) as output,
+            _timer(seconds, source.stop),
+            Watch(environment, watching, source, inspector.summary, quiet=quiet) as watch,
+        ):
             pipeline = Pipeline(
                 environment,
                 inspector,
-                sink,
+                watch.sink(
+                    make_sink(environment, output, wanted, captures=len(interfaces) > 1, live=True)
+                    if shows
+                    else _NoSink()
+                ),
                 enricher=Enricher(catalog, summary=inspector.summary),
                 predicate=predicate,
                 limit=limit,
+                ended=watch.ended if watching else None,
             )
+            batches = iter(source) if tables is None else _exported(environment, source, tables)
+            keeper: Keeper | None = None
+            if writing is not None:
+                keeper = make_keeper(environment, writing, source, inspector, expression)
+                around.callback(keeper.close)
+                batches = written = kept(environment, source, batches, keeper)
+                around.callback(written.close)
             try:
                 with environment.interrupts.stopping(source.stop):
-                    pipeline.run(source)
+                    if shows or limit is not None or keeper is not None or watching:
+                        pipeline.run(watch.batches(batches))
+                    else:
+                        for _ in batches:
+                            pass
             except Interrupted:
                 # Asked a second time: not even what was captured until the first is waited for.
                 environment.say("stopped at once")
+                if tables is not None and tables.torn:
+                    raise
             pipeline.close()
+            told = ""
+            if writing is not None and keeper is not None:
+                written.close()
+                told = f"{kept_line(environment, keeper, writing.name)}: "
+        rows = "" if tables is None else f"{_finished(environment, tables)}: "
         if not quiet:
             selected = predicate is not None or limit is not None
-            environment.say(summary_line(inspector.summary, pipeline.shown if selected else None))
-    return Exit.OK
+            environment.say(told + rows + summary_line(inspector.summary, pipeline.shown if selected else None))
+    return Exit.OK if keeper is None or not keeper.files.broken else Exit.UNAVAILABLE
+
+
+class _NoSink:
+    """Messages are not printed."""
+
+    def write(self, event: Event) -> None:
+        """Let it go."""
+
+    def close(self) -> None:
+        """There is nothing to finish."""
+
+
+def _export_arguments(options: dict[str, Any], filters: FilterOptions, *, records: bool) -> dict[str, Any] | None:
+    """Arguments of `LiveExport` from the options for tables, which are taken out; None without `--export`.
+
+    Raises UsageError.
+    """
+    directory, every = options.pop("directory"), options.pop("every")
+    tables, no_bodies = options.pop("tables"), options.pop("no_bodies")
+    if directory is None:
+        for name, given in (("--export-every", every), ("--tables", tables), ("--no-bodies", no_bodies)):
+            if given:
+                raise UsageError(f"{name} is for tables: say where to with --export")
+        return None
+    arguments: dict[str, Any] = {"directory": Path(directory)}
+    seconds = _seconds(every)
+    if seconds is not None:
+        if seconds < MIN_EVERY_SECONDS:
+            raise UsageError(f"--export-every: {MIN_EVERY_SECONDS:g} s at least")
+        arguments["every_seconds"] = seconds
+    arguments["options"] = make_export_options(
+        ",".join(TABLES) if tables is None else tables, options, filters, bodies=not no_bodies, records=records
+    )
+    return arguments
+
+
+def _exported(environment: Environment, source: LiveSource, tables: LiveExport) -> Iterator[PacketBatch]:
+    """The batches of a source, each when it is in the tables. A signal waits until it is."""
+    for batch in source:
+        with environment.interrupts.held():
+            tables.feed(batch)
+        yield batch
+
+
+def _finished(environment: Environment, tables: LiveExport) -> str:
+    """Commit what is left; tells how many rows there are. A signal meanwhile changes nothing, a second one ends it."""
+    try:
+        with environment.interrupts.stopping(lambda: None):
+            return rows_line(tables.close().rows, str(tables.directory))
+    except Interrupted:
+        environment.say(f"stopped at once: {tables.directory} lacks what came last")
+        raise
 
 
 @contextlib.contextmanager

@@ -24,6 +24,7 @@ __all__ = [
     "OutputOptions",
     "filter_options",
     "framing_arguments",
+    "inspector_arguments",
     "inspector_options",
     "make_catalog",
     "make_inspector",
@@ -204,14 +205,25 @@ def make_predicate(options: FilterOptions) -> Predicate | None:
 
 
 def make_inspector(
-    options: dict[str, Any], records: Literal["full", "metadata", "batches", "skip"], *, exchanges: bool
+    options: dict[str, Any],
+    records: Literal["full", "metadata", "batches", "skip"],
+    *,
+    exchanges: bool,
+    connections: bool = False,
 ) -> Inspector:
     """An inspector by `inspector_options`, which are taken out of `options`."""
     from kafkasniff.inspector import Inspector
 
+    return Inspector(**inspector_arguments(options, records, exchanges=exchanges), connections=connections)
+
+
+def inspector_arguments(
+    options: dict[str, Any], records: Literal["full", "metadata", "batches", "skip"], *, exchanges: bool
+) -> dict[str, Any]:
+    """The arguments of an `Inspector` by `inspector_options`, which are taken out of `options`."""
     arguments = framing_arguments(options)
     del options["ports"], options["max_frame"]
-    return Inspector(records=records, exchanges=exchanges, show_secrets=options.pop("show_secrets"), **arguments)
+    return {"records": records, "exchanges": exchanges, "show_secrets": options.pop("show_secrets"), **arguments}
 
 
 def framing_arguments(options: Mapping[str, Any]) -> dict[str, Any]:

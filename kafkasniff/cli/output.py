@@ -44,10 +44,14 @@ class Output:
         """Whether it goes to stdout."""
         return self.path is None
 
-    def write(self, data: bytes, /) -> None:
+    def write(self, data: bytes | memoryview, /) -> None:
         """Write all of `data`."""
         try:
-            self._stream.write(data)
+            written = self._stream.write(data)
+            # A signal that comes while a full pipe is waited for cuts the write short, and is no error.
+            while written < len(data):
+                data = memoryview(data)[written:]
+                written = self._stream.write(data)
         except BrokenPipeError:
             raise
         except OSError as error:

@@ -11,7 +11,7 @@ from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.progress import Progress
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.inspector import Inspector
-from kafkasniff.model import Exchange, Message, Problem, SaslToken, Summary
+from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.packets import NO_TIME, PacketBatch
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Pipeline:
     """Feeds packets to an inspector, its events to a sink: those that `predicate` selects, `limit` messages at most.
 
     `enricher`: adds names to the events before they are selected. `flush`: called after every batch, for a reader
-    who watches.
+    who watches; `ended`: called with each `Connection` that the inspector yields, behind what came with it.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class Pipeline:
         predicate: Predicate | None = None,
         limit: int | None = None,
         flush: Callable[[], None] | None = None,
+        ended: Callable[[Connection], None] | None = None,
     ) -> None:
         self._environment = environment
         self._inspector = inspector
@@ -82,6 +83,7 @@ class Pipeline:
         self._selector = None if predicate is None else _selector(predicate)
         self._limit = limit
         self._flush = flush
+        self._ended = ended
         self._parts = Parts()
         self.shown = 0
         """Messages that the sink got."""
@@ -122,7 +124,18 @@ class Pipeline:
             if progress is not None:
                 progress.clear()
 
+    def is_broken(self, source: CaptureSource) -> bool:
+        """Whether a capture was cut or damaged, as far as it was read for what is written."""
+        return source.broken
+
     def _take(self, events: Iterable[Any]) -> None:
+        ended: list[Connection] = []
+        if self._ended is not None:
+            events = list(events)
+            # Connections are neither selected nor written.
+            ended = [event for event in events if type(event) is Connection]
+            if ended:
+                events = [event for event in events if type(event) is not Connection]
         if self._selector is not None:
             events = self._selector.feed(events)
         write = self._sink.write
@@ -138,6 +151,9 @@ class Pipeline:
                 write(event)
                 if isinstance(event, Message):
                     self.shown += 1
+        if self._ended is not None:
+            for connection in ended:
+                self._ended(connection)
         if self._flush is not None:
             self._flush()
 

@@ -114,6 +114,11 @@ class Catalog:
         """Names by topic id that were known from the beginning."""
         return self._given
 
+    @property
+    def learnt(self) -> Mapping[str, str]:
+        """Names by topic id that messages told, the one learnt first first."""
+        return self._topics
+
     # -- brokers
 
     @property

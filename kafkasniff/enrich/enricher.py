@@ -63,6 +63,7 @@ class Enricher:
         self._unknown: set[str] = set()
         self._metadata_log = False
         self._misses = False
+        self._again = False
 
     @property
     def wants_metadata_log(self) -> bool:
@@ -108,10 +109,22 @@ class Enricher:
                 if session is not None:
                     _beside(body, "session_epoch", "_session", {"partitions": session.partitions})
                     force_setattr(message, "session_topics", session.names(self.catalog))
+        self._tell_problems(message)
+
+    def _tell_problems(self, message: Message) -> None:
         if self._problems:
             self._summary.problems += len(self._problems)
             force_setattr(message, "problems", (*message.problems, *self._problems))
             self._problems.clear()
+
+    def name_missed(self, message: Message) -> None:
+        """Add the names that are known now to a message that was told before some of them were (`missed`)."""
+        if message.api_key is None or message.body is None:
+            return
+        self._again = True
+        self._inner(message.api_key, message.api_version, message.type, message.body)
+        self._again = False
+        self._tell_problems(message)
 
     def _inner(self, key: int, version: int | None, direction: Direction, body: Body) -> None:
         """A message, or one in an Envelope."""
@@ -145,6 +158,8 @@ class Enricher:
     def _struct(self, plan: Plan, body: Body, *, tells: bool, node: object = None, rack: object = None) -> None:
         """Learn from a struct and add to it. `node`, `rack`: of the struct around it. Hot."""
         name: Any = None if plan.topic is None else body.get(plan.topic)
+        # What had its name then had its records read, too.
+        named_before = self._again and (name is not None or "_topic_name" in body)
         if plan.topic_id is not None:
             topic_id = body.get(plan.topic_id)
             if name is not None:
@@ -154,6 +169,8 @@ class Enricher:
                 name = self.catalog.topic(topic_id)
                 if not self._adds:
                     self._note(topic_id, name)
+                elif named_before:
+                    pass
                 elif name is not None:
                     _beside(body, plan.topic_id, "_topic_name", name)
                 else:
@@ -161,7 +178,7 @@ class Enricher:
         if plan.records and isinstance(name, str) and name.startswith(INTERNAL):
             for path in plan.records:
                 for records in _at(body, path):
-                    self._records(name, records)
+                    self._records(name, records, read=not named_before)
         if plan.node is not None:
             node = body.get(plan.node)
         if plan.rack is not None:
@@ -181,15 +198,15 @@ class Enricher:
         if name is None and len(self._unknown) < MAX_UNKNOWN:
             self._unknown.add(topic_id)
 
-    def _records(self, topic: str, records: object) -> None:
-        """A `records` field of a topic that may be one of the brokers' own."""
+    def _records(self, topic: str, records: object, *, read: bool) -> None:
+        """A `records` field of a topic that may be one of the brokers' own; `read`: what is in them is wanted."""
         if topic == cluster_metadata.TOPIC_NAME:
             self._metadata_log = True
         elif topic not in _internal_topics().INTERNAL_TOPICS:
             return
         if not isinstance(records, dict):
             return
-        if self._adds:
+        if self._adds and read:
             _internal_topics().interpret_topic(topic, records, self._problems)
         for batch in records["batches"]:
             for record in batch.get("records", ()):

@@ -7,6 +7,7 @@ Within a session a request names only what it adds and what it forgets; most nam
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Container
 from typing import Any, Final, Protocol
 
 from kafkasniff.enrich.catalog import MAX_NAME
@@ -188,6 +189,24 @@ class FetchSessions:
             self._sessions[broker, number] = session
             self._partitions += session.partitions
             self._bound()
+
+    def of(self, brokers: Container[Endpoint | None]) -> FetchSessions:
+        """The sessions of some brokers; requests without a response are left out."""
+        found = FetchSessions()
+        for key, session in self._sessions.items():
+            if key[0] in brokers:
+                found._sessions[key] = session
+                found._partitions += session.partitions
+        return found
+
+    def replace(self, brokers: Container[Endpoint | None], others: FetchSessions) -> None:
+        """Take the sessions of some brokers from where their requests were gone through."""
+        for key in [key for key in self._sessions if key[0] in brokers]:
+            self._drop(key)
+        for key, session in others._sessions.items():
+            self._sessions[key] = session
+            self._partitions += session.partitions
+        self._bound()
 
     def _wait(self, exchange: int, key: _Key | None, session: FetchSession | None) -> None:
         if exchange in self._pending:

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.model import Endpoint
+from kafkasniff.model import Connection, Endpoint
 
 __all__ = ["BEFORE", "MAX_TOLD", "Place", "Tellings"]
 
@@ -77,6 +77,14 @@ class Tellings(msgspec.Struct):
             self.kafka[place] = min(self.kafka[place], time_ns)
         elif len(self.kafka) < MAX_TOLD:
             self.kafka[place] = time_ns
+
+    def connection(self, connection: Connection) -> None:
+        """What the account of a connection tells."""
+        if connection.verdict != "kafka":
+            return
+        self.spoke_kafka(connection.broker, connection.verdict_time_ns)
+        if connection.software_late and connection.software_name is not None:
+            self.late_software(connection.connection_id, connection.software_name, connection.software_version)
 
     def merge(self, other: Tellings) -> None:
         """Take over what another process was told, or an earlier run."""

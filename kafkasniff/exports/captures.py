@@ -8,15 +8,16 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
 
 import msgspec
 
 from kafkasniff.errors import UsageError
 from kafkasniff.rows.exchanges import capture_name
 
-__all__ = ["CaptureFile", "identify", "new_captures"]
+__all__ = ["CaptureFile", "Look", "identify", "look_at", "new_captures"]
 
 SAMPLE: Final = 64 << 10
 """Bytes at the beginning and at the end of a capture that are looked at. The first hold the times of its first packets,
@@ -28,11 +29,13 @@ class CaptureFile(msgspec.Struct, frozen=True):
 
     name: str
     size: int | None
-    """None for what can be read only once: standard input, a pipe."""
+    """None for what can be read only once: standard input, a pipe, an interface."""
     head: str | None = None
     """BLAKE2b of the first bytes."""
     tail: str | None = None
     """BLAKE2b of the last bytes."""
+    begun: datetime | msgspec.UnsetType = msgspec.UNSET
+    """Of an interface (`name`), when the capture was begun, UTC."""
 
     @property
     def key(self) -> tuple[int, str, str] | None:
@@ -42,27 +45,44 @@ class CaptureFile(msgspec.Struct, frozen=True):
         return self.size, self.head, self.tail
 
 
-def identify(path: str) -> CaptureFile:
-    """Look at a capture. What cannot be opened is for its reader to tell: it has a size of 0 here."""
+class Look(NamedTuple):
+    """A capture, and how to read it."""
+
+    path: str
+    capture: CaptureFile
+    read_at: Callable[[int, int], bytes] | None = None
+    """(offset, size) → bytes; None for what can be read only once, and for what cannot be opened."""
+
+
+def look_at(path: str) -> Look:
+    """Look at a capture of this machine. What cannot be opened is for its reader to tell: it has a size of 0 here."""
     name = capture_name("stdin" if path == "-" else path) or ""
-    try:
-        if path == "-" or not stat.S_ISREG(os.stat(path).st_mode):
-            return CaptureFile(name, None)
+
+    def read_at(offset: int, size: int) -> bytes:
         with open(path, "rb") as stream:
-            size = os.fstat(stream.fileno()).st_size
-            head = stream.read(min(SAMPLE, size))
-            stream.seek(max(size - SAMPLE, 0))
-            tail = stream.read(SAMPLE)
+            stream.seek(offset)
+            return stream.read(size)
+
+    try:
+        told = None if path == "-" else os.stat(path)
+        if told is None or not stat.S_ISREG(told.st_mode):
+            return Look(path, CaptureFile(name, None))
+        return Look(path, identify(name, told.st_size, read_at), read_at)
     except (OSError, ValueError):
-        return CaptureFile(name, 0)
-    return CaptureFile(name, size, _digest(head), _digest(tail))
+        return Look(path, CaptureFile(name, 0))
+
+
+def identify(name: str, size: int, read_at: Callable[[int, int], bytes]) -> CaptureFile:
+    """A capture as the manifest names it. Raises what `read_at` raises."""
+    tail = max(size - SAMPLE, 0)
+    return CaptureFile(name, size, _digest(read_at(0, min(SAMPLE, size))), _digest(read_at(tail, size - tail)))
 
 
 def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def new_captures(paths: Sequence[str], done: Sequence[CaptureFile]) -> list[tuple[str, CaptureFile]]:
+def new_captures(looks: Iterable[Look], done: Sequence[CaptureFile]) -> list[tuple[str, CaptureFile]]:
     """The captures that are not done yet, each once, in order.
 
     Raises UsageError where one has grown since: what was exported of it cannot be taken back.
@@ -71,14 +91,14 @@ def new_captures(paths: Sequence[str], done: Sequence[CaptureFile]) -> list[tupl
     known = {one.key for one in done}
     long = {one.head: one for one in done if one.size is not None and one.size >= SAMPLE}
     short = [one for one in done if one.size is not None and 0 < one.size < SAMPLE]
-    for path in paths:
-        capture = identify(path)
+    for path, capture, read_at in looks:
         if capture.key is not None:
             if capture.key in known:
                 continue
             # Of a long one the first bytes are known; of short ones there are few.
             begun = [long[capture.head]] if capture.head in long else short
-            if any(one.size < capture.size and _begins_like(path, one) for one in begun):  # type: ignore[operator]
+            shorter = [one for one in begun if (one.size or 0) < (capture.size or 0)]
+            if any(_begins_like(read_at, one) for one in shorter):
                 raise UsageError(
                     f"{capture.name} was exported when it was shorter: export captures that are no longer written to"
                 )
@@ -87,14 +107,14 @@ def new_captures(paths: Sequence[str], done: Sequence[CaptureFile]) -> list[tupl
     return found
 
 
-def _begins_like(path: str, shorter: CaptureFile) -> bool:
+def _begins_like(read_at: Callable[[int, int], bytes] | None, shorter: CaptureFile) -> bool:
     """Whether a capture begins with the bytes of one that was shorter."""
     assert shorter.size is not None
+    if read_at is None:
+        return False
     try:
-        with open(path, "rb") as stream:
-            if _digest(stream.read(min(SAMPLE, shorter.size))) != shorter.head:
-                return False
-            stream.seek(max(shorter.size - SAMPLE, 0))
-            return _digest(stream.read(min(SAMPLE, shorter.size))) == shorter.tail
+        if _digest(read_at(0, min(SAMPLE, shorter.size))) != shorter.head:
+            return False
+        return _digest(read_at(max(shorter.size - SAMPLE, 0), min(SAMPLE, shorter.size))) == shorter.tail
     except OSError:
         return False

@@ -14,7 +14,7 @@ import msgspec
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.inspector import Inspector
-from kafkasniff.rows.resolve import Sessions
+from kafkasniff.rows.sessions import Sessions
 from kafkasniff.sinks.parquet import FILE_MODE
 from kafkasniff.state import dump, load
 

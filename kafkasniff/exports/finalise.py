@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,38 +11,50 @@ from kafkasniff.exports.merge import in_order, merged
 from kafkasniff.exports.staged import read_staged, staged_dates
 from kafkasniff.model import Body
 from kafkasniff.rows import TABLE_NAMES
-from kafkasniff.rows.resolve import Names, Resolver, Sessions
+from kafkasniff.rows.resolve import Names, Resolver
+from kafkasniff.rows.sessions import SessionSource
 from kafkasniff.rows.staged import DAY_NS, STAGED, day_of
 from kafkasniff.sinks.jsonl import body_json
 from kafkasniff.sinks.parquet import TableWriter
 
-__all__ = ["finalise"]
+__all__ = ["final_rows", "finalise"]
 
 
 def finalise(
-    staged: list[Path], into: Path, name: str, *, tables: Iterable[str], names: Names, sessions: Sessions
+    staged: list[Path], into: Path, name: str, *, tables: Iterable[str], names: Names, sessions: SessionSource
 ) -> dict[str, list[tuple[Path, int]]]:
     """Write the tables of staged folders below `into`, as `TABLE/date=DATE/NAME-NNNNN.parquet`.
 
     Returns the files of each table with their rows. `sessions` goes on with these rows. Raises OSError.
     """
+    files: dict[str, list[tuple[Path, int]]] = {table: [] for table in tables}
+    for table, date, batches in final_rows(staged, tables=tables, names=names, sessions=sessions):
+        with TableWriter(table, into / table / f"date={date}", name) as writer:
+            writer.write_all(batches)
+        files[table] += writer.files
+    return files
+
+
+def final_rows(
+    staged: list[Path], *, tables: Iterable[str], names: Names, sessions: SessionSource
+) -> Iterator[tuple[str, str, Iterator[pa.RecordBatch]]]:
+    """(table, date, rows in order) of staged folders; each to be gone through before the next is asked for."""
     resolver = Resolver(names, sessions, _dumps)
-    files: dict[str, list[tuple[Path, int]]] = {}
     # Exchanges first: what they turn up goes to the problems.
     for table in sorted(tables, key=TABLE_NAMES.index):
-        found = files[table] = []
         more = _by_date(resolver.found) if table == "problems" else {}
         for date in sorted({*staged_dates(staged, table), *more}):
             batches = list(read_staged(staged, table, date))
             if date in more:
                 batches.append(in_order(more[date], table))
-            with TableWriter(table, into / table / f"date={date}", name) as writer:
-                for window in merged(batches, table):
-                    writer.write_all(resolver.rows(table, window))
-            found += writer.files
+            yield table, date, _resolved(table, merged(batches, table), resolver)
         if table == "exchanges":
             sessions.answer()
-    return files
+
+
+def _resolved(table: str, windows: Iterator[pa.RecordBatch], resolver: Resolver) -> Iterator[pa.RecordBatch]:
+    for window in windows:
+        yield from resolver.rows(table, window)
 
 
 def _by_date(rows: list[dict[str, object]]) -> dict[str, pa.RecordBatch]:

@@ -4,6 +4,7 @@
     TABLE/date=DATE/*.parquet   the tables; files that the manifest does not name do not count
     state/*.state               what the next run goes on from
     .partial/                   the run that is being made, or was killed
+    .staged/                    rows of a live capture that wait for their run
 
 A run's new files have names of their own, so that nothing that readers may have open is written over. It is committed
 when its manifest stands in `.partial`: what is left to do then (moving files, renaming the manifest, removing the files
@@ -31,16 +32,19 @@ from kafkasniff.exports.carried import write_aside
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.rows import SCHEMA_VERSION, TABLE_NAMES
 
-__all__ = ["RUN", "ExportFolder", "FileEntry", "Manifest", "TableEntry", "Written", "read_manifest"]
+__all__ = ["RUN", "Engine", "ExportFolder", "FileEntry", "Manifest", "TableEntry", "Written", "read_manifest"]
 
 MANIFEST: Final = "manifest.json"
 PARTIAL: Final = ".partial"
+STAGED: Final = ".staged"
 RUN: Final = "run.json"
 """In `.partial`: what the run that is being made is over, and its number."""
 STATE: Final = "state"
 FORMAT: Final = "kafkasniff-export"
 
-_OURS: Final = re.compile(r"part-\d{5}(-open)?-\d{5}\.parquet")
+_OURS: Final = re.compile(r"part-\d{5,}(-open)?(-\d{5}){1,2}\.parquet")
+
+Engine = Literal["local", "spark"]
 
 Written = Mapping[str, Sequence[tuple[Path, int]]]
 """By table, files below `.partial` and how many rows each has."""
@@ -78,13 +82,16 @@ class Manifest(msgspec.Struct):
     format: Literal["kafkasniff-export"]
     schema_version: int
     version: str
-    engine: Literal["local", "spark"]
+    engine: Engine
+    """Which made the last run; both write the same rows."""
     options: ExportOptions
     runs: int = 0
     captures: list[CaptureFile] = []
     tables: dict[str, TableEntry] = {}
     state: str | None = None
     """Path of the file that the next run goes on from."""
+    batch: int | None = None
+    """Of a stream: the number of the last batch that is in it."""
 
 
 def read_manifest(directory: Path) -> Manifest | None:
@@ -119,6 +126,7 @@ class ExportFolder:
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
         self.partial = self.directory / PARTIAL
+        self.staged = self.directory / STAGED
         self._made = False
         with self.output():
             self._made = not self.directory.exists()
@@ -133,6 +141,7 @@ class ExportFolder:
                 self._finish_commit()
                 self.manifest = read_manifest(self.directory)
                 self._sweep()
+                shutil.rmtree(self.staged, ignore_errors=True)
                 if self._is_stale():
                     self.discard()
         except BaseException:
@@ -172,8 +181,9 @@ class ExportFolder:
         return plan.run != self.run
 
     def discard(self) -> None:
-        """Give up the run that is being made."""
-        shutil.rmtree(self.partial, ignore_errors=True)
+        """Give up the run that is being made; one that is committed stays, for whoever comes next to finish."""
+        if not (self.partial / MANIFEST).exists():
+            shutil.rmtree(self.partial, ignore_errors=True)
 
     def commit(
         self,
@@ -182,14 +192,23 @@ class ExportFolder:
         written: Written,
         unfinished: Written,
         state: bytes,
+        *,
+        engine: Engine = "local",
+        goes_on: bool = True,
+        batch: int | None = None,
     ) -> Manifest:
-        """Take a run's files into the export; those of the last run's unfinished rows go. Returns the new manifest."""
+        """Take a run's files into the export; those of the last run's unfinished rows go. Returns the new manifest.
+
+        `goes_on` False: the run does not go on from the last one, so that those rows are as finished as they get.
+        `batch`: the number of a stream's batch, where the run is one.
+        """
         old = self.manifest
         run = self.run
         tables: dict[str, TableEntry] = {}
         for table in options.tables:
             kept = [] if old is None or table not in old.tables else old.tables[table].files
-            files = [entry for entry in kept if not entry.open]
+            files = [entry for entry in kept if not (entry.open and goes_on)]
+            files = [msgspec.structs.replace(entry, open=False) for entry in files]
             files += [self._entry(path, rows, run, unfinished=False) for path, rows in written.get(table, ())]
             files += [self._entry(path, rows, run, unfinished=True) for path, rows in unfinished.get(table, ())]
             files.sort(key=lambda entry: entry.path)
@@ -199,12 +218,13 @@ class ExportFolder:
             FORMAT,
             SCHEMA_VERSION,
             kafkasniff.__version__,
-            "local",
+            engine,
             options,
             run,
             [*(() if old is None else old.captures), *captures],
             tables,
             name,
+            batch,
         )
         with self.output():
             (self.partial / STATE).mkdir(exist_ok=True)

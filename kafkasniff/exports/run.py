@@ -10,18 +10,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kafkasniff.enrich import Catalog
-from kafkasniff.enrich.tellings import Tellings
-from kafkasniff.errors import OutputError, UsageError
-from kafkasniff.exports.captures import CaptureFile, new_captures
+from kafkasniff.exports.beginning import check_no_stream, check_options, first_states, read_carried, total
+from kafkasniff.exports.captures import CaptureFile, look_at, new_captures
 from kafkasniff.exports.carried import Carried, ShardState, write_aside
-from kafkasniff.exports.finalise import finalise
+from kafkasniff.exports.finish import finish
 from kafkasniff.exports.folder import RUN, ExportFolder, Manifest
 from kafkasniff.exports.options import ExportOptions
-from kafkasniff.exports.shard import CHECKPOINT_SECONDS, Hooks, ShardResult, ShardTask, new_state, run_shard
-from kafkasniff.inspector import Inspector
+from kafkasniff.exports.shard import CHECKPOINT_SECONDS, Hooks, ShardResult, ShardTask, run_shard
 from kafkasniff.model import Summary
-from kafkasniff.rows.resolve import Names, Sessions
-from kafkasniff.shards import number_from, reshard
 from kafkasniff.state import dump, load
 
 if TYPE_CHECKING:
@@ -79,8 +75,9 @@ def export(
     with ExportFolder(directory) as folder:
         manifest = folder.manifest
         if manifest is not None:
-            _check(manifest, options, directory)
-        new = new_captures(captures, [] if manifest is None else manifest.captures)
+            check_options(manifest, options, directory)
+            check_no_stream(manifest, directory)
+        new = new_captures(map(look_at, captures), [] if manifest is None else manifest.captures)
         if not new and manifest is not None:
             return Result(manifest)
         try:
@@ -91,14 +88,6 @@ def export(
             if not any(folder.partial.glob("shard-*/checkpoint")):
                 folder.discard()
             raise
-
-
-def _check(manifest: Manifest, options: ExportOptions, directory: Path) -> None:
-    if manifest.engine != "local":
-        raise UsageError(f"{directory} was exported by another engine; name a new folder")
-    for name in options.__struct_fields__:
-        if getattr(manifest.options, name) != getattr(options, name):
-            raise UsageError(f"{directory} was exported with other options ({name}); name a new folder")
 
 
 class _Making:
@@ -126,9 +115,9 @@ class _Making:
         shards: int,
     ) -> Result:
         folder, manifest = self._folder, self._folder.manifest
-        carried = self._carried(manifest)
+        carried = read_carried(folder)
         plan, resumed = self._plan(shards)
-        states = self._states(carried, plan.shards, given, predicate)
+        states = first_states(carried, plan.shards, self._options, given, sessions=predicate is not None)
         if predicate is not None and learn is not None and not resumed:
             (state,) = states
             first = load(state, ShardState)
@@ -153,15 +142,6 @@ class _Making:
         with folder.output():
             results = [run_shard(tasks[0], self._hooks)] if len(tasks) == 1 else _at_once(tasks, self._hooks)
         return self._finish(carried, results, given, resumed)
-
-    def _carried(self, manifest: Manifest | None) -> Carried:
-        if manifest is None or manifest.state is None:
-            return Carried([], Sessions(), Tellings())
-        path = self._folder.directory / manifest.state
-        try:
-            return Carried.load(path.read_bytes())
-        except OSError as error:
-            raise OutputError(f"cannot read {path}: {error.strerror or error}") from error
 
     def _plan(self, shards: int) -> tuple[_Plan, bool]:
         """The plan of this run, and whether it is that of one that was killed."""
@@ -191,74 +171,23 @@ class _Making:
         same = [one.key for one in plan.captures[: len(keys)]] == keys
         return same and None not in keys and (old.options, old.run) == (plan.options, plan.run)
 
-    def _states(
-        self, carried: Carried, shards: int, given: Mapping[str, str], predicate: Predicate | None
-    ) -> list[bytes]:
-        """What each shard begins with."""
-        if len(carried.shards) == shards:
-            return carried.shards
-        found: list[bytes] = []
-        for number in range(shards):
-            catalog = Catalog(given, tellings=Tellings())
-            state = new_state(self._options, catalog, sessions=predicate is not None)
-            if carried.shards:
-                before = [load(one, ShardState) for one in carried.shards]
-                inspectors: list[Inspector] = [one.inspector for one in before]
-                state.inspector = reshard(inspectors, number, shards)
-                state.enricher.count_into(state.inspector.summary)
-                for one in before:
-                    state.enricher.missed |= one.enricher.missed
-                    state.enricher.catalog.absorb(one.enricher.catalog)
-                state.start_ns = before[0].start_ns
-            else:
-                number_from(state.inspector, number)
-            found.append(dump(state))
-        return found
-
     def _finish(self, carried: Carried, results: list[ShardResult], given: Mapping[str, str], resumed: bool) -> Result:
         folder, options = self._folder, self._options
-        for result in results:
-            carried.tellings.merge(result.tellings)
-        names = Names(carried.tellings, given)
-        run = folder.run
         for table in options.tables:
             shutil.rmtree(folder.partial / table, ignore_errors=True)
         with folder.output():
-            staged = [path for result in results for path in result.staged]
-            sessions = carried.sessions
-            written = finalise(
-                staged, folder.partial, f"part-{run:05}", tables=options.tables, names=names, sessions=sessions
-            )
-            state = Carried(
-                [result.state for result in results], sessions, carried.tellings, max(one.order for one in results)
-            ).dump()
-            # Rows of what is not over: the next run makes them again, from the sessions as they are now.
-            unfinished = finalise(
-                [result.unfinished for result in results],
-                folder.partial,
-                f"part-{run:05}-open",
-                tables=options.tables,
-                names=names,
-                sessions=sessions,
-            )
-            manifest = folder.commit(options, [capture for _, capture in self._new], written, unfinished, state)
+            made = finish(folder.partial, folder.run, options, carried, results, given=given)
+            new = [capture for _, capture in self._new]
+            manifest = folder.commit(options, new, made.written, made.unfinished, made.state)
         rows = {
-            table: sum(count for found in (written, unfinished) for _, count in found[table])
+            table: sum(count for found in (made.written, made.unfinished) for _, count in found[table])
             for table in options.tables
         }
         broken = any(result.broken for result in results)
-        return Result(manifest, len(self._new), rows, _total([result.summary for result in results]), broken, resumed)
+        return Result(manifest, len(self._new), rows, total([result.summary for result in results]), broken, resumed)
 
 
 def _at_once(tasks: list[ShardTask], hooks: Hooks) -> list[ShardResult]:
     from kafkasniff.exports.workers import run_shards  # noqa: PLC0415 - one process needs none of it
 
     return run_shards(tasks, hooks)
-
-
-def _total(summaries: list[Summary]) -> Summary:
-    total = Summary()
-    for summary in summaries:
-        for name in summary.__struct_fields__:
-            setattr(total, name, getattr(total, name) + getattr(summary, name))
-    return total

@@ -16,15 +16,13 @@ import msgspec
 import numpy as np
 
 from kafkasniff.capture.source import CaptureSource, open_captures, with_pauses
-from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.exports.carried import ShardState, write_aside
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.staged import StagedFiles
-from kafkasniff.exports.stager import Stager
-from kafkasniff.inspector import Inspector
+from kafkasniff.exports.staging import new_stager, stage, stage_unfinished
 from kafkasniff.model import Summary
-from kafkasniff.packets import NO_TIME, Note, PacketBatch
+from kafkasniff.packets import Note, PacketBatch
 from kafkasniff.shards import share
 from kafkasniff.state import dump, load
 
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 
     from kafkasniff.filters import Predicate
 
-__all__ = ["CHECKPOINT_SECONDS", "Hooks", "Reading", "ShardResult", "ShardTask", "new_state", "run_shard"]
+__all__ = ["CHECKPOINT_SECONDS", "Hooks", "Reading", "ShardResult", "ShardTask", "parts", "run_shard"]
 
 CHECKPOINT_SECONDS: Final = 5.0
 """Time between two checkpoints at least: each costs what it takes to write the state of all open connections."""
@@ -114,22 +112,6 @@ class Hooks(msgspec.Struct):
     stdin: BinaryIO | None = None
 
 
-def new_state(options: ExportOptions, catalog: Catalog, *, sessions: bool) -> ShardState:
-    """The state of a shard that has seen nothing. `sessions`: a filter has to know the topics of fetch sessions."""
-    inspector = Inspector(
-        ports=options.ports,
-        records=options.decode_records,
-        show_secrets=options.show_secrets,
-        max_frame=options.max_frame,
-        connections=True,
-    )
-    if catalog.tellings is None:
-        catalog.tellings = Tellings()
-    enricher = Enricher(catalog, summary=inspector.summary, sessions=sessions)
-    enricher.notes_missed = options.bodies and "exchanges" in options.tables
-    return ShardState(inspector, enricher, set())
-
-
 def run_shard(task: ShardTask, hooks: Hooks) -> ShardResult:
     """Stage the rows of all captures of a run, as far as that was not done before the run was killed.
 
@@ -140,17 +122,10 @@ def run_shard(task: ShardTask, hooks: Hooks) -> ShardResult:
     _Run(task, checkpoint).captures(hooks)
     # What ends only because the captures do is not over: the next run goes on from the state before.
     checkpoint = _read(task)
-    state = load(checkpoint.state, ShardState)
     unfinished = task.folder / _OPEN
-    shutil.rmtree(unfinished, ignore_errors=True)
-    files = StagedFiles(unfinished)
-    stager = _stager(task, state, files)
-    stager.take(state.enricher.feed(state.inspector.close()))
-    stager.flush()
-    files.close()
+    state = stage_unfinished(checkpoint.state, task.options, task.predicate, unfinished)
     tellings = state.enricher.catalog.tellings
     assert tellings is not None
-    tellings.hosts.update(state.inspector.names)
     staged = [task.folder / _segment(number) for number in range(checkpoint.segments)]
     return ShardResult(
         checkpoint.state, tellings, checkpoint.order, checkpoint.broken, state.inspector.summary, staged, unfinished
@@ -166,17 +141,6 @@ def _read(task: ShardTask) -> _Checkpoint:
 
 def _segment(number: int) -> str:
     return f"staged-{number:05}"
-
-
-def _stager(task: ShardTask, state: ShardState, files: StagedFiles) -> Stager:
-    selector = None
-    if task.predicate is not None:
-        # Imported when there is something to select.
-        from kafkasniff.filters import Selector  # noqa: PLC0415
-
-        selector = Selector(task.predicate)
-        selector.start_ns = state.start_ns
-    return Stager(task.options, state.enricher, files, selector, selected=state.selected)
 
 
 class _Run:
@@ -199,7 +163,7 @@ class _Run:
         folder = self._task.folder / _segment(self._segments)
         shutil.rmtree(folder, ignore_errors=True)
         self._files = StagedFiles(folder)
-        self._stager = _stager(self._task, self._state, self._files)
+        self._stager = new_stager(self._state, self._task.options, self._task.predicate, self._files)
 
     def captures(self, hooks: Hooks) -> None:
         """Go through the captures that are not done, and fix the result."""
@@ -211,7 +175,7 @@ class _Run:
                     hooks.opened(source)
                 placed = _Placed(left, len(task.names), (*task.names, *self._names(source, left)), self._order)
                 for batch, ended in with_pauses(source):
-                    for part in _parts(share(placed.batch(batch), task.shard, task.shards)):
+                    for part in parts(share(placed.batch(batch), task.shard, task.shards)):
                         self._feed(part)
                         if hooks.part is not None:
                             hooks.part()
@@ -233,12 +197,7 @@ class _Run:
         return names
 
     def _feed(self, batch: PacketBatch) -> None:
-        if self._state.start_ns is None and len(batch):
-            times = batch.time_ns[batch.time_ns != NO_TIME]
-            if len(times):
-                self._state.start_ns = int(times[0])
-                self._stager.begins(self._state.start_ns)
-        self._stager.take(self._state.enricher.feed(self._state.inspector.feed(batch)))
+        stage(self._state, self._stager, batch)
 
     def _fix(self) -> None:
         """Make a checkpoint of what is staged."""
@@ -273,7 +232,7 @@ class _Placed:
         return batch
 
 
-def _parts(batch: PacketBatch) -> Iterator[PacketBatch]:
+def parts(batch: PacketBatch) -> Iterator[PacketBatch]:
     """A batch in parts that are bounded in packets and payload bytes."""
     while len(batch) > 1:
         sizes = np.cumsum(batch.length[:MAX_PART_ROWS], dtype=np.int64)

@@ -93,12 +93,7 @@ class Stager:
         self._write(MAX_ROWS, MAX_BYTES)
 
     def _connection(self, connection: Connection) -> None:
-        if connection.verdict == "kafka":
-            self._tellings.spoke_kafka(connection.broker, connection.verdict_time_ns)
-            if connection.software_late and connection.software_name is not None:
-                self._tellings.late_software(
-                    connection.connection_id, connection.software_name, connection.software_version
-                )
+        self._tellings.connection(connection)
         if self._selector is not None:
             if connection.connection not in self.selected:
                 return

@@ -1,31 +1,19 @@
-"""Step 1 in several processes: each reads all captures and keeps its share of the connections.
-
-Workers share nothing but what they write. They end when this process does, whichever way it goes: at the next sign of
-life that nobody takes.
-"""
+"""Step 1 in several processes: each reads all captures and keeps its share of the connections."""
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import multiprocessing
-import signal
 import time
-import traceback
-from collections.abc import Iterator, Sequence
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
 from typing import Any, Final
 
-from kafkasniff.errors import KafkasniffError
 from kafkasniff.exports.shard import Hooks, Reading, ShardResult, ShardTask, run_shard
+from kafkasniff.processes import Workers
 
 __all__ = ["run_shards"]
 
 SIGN_SECONDS: Final = 0.2
 """Time between two signs of life of a worker."""
-PATIENCE_SECONDS: Final = 5.0
-"""How long a worker may take to end when it is told to."""
 
 
 class _Together:
@@ -51,73 +39,24 @@ def run_shards(tasks: Sequence[ShardTask], hooks: Hooks) -> list[ShardResult]:
 
     Raises what a task raises, KafkasniffError where a process ends without a word. No process is left then.
     """
-    context = multiprocessing.get_context("spawn")
-    processes: list[BaseProcess] = []
-    ends: list[Connection] = []
-    try:
-        for task in tasks:
-            mine, theirs = context.Pipe(duplex=False)
-            process = context.Process(target=_work, args=(task, theirs), daemon=True)
-            process.start()
-            theirs.close()
-            processes.append(process)
-            ends.append(mine)
-        return _results(processes, ends, hooks)
-    finally:
-        _end(processes)
-        for end in ends:
-            end.close()
-
-
-def _results(processes: list[BaseProcess], ends: list[Connection], hooks: Hooks) -> list[ShardResult]:
-    together = _Together(len(ends))
-    if hooks.opened is not None:
-        hooks.opened(together)
+    together = _Together(len(tasks))
     found: dict[int, ShardResult] = {}
-    while len(found) < len(ends):
-        for worker, message in _messages(ends, found):
-            if message is None:
-                processes[worker].join(PATIENCE_SECONDS)
-                raise KafkasniffError(f"a worker process ended with code {processes[worker].exitcode}")
-            if isinstance(message, ShardResult):
-                found[worker] = message
-            elif isinstance(message, BaseException):
-                raise message
-            else:
-                together.note(worker, *message)
-        if hooks.part is not None:
-            hooks.part()
-    return [found[worker] for worker in range(len(ends))]
+    with Workers(_work, list(tasks), start="spawn") as workers:
+        if hooks.opened is not None:
+            hooks.opened(together)
+        while len(found) < len(tasks):
+            for worker, message in workers.messages(SIGN_SECONDS, without=found):
+                if isinstance(message, ShardResult):
+                    found[worker] = message
+                else:
+                    together.note(worker, *message)
+            if hooks.part is not None:
+                hooks.part()
+    return [found[worker] for worker in range(len(tasks))]
 
 
-def _messages(ends: list[Connection], found: dict[int, ShardResult]) -> Iterator[tuple[int, Any]]:
-    """What workers say, None for one that says no more."""
-    open_ends = [end for worker, end in enumerate(ends) if worker not in found]
-    for end in wait(open_ends, SIGN_SECONDS):
-        worker = ends.index(end)  # type: ignore[arg-type]
-        try:
-            yield worker, ends[worker].recv()
-        except (EOFError, OSError):
-            yield worker, None
-
-
-def _end(processes: list[BaseProcess]) -> None:
-    """End what still runs."""
-    for process in processes:
-        if process.is_alive():
-            process.terminate()
-    for process in processes:
-        process.join(PATIENCE_SECONDS)
-        if process.is_alive():
-            process.kill()
-            process.join()
-
-
-def _work(task: ShardTask, end: Connection) -> None:
-    """A worker's whole life."""
-    # Ctrl-C goes to all processes of the terminal: the first one says what becomes of the others.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.set_threshold(100_000, 50, 100)
+def _work(task: ShardTask, end: Connection[Any, Any]) -> None:
+    """Read captures, with a sign of life now and then."""
     reading: list[Reading] = []
     next_sign = 0.0
 
@@ -129,14 +68,4 @@ def _work(task: ShardTask, end: Connection) -> None:
             # Raises where nobody listens any more, and that is the end.
             end.send((reading[0].bytes_read, reading[0].bytes_total))
 
-    try:
-        end.send(run_shard(task, Hooks(reading.append, part)))
-    except BrokenPipeError:
-        return
-    except Exception as error:
-        told = error
-        if not isinstance(error, KafkasniffError | OSError):
-            told = KafkasniffError(f"a worker process failed: {type(error).__name__}: {error}")
-            told.add_note(traceback.format_exc())
-        with contextlib.suppress(OSError):
-            end.send(told)
+    end.send(run_shard(task, Hooks(reading.append, part)))

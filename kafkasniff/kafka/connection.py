@@ -14,27 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import itemgetter
-from struct import Struct
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
+from kafkasniff.kafka.boundaries import Boundaries
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.dialogue import Dialogue
 from kafkasniff.kafka.events import Event, EventLog
 from kafkasniff.kafka.framing import MAX_FRAME, Frame, Framer
-from kafkasniff.kafka.message import request_header
-from kafkasniff.kafka.other_protocols import is_gssapi_token, name_protocol
-from kafkasniff.kafka.proxy import MAX_PROLOGUE, proxy_prologue
-from kafkasniff.kafka.search import MIN_CHAIN, RESPONSE_CHAIN, Searcher
+from kafkasniff.kafka.other_protocols import is_gssapi_token
+from kafkasniff.kafka.search import Searcher
 from kafkasniff.kafka.trial import Trial
-from kafkasniff.streams import Closed, Gap, Item, Retransmit, Run, Started, Stretch, TcpProblem
+from kafkasniff.streams import Closed, Gap, Hole, Item, Retransmit, Run, Started, Stretch, TcpProblem
 
 __all__ = ["ConnectionOptions", "KafkaConnection"]
-
-_INT = Struct(">i")
-_SHORTEST_HEADER: Final = 12
-"""Bytes of a frame up to the correlation id of a request."""
 
 Verdict = Literal["undecided", "kafka", "not-kafka"]
 
@@ -52,15 +46,15 @@ class KafkaConnection:
     """The state of one connection."""
 
     __slots__ = (
+        "_began",
+        "_boundaries",
         "_closed",
         "_dialogue",
         "_forced",
         "_framers",
-        "_held_problems",
+        "_holes",
         "_log",
         "_options",
-        "_proxied",
-        "_searchers",
         "_trials",
         "bytes_decoded",
         "bytes_lost",
@@ -76,13 +70,13 @@ class KafkaConnection:
         self._log = EventLog(forced_client)
         self._dialogue = Dialogue(self._log, options.decode, every_end=options.every_end)
         self.verdict: Verdict = "undecided"
-        # Per direction: a framer where the stream is in step, else a searcher with its bytes, or a trial.
+        # Per direction: a framer where the stream is in step, else a trial, or a searcher with its bytes.
         self._framers: list[Framer | None] = [None, None]
-        self._searchers: list[Searcher | None] = [None, None]
         self._trials: list[Trial | None] = [None, None]
-        self._proxied = [False, False]
-        self._held_problems: list[TcpProblem] = []
-        """Problems of an undecided connection: told if it is Kafka. Bounded by what the TCP side tells."""
+        # Per direction: bytes of the stream were seen; segments of it are held back behind a hole.
+        self._began = [False, False]
+        self._holes = [False, False]
+        self._boundaries = Boundaries(self._log, self._dialogue, forced=self._forced, max_frame=options.max_frame)
         self._closed = False
         self.bytes_seen = 0
         """Bytes of both streams."""
@@ -112,6 +106,9 @@ class KafkaConnection:
                 self._started(item)
             elif isinstance(item, Gap):
                 self._gap(item)
+            elif isinstance(item, Hole):
+                self._holes[item.direction] = item.open
+                self._compare_streams()
             elif isinstance(item, TcpProblem):
                 self._tcp_problem(item)
             else:
@@ -120,18 +117,11 @@ class KafkaConnection:
 
     # -- items ------------------------------------------------------------------------------------------------------
 
-    def _searcher(self, direction: int) -> Searcher:
-        """The searcher of a stream; made when there is something to search, which is a moment for most."""
-        searcher = self._searchers[direction]
-        if searcher is None:
-            searcher = self._searchers[direction] = Searcher(aligned=False, max_size=self._options.max_frame)
-        return searcher
-
     def _started(self, item: Started) -> None:
         if not self._forced and self._log.client is None and self.verdict == "undecided":
             self._log.client = item.direction if item.client else 1 - item.direction
-        if self._framers[item.direction] is None and not self._searchers[item.direction]:
-            self._searchers[item.direction] = Searcher(aligned=True, max_size=self._options.max_frame)
+        if self._framers[item.direction] is None:
+            self._boundaries.begin(item.direction)
 
     def _stretch(self, item: Stretch) -> None:
         runs = item.runs
@@ -174,14 +164,16 @@ class KafkaConnection:
         if self.verdict == "not-kafka":
             return
         self._log.at(run.order[index], run.released[index], run.packet[index])
+        self._began[direction] = True
         framer = self._framers[direction]
         if framer is not None:
             self._cut(direction, framer, run, index, index + 1)
         elif self._trials[direction] is not None:
             self._try(direction, run, index)
         else:
-            self._searcher(direction).add(run, index)
+            self._boundaries.searcher(direction).add(run, index)
             self._search(direction)
+        self._compare_streams()
 
     def _cut(self, direction: int, framer: Framer, run: Run, first: int, last: int) -> None:
         """Cut segments of a stream in step; where it falls out of step, search what follows."""
@@ -194,7 +186,7 @@ class KafkaConnection:
         self._log.problem(
             "frame-size", "a frame of impossible size: its stream is searched for the next frame", direction
         )
-        searcher = self._searcher(direction)
+        searcher = self._boundaries.searcher(direction)
         for index in range(first, last):
             start = run.end[index] - run.length[index]
             if run.end[index] > lost_at:
@@ -214,36 +206,35 @@ class KafkaConnection:
             return
         direction = item.direction
         self._log.at(item.order, item.time_ns, item.packet)
+        if not item.snapped:
+            detail = f"{item.size} bytes of the stream are not in the capture"
+            place = item.packet, item.time_ns
+            self._tcp_problem(TcpProblem(item.order, direction, "tcp-gap", detail, *place, item.size))
         framer = self._framers[direction]
         if framer is None:
             self._gap_in_search(item)
             return
-        if not item.snapped:
-            detail = f"{item.size} bytes of the stream are not in the capture"
-            self._log.problem("tcp-gap", detail, direction, item.size)
-        in_step, frame = framer.gap(item.size, item.order, item.time_ns, item.packet)
+        in_step, frame = framer.gap(item)
         if frame is not None:
             self._take_frame(frame)
         if not in_step:
             self._framers[direction] = None
-            self._searchers[direction] = None
+            self._boundaries.release(direction)
             if direction != self._log.client:
-                self._dialogue.ledger.gap()
+                self._dialogue.lose_responses(item.resumed_ns, has_head=True)
+            self._compare_streams()
 
     def _gap_in_search(self, item: Gap) -> None:
         direction = item.direction
-        if self.verdict == "kafka" and not item.snapped:
-            detail = f"{item.size} bytes of the stream are not in the capture"
-            self._log.problem("tcp-gap", detail, direction, item.size)
         if self.verdict == "kafka" and direction != self._log.client:
-            self._dialogue.ledger.gap()
+            self._dialogue.lose_responses(item.resumed_ns, has_head=False)
         trial = self._trials[direction]
         if trial is None:
-            trial = self._begin_trial(direction, item)
-        self._searchers[direction] = None
+            trial = self._boundaries.begin_trial(item, kafka=self.verdict == "kafka")
+        self._boundaries.release(direction)
         if trial is None:
             return
-        in_step, frame = trial.framer.gap(item.size, item.order, item.time_ns, item.packet)
+        in_step, frame = trial.framer.gap(item)
         if frame is not None:
             trial.frames.append(frame)
         self._trials[direction] = trial
@@ -251,48 +242,35 @@ class KafkaConnection:
         if not in_step:
             self._trials[direction] = None
             self._framers[direction] = None
+        self._compare_streams()
 
     def _tcp_problem(self, item: TcpProblem) -> None:
         if self.verdict == "undecided":
-            self._held_problems.append(item)
+            self._log.hold(item)
         elif self.verdict == "kafka":
-            self._tell(item)
-
-    def _tell(self, item: TcpProblem) -> None:
-        self._log.at(item.order, item.time_ns, item.packet)
-        self._log.problem(item.kind, item.detail, item.direction, item.bytes)
+            self._log.tell(item)
 
     def _take_frame(self, frame: Frame) -> None:
         self.bytes_decoded += 4 + frame.end - frame.start
-        self._dialogue.frame(frame, both=self._framers[1 - frame.direction] is not None)
+        self._dialogue.frame(frame)
+
+    def _compare_streams(self) -> None:
+        """Note whose frames may be there and not be cut yet, because of a hole or a search."""
+        client = self._log.client
+        if client is None:
+            return
+        behind = [
+            hole or (began and framer is None)
+            for hole, began, framer in zip(self._holes, self._began, self._framers, strict=True)
+        ]
+        dialogue = self._dialogue
+        if behind[client]:
+            dialogue.requests = "behind"
+        elif self._began[client]:
+            dialogue.requests = "here"
+        dialogue.ledger.responses_behind = behind[1 - client]
 
     # -- trials: streams with gaps before their first whole frame -------------------------------------------
-
-    def _begin_trial(self, direction: int, gap: Gap) -> Trial | None:
-        """What is there so far, as frames, if it begins like one.
-
-        A response has little to tell it by: in mid-stream it is tried only where segments are cut short, so that none
-        will be whole, and only if it ends where its segment did; at its stream's beginning it waits for the verdict.
-        """
-        searcher = self._searcher(direction)
-        beginning = searcher.beginning(len(searcher))
-        if len(beginning) < _SHORTEST_HEADER or not (gap.snapped or searcher.aligned):
-            return None
-        if self._log.client in (None, direction):
-            # A client id may be longer than what there is: the header is judged by what stands before it.
-            plausible = request_header(beginning[:_SHORTEST_HEADER] + b"\xff\xff\0", 4, 15, strict=True) is not None
-        elif self.verdict == "kafka":
-            fits = len(beginning) + gap.size == 4 + _INT.unpack_from(beginning)[0]
-            plausible = gap.snapped and fits and self._dialogue.is_beginning_of_response(beginning[4:])
-        else:
-            plausible = searcher.aligned
-        size = _INT.unpack_from(beginning)[0]
-        if not plausible or not 4 <= size <= self._options.max_frame:
-            return None
-        run = searcher.take(0)
-        assert run is not None
-        framer = Framer(direction, self._options.max_frame)
-        return Trial(framer, framer.cut(run, run.first, run.last))
 
     def _try(self, direction: int, run: Run, index: int) -> None:
         trial = self._trials[direction]
@@ -300,7 +278,7 @@ class KafkaConnection:
         trial.frames += trial.framer.cut(run, index, index + 1)
         if trial.framer.lost_at is not None:
             self._trials[direction] = None
-            self._searcher(direction).add(run, index)
+            self._boundaries.searcher(direction).add(run, index)
             self._search(direction)
             return
         self._judge_trial(direction)
@@ -308,22 +286,19 @@ class KafkaConnection:
     def _judge_trial(self, direction: int) -> None:
         trial = self._trials[direction]
         assert trial is not None
-        if self._log.client in (None, direction):
-            if not trial.may_be_requests(known=self._log.client is not None):
-                self._trials[direction] = None
-                return
-            enough = len(trial.frames) >= (1 if self.verdict == "kafka" or self._forced else 2)
-        else:
-            enough = self.verdict == "kafka" and bool(trial.frames)
-        if not enough:
+        in_step = self._boundaries.judge_trial(trial, direction, kafka=self.verdict == "kafka")
+        if in_step is None:
             return
         self._trials[direction] = None
+        if not in_step:
+            return
         if self.verdict == "undecided":
             self._judge_kafka(direction if self._log.client is None else self._log.client)
         undecided = self._framers[1 - direction] is None
         self._framers[direction] = trial.framer
         for frame in trial.frames:
             self._take_frame(frame)
+        self._compare_streams()
         if undecided:
             self._settle(1 - direction)
 
@@ -338,23 +313,37 @@ class KafkaConnection:
 
     def _search(self, direction: int) -> None:
         """Look whether the bytes of a stream that is not in step tell where its frames are, and what it is."""
+        boundaries = self._boundaries
         while self._framers[direction] is None and self.verdict != "not-kafka":
-            searcher = self._searcher(direction)
-            if not len(searcher) or not self._without_prologue(direction, searcher):
+            searcher = boundaries.searcher(direction)
+            if not len(searcher) or not self._without_prologue(direction):
                 return
-            start = self._find(direction, searcher)
+            start = boundaries.find(direction, kafka=self.verdict == "kafka")
             if start is None:
                 if self.verdict == "undecided":
-                    self._judge_hopeless(direction, searcher)
+                    self._judge_not_kafka(boundaries.reason_against(direction, peer_held=self._holes[1 - direction]))
                 searcher.forget()
                 return
             self._enter_step(direction, searcher, start)
+
+    def _without_prologue(self, direction: int) -> bool:
+        """Take off a PROXY protocol header in front of the client's stream; False where there is nothing behind it."""
+        prologue = self._boundaries.take_prologue(direction)
+        if prologue is None:
+            return False
+        length, detail = prologue
+        if length:
+            log = self._log
+            self._tcp_problem(
+                TcpProblem(log.order, direction, "proxy-protocol", detail, log.packet, log.time_ns, length)
+            )
+        return len(self._boundaries.searcher(direction)) > 0
 
     def _enter_step(self, direction: int, searcher: Searcher, start: int) -> None:
         skipped = start + searcher.dropped
         undecided = self.verdict == "undecided"
         if undecided:
-            self._judge_kafka(self._role_of(direction))
+            self._judge_kafka(self._boundaries.client_by(direction))
         if skipped:
             detail = f"{skipped} bytes were passed over before the first frame that could be told"
             self._log.problem("stream-resync", detail, direction, skipped)
@@ -362,81 +351,30 @@ class KafkaConnection:
         assert run is not None
         if undecided and is_gssapi_token(run.buffer, 4, len(run.buffer)):
             self._dialogue.begin_raw_sasl("GSSAPI")
-        self._searchers[direction] = None
+        self._boundaries.release(direction)
         framer = self._framers[direction] = Framer(direction, self._options.max_frame)
         self._cut(direction, framer, run, run.first, run.last)
+        self._compare_streams()
         if undecided:
             self._settle(1 - direction)
 
-    def _role_of(self, direction: int) -> int:
-        """The client's direction, when the searcher of `direction` has just accepted a chain."""
-        if self._log.client is not None:
-            return self._log.client
-        return direction if self._searcher(direction).accepted_requests else 1 - direction
-
-    def _find(self, direction: int, searcher: Searcher) -> int | None:
-        if self.verdict == "kafka" and searcher.aligned:
-            return 0
-        start = None
-        if self._log.client in (None, direction):
-            chain = 1 if self._forced else MIN_CHAIN
-            start = searcher.find_request(None if self._log.client is None else chain)
-        if start is None and self._log.client in (None, 1 - direction):
-            # Anywhere in a stream a single response would be too little even if it is known to be a broker's.
-            chain = (1 if searcher.aligned else MIN_CHAIN) if self._forced else RESPONSE_CHAIN
-            start = searcher.find_response(self._dialogue, chain)
-        return start
-
-    def _without_prologue(self, direction: int, searcher: Searcher) -> bool:
-        """Take off a PROXY protocol header in front of the client's stream; False while it is not complete."""
-        if self._proxied[direction] or not searcher.aligned or self._log.client not in (None, direction):
-            return True
-        prologue = proxy_prologue(searcher.beginning(MAX_PROLOGUE))
-        if prologue is None:
-            return False
-        self._proxied[direction] = True
-        length, detail = prologue
-        if length:
-            searcher.strip(length)
-            log = self._log
-            problem = TcpProblem(log.order, direction, "proxy-protocol", detail, log.packet, log.time_ns, length)
-            self._tcp_problem(problem)
-        return len(searcher) > 0
-
-    def _judge_hopeless(self, direction: int, searcher: Searcher) -> None:
-        other = self._searcher(1 - direction)
-        if not self._is_hopeless(direction):
+    def _judge_not_kafka(self, reason: str | None) -> None:
+        """The connection is not Kafka if there is a reason; nothing more of it is read or kept then."""
+        if reason is None:
             return
-        # The client's stream has the say, where there is one: ids of responses need not rise.
-        alone = searcher.aligned and self._log.client in (None, direction)
-        if not alone and other.seen and not self._is_hopeless(1 - direction):
-            return
-        name = name_protocol(searcher.beginning(16))
-        detail = f"this is {name}" if name else "its bytes are no Kafka"
-        if name is None and searcher.aligned:
-            # Where a length or a magic number stands. What follows, or what mid-stream bytes are, could be a secret.
-            detail += f"; it begins with {searcher.beginning(4).hex(' ')}"
         self.verdict = "not-kafka"
-        self._held_problems = []
-        self._searchers = [None, None]
-        self._trials = [None, None]
-        self._log.verdict(False, detail)
-
-    def _is_hopeless(self, direction: int) -> bool:
-        searcher = self._searcher(direction)
-        as_requests = self._log.client in (None, direction) and not searcher.hopeless_for_requests
-        as_responses = self._log.client in (None, 1 - direction) and not searcher.hopeless_for_responses
-        return not (as_requests or as_responses)
+        self._log.held.clear()
+        for direction in (0, 1):
+            self._boundaries.release(direction)
+            self._trials[direction] = None
+        self._log.verdict(False, reason)
 
     def _judge_kafka(self, client: int) -> None:
         self.verdict = "kafka"
         self._log.client = client
+        self._compare_streams()
         self._log.verdict(True, "")
-        here = self._log.time_ns, self._log.packet
-        for item in self._held_problems:
-            self._tell(item)
-        self._held_problems = []
-        self._log.at(0, *here)
+        self._log.tell_held()
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
@@ -446,14 +384,14 @@ class KafkaConnection:
         self._closed = True
         self._log.at(item.order, item.time_ns, item.packet)
         if self.verdict == "undecided" and self._log.client is not None:
-            searcher = self._searcher(self._log.client)
+            searcher = self._boundaries.searcher(self._log.client)
             if searcher.began:
                 # A connection that ended behind a request that is plausible only: nothing better will come.
                 self._enter_step(self._log.client, searcher, 0)
         if self.verdict != "kafka":
             return
         for direction, framer in enumerate(self._framers):
-            pending = framer.pending if framer is not None else len(self._searcher(direction))
+            pending = framer.pending if framer is not None else len(self._boundaries.searcher(direction))
             if pending:
                 what = "of a frame that was not complete" if framer is not None else "in which no frame was found"
                 self._log.problem("stream-cut", f"the stream ended with {pending} bytes {what}", direction, pending)

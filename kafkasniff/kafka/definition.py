@@ -6,12 +6,14 @@ A definition holds every version of a message; `kafkasniff.kafka.schema` cuts on
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from kafkasniff.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 __all__ = [
     "SCALARS",
@@ -155,7 +157,7 @@ class _Line(msgspec.Struct, frozen=True):
 class _Reader:
     """The lines of one file, with the place of each for errors."""
 
-    def __init__(self, path: Path, text: str) -> None:
+    def __init__(self, path: Traversable, text: str) -> None:
         self.path = path
         self.lines: list[_Line] = []
         self.index = 0
@@ -211,7 +213,7 @@ class _Reader:
         return pairs
 
 
-def parse_api(path: Path, text: str) -> ApiDefinition:
+def parse_api(path: Traversable, text: str) -> ApiDefinition:
     """Parse a file of one API; raises DefinitionError with file and line."""
     reader = _Reader(path, text)
     line = reader.take()
@@ -256,7 +258,7 @@ def parse_api(path: Path, text: str) -> ApiDefinition:
     )
 
 
-def parse_data(path: Path, text: str) -> tuple[DataDefinition, ...]:
+def parse_data(path: Traversable, text: str) -> tuple[DataDefinition, ...]:
     """Parse a file of `data` blocks; raises DefinitionError with file and line."""
     reader = _Reader(path, text)
     found: list[DataDefinition] = []
@@ -271,7 +273,11 @@ def parse_data(path: Path, text: str) -> tuple[DataDefinition, ...]:
         first, _, last = options.get("releases", "-").partition("-")
         message = MessageDefinition(line.words[1], versions, flexible, _fields(reader, 1, versions))
         number = int(options["id"]) if "id" in options else None
-        found.append(DataDefinition(message, line.comment, options["kind"], number, path.stem, (first, last)))
+        found.append(
+            DataDefinition(
+                message, line.comment, options["kind"], number, path.name.removesuffix(".txt"), (first, last)
+            )
+        )
     return tuple(found)
 
 

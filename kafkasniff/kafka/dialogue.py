@@ -8,8 +8,9 @@ from typing import Final, Literal
 import msgspec
 
 from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.early import EarlyResponses
 from kafkasniff.kafka.events import EventLog, ExchangeEvent, MessageEvent, TokenEvent
-from kafkasniff.kafka.exchange import EARLY_FRAMES, Ledger, Pending, expects_no_response
+from kafkasniff.kafka.exchange import Ledger, Pending, expects_no_response
 from kafkasniff.kafka.framing import Frame
 from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.message import Decoded, decode_request, decode_response
@@ -40,6 +41,7 @@ class Dialogue:
     __slots__ = (
         "_early",
         "_every_end",
+        "_ids_vary",
         "_last_answer",
         "_last_id",
         "_log",
@@ -50,6 +52,7 @@ class Dialogue:
         "_sasl",
         "gapped",
         "ledger",
+        "requests",
         "retransmits",
     )
 
@@ -60,10 +63,11 @@ class Dialogue:
         self._sasl: RawSasl | None = None
         self._offered: str | None = None
         """Mechanism of a SaslHandshake v0 that is not answered: tokens may follow if the answer was lost."""
-        self._early: list[tuple[int, Frame]] = []
-        """Responses that wait for their request: (frames of patience left, frame)."""
+        self._early = EarlyResponses()
         self._last_id: int | None = None
         """Correlation id of the last request."""
+        self._ids_vary = False
+        """Two requests on end had different correlation ids: some clients give the same to all."""
         self._last_answer: int | None = None
         """Correlation id of the last response that was paired."""
         self._ordinal = 0
@@ -71,6 +75,9 @@ class Dialogue:
         self.ledger = Ledger()
         self.gapped = False
         """Bytes of this connection are missing."""
+        self.requests: Literal["none", "behind", "here"] = "none"
+        """What is at hand of the client's stream: nothing so far; not all of it up to where the broker's is, because of
+        a hole, or because its frames are searched for; or all that was sent."""
         self.retransmits = 0
         """Retransmitted segments since the last exchange ended."""
 
@@ -109,9 +116,7 @@ class Dialogue:
 
     def close(self, reason: Literal["fin", "rst", "reused", "idle", "end"]) -> None:
         """The connection is over: so are its exchanges."""
-        for _, frame in self._early:
-            self._orphan(frame)
-        self._early = []
+        self._give_up(self._early.drain())
         for rest in self.ledger.drain():
             if rest.silent:
                 self._end(rest.ordinal, "no_response")
@@ -120,11 +125,13 @@ class Dialogue:
             else:
                 self._end_without(rest, "open" if reason == "end" else "unanswered")
 
-    def frame(self, frame: Frame, *, both: bool) -> None:
-        """Take the next frame of either stream, in the order of their completion. Hot.
+    def lose_responses(self, resumed_ns: int, *, has_head: bool) -> None:
+        """Bytes are missing where responses begin; `resumed_ns` and `has_head` as in `Ledger.gap`."""
+        for lost in self.ledger.gap(resumed_ns, has_head=has_head):
+            self._end_without(lost, "lost")
 
-        `both`: the client's stream is at hand too, so that a request may come yet whose response came before it.
-        """
+    def frame(self, frame: Frame) -> None:
+        """Take the next frame of either stream, in the order of their completion. Hot."""
         log = self._log
         log.at(frame.order, frame.time_ns, frame.last_seen)
         is_request = frame.direction == log.client
@@ -135,9 +142,9 @@ class Dialogue:
         if is_request:
             self._request(frame)
         else:
-            self._response(frame, both=both)
-        if self._early:
-            self._wait_for_requests()
+            self._response(frame)
+        if self._early and self.requests == "here":
+            self._give_up(self._early.tick())
 
     def _is_token(self, frame: Frame, is_request: bool) -> bool:
         """Whether a frame is a raw token, in an authentication or behind a handshake whose answer is not there."""
@@ -174,6 +181,8 @@ class Dialogue:
         if decoded.correlation_id is None or decoded.api_key is None or decoded.api_version is None:
             self._end(ordinal, "unanswered")
             return
+        repeats = decoded.correlation_id == self._last_id
+        self._ids_vary = self._ids_vary or not (repeats or self._last_id is None)
         self._last_id = decoded.correlation_id
         mechanism = None
         if decoded.api_key == _SASL_HANDSHAKE and decoded.api_version == 0 and decoded.body is not None:
@@ -191,41 +200,64 @@ class Dialogue:
             mechanism=mechanism,
             carry=decoded.carry,
         )
-        if self._early and self._answer_early(pending):
-            return
+        if self._early:
+            # Where bytes are missing and ids may all be the same, what came before this request may answer another one.
+            sure = not self.gapped or (self._ids_vary and not repeats)
+            early = self._early.take(pending.correlation_id, pending.time_ns, may_precede=sure)
+            if early is not None:
+                self._pair(pending, early[1], (), early=early[0])
+                return
         leaver = self.ledger.add(pending)
         if leaver is not None:
-            self._end_without(leaver, "lost" if leaver.lost else "unanswered")
+            if leaver.silent:
+                self._end(leaver.ordinal, "no_response")
+            else:
+                self._end_without(leaver, "lost" if leaver.lost else "unanswered")
 
-    def _response(self, frame: Frame, *, both: bool) -> None:
+    def _response(self, frame: Frame) -> None:
         if frame.end - frame.start < 4:
             self._orphan(frame)
             return
         correlation_id = _INT.unpack_from(frame.data, frame.start)[0]
-        answered = self.ledger.answer(correlation_id)
+        answered = None if self.gapped and self._is_stale(correlation_id, frame) else self.ledger.answer(correlation_id)
         problems: tuple[Problem, ...] = ()
         if answered is None:
             pending = self.ledger.answer_silent(correlation_id)
             if pending is None:
-                if both and frame.end - frame.start == frame.size:
-                    self._early.append((EARLY_FRAMES + 1, frame))
-                else:
+                if self.requests == "none":
                     self._orphan(frame)
+                else:
+                    self._give_up(self._early.add(correlation_id, frame))
                 return
             problems = (Problem("response-to-acks-0", "the broker answered a Produce request with acks 0"),)
         else:
-            pending, in_order = answered
-            if not in_order:
+            pending, passes = answered
+            if passes:
                 for lost in self.ledger.older_lost(pending.ordinal):
                     self._end_without(lost, "lost")
-                if self.ledger.holds_before(pending.ordinal):
+                if self.ledger.pass_over(pending.ordinal):
                     detail = "a response came before that of an earlier request"
                     problems = (Problem("response-out-of-order", detail),)
         for silent in self.ledger.silent_before(pending.ordinal):
             self._end(silent.ordinal, "no_response")
         self._pair(pending, frame, problems)
 
-    def _pair(self, pending: Pending, frame: Frame, problems: tuple[Problem, ...]) -> None:
+    def _is_stale(self, correlation_id: int, frame: Frame) -> bool:
+        """Whether a response answers a request in missing bytes that had the same id as the one outstanding.
+
+        It began before that one was there. So it does where capture points disagree about order, too; but then the id
+        is enough to tell, and it fits.
+        """
+        pending = self.ledger.oldest(correlation_id)
+        if pending is None or (_elapsed(pending.time_ns, frame.first_time) or 0) >= 0:
+            return False
+        if not self._ids_vary or self.ledger.has_same_id(correlation_id):
+            return True
+        decoded = decode_response(frame.data, frame.start, frame.end, pending.api_key, pending.api_version, _TRIAL)
+        return _does_not_fit(decoded, cut=frame.end - frame.start != frame.size)
+
+    def _pair(self, pending: Pending, frame: Frame, problems: tuple[Problem, ...], *, early: int | None = None) -> None:
+        """Take a response and its request together; `early`: the number that it had among those that waited."""
         decoded = decode_response(
             frame.data,
             frame.start,
@@ -241,6 +273,8 @@ class Dialogue:
             self._orphan(frame)
             self._end_without(pending, "lost")
             return
+        if self._early:
+            self._give_up(self._early.drain() if early is None else self._early.before(early))
         self._last_answer = pending.correlation_id
         latency = _elapsed(pending.time_ns, frame.first_time)
         duration = _elapsed(pending.first_time, frame.time_ns)
@@ -287,21 +321,10 @@ class Dialogue:
         """Nothing that is not a message may be shown as one: these bytes could be anything, a token too."""
         self._log.problem("frame-unreadable", f"a frame of {frame.size} bytes, {what}", frame.direction, frame.size)
 
-    def _answer_early(self, pending: Pending) -> bool:
-        for index, (_, frame) in enumerate(self._early):
-            if _INT.unpack_from(frame.data, frame.start)[0] == pending.correlation_id:
-                del self._early[index]
-                self._pair(pending, frame, ())
-                return True
-        return False
-
-    def _wait_for_requests(self) -> None:
-        """One frame more has come: the patience of early responses runs out."""
-        waiting = [(patience - 1, frame) for patience, frame in self._early]
-        self._early = [(patience, frame) for patience, frame in waiting if patience]
-        for patience, frame in waiting:
-            if not patience:
-                self._orphan(frame)
+    def _give_up(self, frames: list[Frame]) -> None:
+        """The requests of these responses will not come."""
+        for frame in frames:
+            self._orphan(frame)
 
     # -- ends -------------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.data_files import data_folder
@@ -21,6 +20,9 @@ from kafkasniff.kafka.definition import (
     parse_data,
 )
 from kafkasniff.kafka.schema import Schema
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 __all__ = ["Api", "api", "api_by_name", "api_keys", "data_definition", "data_definitions", "data_schema", "snake_case"]
 
@@ -103,10 +105,10 @@ def _exception(headers: tuple[tuple[Versions, int], ...], version: int) -> int |
 
 
 @functools.cache
-def _files() -> dict[int, tuple[str, Path]]:
+def _files() -> dict[int, tuple[str, Traversable]]:
     """Key → (name in snake_case, file)."""
-    found: dict[int, tuple[str, Path]] = {}
-    for path in sorted(data_folder().iterdir()):
+    found: dict[int, tuple[str, Traversable]] = {}
+    for path in _sorted(data_folder()):
         if match := _FILE.fullmatch(path.name):
             key = int(match[1])
             if key in found:
@@ -115,7 +117,12 @@ def _files() -> dict[int, tuple[str, Path]]:
     return found
 
 
-def _read(path: Path) -> str:
+def _sorted(folder: Traversable) -> list[Traversable]:
+    """The files of a folder by name; within a zip they have no order of their own."""
+    return sorted(folder.iterdir(), key=lambda path: path.name)
+
+
+def _read(path: Traversable) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -158,7 +165,8 @@ def data_definitions() -> dict[str, DataDefinition]:
     """What is no request or response, by name: headers, records, embedded structures."""
     folder = data_folder()
     found: dict[str, DataDefinition] = {}
-    for path in (folder / "headers.txt", *sorted((folder / "records").glob("*.txt"))):
+    records = (path for path in _sorted(folder / "records") if path.name.endswith(".txt"))
+    for path in (folder / "headers.txt", *records):
         for definition in parse_data(path, _read(path)):
             name = definition.message.name
             if name in found:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from kafkasniff.kafka.framing import Frame
 from kafkasniff.kafka.message import Decoded
 from kafkasniff.model import Problem, Status
-from kafkasniff.streams import NO_TIME
+from kafkasniff.streams import NO_TIME, TcpProblem
 
 __all__ = ["Event", "EventLog", "ExchangeEvent", "MessageEvent", "ProblemEvent", "TokenEvent", "VerdictEvent"]
+
+MAX_HELD: Final = 32
+"""Problems of one kind that an undecided connection keeps; the TCP side itself tells no more than 20, but for gaps."""
 
 
 class MessageEvent(msgspec.Struct):
@@ -82,12 +87,14 @@ Event = MessageEvent | ExchangeEvent | TokenEvent | ProblemEvent | VerdictEvent
 class EventLog:
     """The events of one connection, and the packet at which it is: what is told now is told at that packet."""
 
-    __slots__ = ("client", "events", "order", "packet", "time_ns")
+    __slots__ = ("client", "events", "held", "order", "packet", "time_ns")
 
     def __init__(self, client: int | None) -> None:
         self.client = client
         """Direction of the client's stream; None while the roles are not known."""
         self.events: list[Event] = []
+        self.held: list[TcpProblem] = []
+        """Problems of an undecided connection: told if it is Kafka."""
         self.order = 0
         self.time_ns = NO_TIME
         self.packet = 0
@@ -107,6 +114,27 @@ class EventLog:
         """Tell a problem of the stream of `direction`."""
         is_request = None if self.client is None else direction == self.client
         self.events.append(ProblemEvent(self.order, kind, detail, self.time_ns, self.packet, is_request, count))
+
+    def tell(self, item: TcpProblem) -> None:
+        """Tell a problem at the packet that it has."""
+        self.at(item.order, item.time_ns, item.packet)
+        self.problem(item.kind, item.detail, item.direction, item.bytes)
+
+    def hold(self, item: TcpProblem) -> None:
+        """Keep a problem until the verdict is there."""
+        same = sum(other.kind == item.kind for other in self.held)
+        if same == MAX_HELD - 1:
+            item = msgspec.structs.replace(item, detail=f"{item.detail} (others like this one are not told)")
+        if same < MAX_HELD:
+            self.held.append(item)
+
+    def tell_held(self) -> None:
+        """Tell what was kept, and be where the log was before."""
+        here = self.time_ns, self.packet
+        held, self.held = self.held, []
+        for item in held:
+            self.tell(item)
+        self.at(0, *here)
 
     def verdict(self, is_kafka: bool, detail: str) -> None:
         """Tell the verdict."""

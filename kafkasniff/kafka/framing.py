@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from struct import Struct
 from typing import Final, NamedTuple
 
-from kafkasniff.streams import Run
+from kafkasniff.streams import Gap, Run
 
 __all__ = ["MAX_FRAME", "Frame", "Framer", "gather"]
 
@@ -38,7 +38,8 @@ class Frame(NamedTuple):
     first_time: int
     """time_ns of the packet that delivered its first byte."""
     time_ns: int
-    """time_ns of the packet that completed it."""
+    """time_ns of the packet that completed it; of an incomplete one: of the packet behind the gap, if it ends there,
+    else of the last that delivered bytes of it."""
     last_seen: int
     """The packet that made it complete, which is not `last_packet` where segments were held back."""
 
@@ -64,6 +65,7 @@ class Framer:
         "_first_time",
         "_have",
         "_last_packet",
+        "_last_time",
         "_need",
         "_parts",
         "_sized",
@@ -89,6 +91,8 @@ class Framer:
         self._first_packet = 0
         self._last_packet = 0
         self._first_time = 0
+        self._last_time = 0
+        """When the bytes of the frame that are there were."""
 
     @property
     def pending(self) -> int:
@@ -192,6 +196,7 @@ class Framer:
             self._first_packet = min(self._first_packet, *run.packet[index : final + 1])
             self._last_packet = max(self._last_packet, *run.packet[index : final + 1])
             position = target
+            self._last_time = run.released[final]
             index = final if end[final] > position else final + 1
             if self._have == 4 and not self._sized:
                 size = _SIZE.unpack(b"".join(self._parts))[0]
@@ -223,8 +228,9 @@ class Framer:
         self._have, self._need, self._sized = 0, 4, False
         return frame
 
-    def gap(self, size: int, order: int, time_ns: int, packet: int) -> tuple[bool, Frame | None]:
-        """`size` bytes are missing here. Returns whether the framer is still in step, and the frame that was cut."""
+    def gap(self, gap: Gap) -> tuple[bool, Frame | None]:
+        """Bytes are missing here. Returns whether the framer is still in step, and the frame that was cut."""
+        size = gap.size
         if self._skip:
             within = min(size, self._skip)
             self._skip -= within
@@ -233,6 +239,7 @@ class Framer:
         if not self._sized:
             return False, None
         missing = self._need - self._have
-        frame = self._take(order, time_ns, packet)
+        time_ns = gap.resumed_ns if gap.snapped or missing > size else self._last_time
+        frame = self._take(gap.order, time_ns, gap.packet)
         self._skip = max(missing - size, 0)
         return size <= missing, frame

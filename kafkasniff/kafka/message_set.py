@@ -14,7 +14,8 @@ from isal import isal_zlib
 
 from kafkasniff.kafka.compression import codec_name, decompress
 from kafkasniff.kafka.context import DecodeContext
-from kafkasniff.kafka.record_batch import LOG_APPEND_TIME, MAX_RECORDS, Batch, wrap64
+from kafkasniff.kafka.record_batch import LOG_APPEND_TIME, Batch
+from kafkasniff.kafka.record_list import MAX_RECORDS, wrap64
 
 __all__ = ["MAX_NESTING", "MIN_SIZES", "decode_message"]
 

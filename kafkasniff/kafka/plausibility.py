@@ -7,8 +7,13 @@ from typing import Final, Literal
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.dissectors import api_keys
 from kafkasniff.kafka.message import decode_request, request_header
+from kafkasniff.kafka.other_protocols import is_gssapi_token
+from kafkasniff.kafka.scan import highest_version
 
-__all__ = ["is_exact_request", "judge_request"]
+__all__ = ["BEGINNING", "is_exact_request", "judge_request", "may_begin_request"]
+
+BEGINNING: Final = 256
+"""Bytes of a request that is not complete yet that are looked at."""
 
 MAX_ODDITY: Final = 512
 """A request whose body has bytes too many is plausible up to this size."""
@@ -42,3 +47,19 @@ def judge_request(data: bytes, start: int, end: int, *, strict: bool) -> Literal
 def is_exact_request(data: bytes, start: int, end: int) -> bool:
     """Whether these bytes are a request of a known version that its body consumes to the last byte."""
     return judge_request(data, start, end, strict=True) == "exact"
+
+
+def may_begin_request(head: bytes, *, aligned: bool) -> bool:
+    """Whether a request, or the token of GSSAPI as in 0.9, may begin with these bytes, at most BEGINNING of them.
+
+    `aligned`: they are the first of their stream.
+    """
+    if len(head) < 4 or is_gssapi_token(head, 0, len(head)) or (aligned and head[0] == 0x60):
+        return True
+    if int.from_bytes(head[2:4], "big") > highest_version(int.from_bytes(head[:2], "big")):
+        return False
+    if aligned or len(head) < 10:
+        return True
+    # A size that is none may be anything up to the bound: the frames behind it must not wait until it is reached.
+    length = int.from_bytes(head[8:10], "big", signed=True)
+    return length >= -1 and head[10 : 10 + max(length, 0)].decode("utf-8", "ignore").isprintable()

@@ -14,7 +14,8 @@ from crc32c import crc32c
 
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.message_set import MIN_SIZES, decode_message
-from kafkasniff.kafka.record_batch import HEADER, HEADER_SIZE, MAX_RECORDS, decode_batch
+from kafkasniff.kafka.record_batch import HEADER, HEADER_SIZE, decode_batch
+from kafkasniff.kafka.record_list import MAX_RECORDS
 
 __all__ = [
     "MAX_BATCHES",

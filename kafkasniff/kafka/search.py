@@ -16,16 +16,18 @@ result does not depend on how packets were batched.
 
 from __future__ import annotations
 
-from functools import cache
 from struct import Struct
 from typing import Final, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from kafkasniff.kafka.dissectors import api, api_keys
 from kafkasniff.kafka.other_protocols import is_gssapi_token
-from kafkasniff.kafka.plausibility import judge_request
+from kafkasniff.kafka.plausibility import BEGINNING, judge_request, may_begin_request
+from kafkasniff.kafka.scan import (
+    REQUEST_HEAD,
+    RESPONSE_HEAD,
+    SMALLEST_RESPONSE,
+    scan_requests,
+    scan_responses,
+)
 from kafkasniff.streams import Run
 
 __all__ = [
@@ -46,13 +48,7 @@ SEARCH_LIMIT: Final = 4 << 20
 by default (max.request.size), since a capture may start anywhere in one."""
 MAX_SEARCH: Final = 16 << 20
 """Bytes kept while searching; where no candidate was accepted by then, the older half is given up."""
-SMALLEST_RESPONSE: Final = 6
-"""A correlation id and an error code: Heartbeat v0."""
 MAX_CANDIDATES: Final = 64
-NEWER_VERSIONS: Final = 3
-"""A client may be newer than the dissectors: versions that much above the known ones are plausible."""
-_HEAD: Final = 14
-"""Bytes of a frame that the scan looks at: size, api key, api version, correlation id, length of the client id."""
 
 _API_VERSIONS: Final = (18).to_bytes(2, "big")
 _INT = Struct(">i")
@@ -269,23 +265,14 @@ class Searcher:
         return self._is_hopeless(self._requests)
 
     def _scan_for_requests(self) -> None:
-        """Add the positions whose first bytes look like a request's. Vectorised over all bytes not scanned yet."""
-        limit = len(self._data) - _HEAD
+        """Add the positions not scanned yet whose first bytes look like a request's."""
+        limit = len(self._data) - REQUEST_HEAD
         if limit < self._scanned_requests or len(self._requests) >= MAX_CANDIDATES:
             return
-        raw = np.frombuffer(bytes(self._data[self._scanned_requests :]), dtype=np.uint8)
-        count = len(raw) - _HEAD + 1
-        key = _uint16(raw, 4, count)
-        version = _uint16(raw, 6, count)
-        size = (_uint16(raw, 0, count).astype(np.int64) << 16) | _uint16(raw, 2, count)
-        client_id = _uint16(raw, 12, count)
-        limits = _version_limits()
-        good = (size >= 8) & (size <= self._max_size) & (key < len(limits))
-        good &= version <= limits[np.minimum(key, len(limits) - 1)]
-        good &= (client_id == 0xFFFF) | (client_id.astype(np.int64) + 10 <= size)
-        for position in np.flatnonzero(good)[: MAX_CANDIDATES - len(self._requests)].tolist():
+        positions = scan_requests(bytes(self._data[self._scanned_requests :]), self._max_size)
+        for position in positions[: MAX_CANDIDATES - len(self._requests)].tolist():
             self._requests.append(_Candidate(self._scanned_requests + position))
-        self._scanned_requests += count
+        self._scanned_requests = limit + 1
 
     def _follow_requests(self, candidate: _Candidate, chain: int | None) -> bool | None:
         """True: accepted; False: implausible; None: more bytes are needed."""
@@ -296,7 +283,8 @@ class Searcher:
                 return False
             start, end = candidate.at + 4, candidate.at + 4 + size
             if end > len(data):
-                return self._plausible_beginning(start, len(data))
+                head = bytes(data[start : start + BEGINNING])
+                return None if may_begin_request(head, aligned=self.aligned) else False
             frame = bytes(data[start:end])
             if self.aligned and candidate.frames == 0 and is_gssapi_token(frame, 0, size):
                 return True
@@ -309,17 +297,6 @@ class Searcher:
             greeting = self.aligned and frame.startswith(_API_VERSIONS)
             if judgement == "exact" or greeting or (chain is not None and candidate.frames >= chain):
                 return True
-        return None
-
-    def _plausible_beginning(self, start: int, end: int) -> bool | None:
-        """False where the first bytes of a frame not complete yet cannot be a request's; else None."""
-        if end - start >= 4:
-            head = bytes(self._data[start : start + 4])
-            if is_gssapi_token(bytes(self._data[start : start + 24]), 0, 24) or (self.aligned and head[0] == 0x60):
-                return None
-            known = api(int.from_bytes(head[:2], "big"))
-            if known is None or int.from_bytes(head[2:4], "big") > known.max_version + NEWER_VERSIONS:
-                return False
         return None
 
     # -- responses --------------------------------------------------------------------------------------------------
@@ -343,21 +320,18 @@ class Searcher:
         return self._is_hopeless(self._responses)
 
     def _scan_for_responses(self, requests: Requests) -> None:
-        limit = len(self._data) - 8
+        limit = len(self._data) - RESPONSE_HEAD
         if limit < self._scanned_responses:
             return
-        raw = np.frombuffer(bytes(self._data[self._scanned_responses :]), dtype=np.uint8)
-        count = len(raw) - 8 + 1
-        size = (_uint16(raw, 0, count).astype(np.int64) << 16) | _uint16(raw, 2, count)
         known = {candidate.start for candidate in self._responses}
         # A response that starts within a segment: only where its correlation id is one that is waited for.
-        for position in np.flatnonzero((size >= SMALLEST_RESPONSE) & (size <= self._max_size)).tolist():
+        for position in scan_responses(bytes(self._data[self._scanned_responses :]), self._max_size).tolist():
             at = self._scanned_responses + position
             if len(self._responses) >= MAX_CANDIDATES:
                 break
             if _RESPONSE.unpack_from(self._data, at)[1] in requests and at not in known:
                 self._responses.append(_Candidate(at))
-        self._scanned_responses += count
+        self._scanned_responses = limit + 1
 
     def _follow_responses(self, candidate: _Candidate, requests: Requests, chain: int) -> bool | None:
         data = self._data
@@ -413,19 +387,3 @@ class Searcher:
                 break
             total += length
         return total == position and not (position == 0 and self._clipped)
-
-
-def _uint16(raw: NDArray[np.uint8], at: int, count: int) -> NDArray[np.uint16]:
-    high: NDArray[np.uint16] = raw[at : at + count].astype(np.uint16)
-    return (high << np.uint16(8)) | raw[at + 1 : at + 1 + count]
-
-
-@cache
-def _version_limits() -> NDArray[np.int64]:
-    """The highest version of each API that a search takes for plausible, by key; -1 for keys that are not known."""
-    limits = np.full(max(api_keys()) + 1, -1, dtype=np.int64)
-    for key in api_keys():
-        found = api(key)
-        if found is not None:
-            limits[key] = found.max_version + NEWER_VERSIONS
-    return limits

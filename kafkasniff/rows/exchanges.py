@@ -17,7 +17,7 @@ from kafkasniff.entities import Mentions, mentions, only, record_count, text
 from kafkasniff.model import Exchange, Message, Problem
 from kafkasniff.rows.staged import STAGED, Pending, SessionStep
 
-__all__ = ["ExchangeRows", "capture_name", "exchange_row", "microseconds"]
+__all__ = ["ExchangeRows", "capture_name", "exchange_row", "microseconds", "session_step"]
 
 PARTITION_BYTES: Final = 1000
 """What one element of `partitions` or `topics` costs while it waits, as Python objects."""
@@ -112,13 +112,13 @@ def exchange_row(
 
 
 def _pending(named: Mentions, bodies: bool, request: Message | None, response: Message | None) -> bytes | None:
-    session = None if request is None or request.api_key != FETCH else _session_step(request, response)
+    session = None if request is None or request.api_key != FETCH else session_step(request, response)
     if session is None and not named.unnamed and not bodies:
         return None
     return msgspec.msgpack.encode(Pending(named.unnamed, bodies, session))
 
 
-def _session_step(request: Message, response: Message | None) -> SessionStep | None:
+def session_step(request: Message, response: Message | None) -> SessionStep | None:
     """What a Fetch does to a session; None where it is about none."""
     body = request.body or {}
     number, epoch = body.get("session_id"), body.get("session_epoch")

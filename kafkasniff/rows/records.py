@@ -20,8 +20,9 @@ from kafkasniff.entities import text
 from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.definition import FieldDefinition
-from kafkasniff.kafka.record_batch import MAX_RECORDS, Batch, batch_payload, decode_held
+from kafkasniff.kafka.record_batch import HEADER_SIZE, Batch, batch_payload, decode_held
 from kafkasniff.kafka.record_columns import RecordColumns, parse_records
+from kafkasniff.kafka.record_list import MAX_RECORDS
 from kafkasniff.kafka.uuids import ZERO_UUID
 from kafkasniff.model import Direction, Exchange, Message, Problem
 from kafkasniff.rows.record_arrays import Field, Numbers, Piece, columns_of, cut, plain_columns_of, shared_of
@@ -137,7 +138,7 @@ class RecordRows:
     def _field(self, field: Field, batches: list[dict[str, Any]]) -> None:
         for batch in batches:
             piece = Piece(field, batch)
-            if isinstance(batch, Batch):
+            if isinstance(batch, Batch) and "records" not in batch:
                 if batch.held is None or batch["control"]:
                     piece.rows, left = decode_held(batch, field.context, MAX_RECORDS - field.used)
                     field.used = MAX_RECORDS - left if batch.held is not None else field.used
@@ -164,6 +165,7 @@ class RecordRows:
         if payload is None:
             return False
         data, start, end = payload
+        batch.uncompressed = HEADER_SIZE + end - start
         self._columnar.append(len(self._pieces))
         self._chunks.append(memoryview(data)[start:end])
         self._spans.append((self._joined, self._joined + end - start))

@@ -7,9 +7,8 @@ Fetch exchanges of a broker in the order of their requests, wherever they were r
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -19,21 +18,19 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kafkasniff.enrich.rendered import RenderedBodies
-from kafkasniff.enrich.sessions import FetchSessions
 from kafkasniff.enrich.tellings import BEFORE, Tellings
 from kafkasniff.model import Body, Direction, Endpoint, Problem
 from kafkasniff.rows.exchanges import microseconds
 from kafkasniff.rows.schemas import CONNECTIONS, EXCHANGES, PARTITION, PROBLEMS, RECORDS
-from kafkasniff.rows.staged import STAGED, Pending, SessionStep, place_name
+from kafkasniff.rows.sessions import Held, SessionSource
+from kafkasniff.rows.staged import STAGED, Pending, place_name
 
-__all__ = ["OUTPUT_BYTES", "Names", "Resolver", "Sessions"]
+__all__ = ["OUTPUT_BYTES", "Names", "Resolver"]
 
 OUTPUT_BYTES: Final = 64 << 20
 """Estimated bytes of the topics of fetch sessions in one batch of rows: a session may have thousands in every row."""
 MAX_SHARED: Final = 1024
 """Lists of a session's topics that are kept for its next request."""
-MAX_ANSWERS: Final = 1 << 16
-"""Responses that wait for their time while requests are gone through; the earliest goes first."""
 
 
 class Names:
@@ -96,73 +93,6 @@ class Names:
         return any(self._kafka.get(one, now + 1) <= now for one in endpoints.split(" "))
 
 
-class Held(NamedTuple):
-    """What the session holds that a request goes by."""
-
-    topics: tuple[str, ...]
-    """The same object until something changes."""
-    by_id: bool
-    """These are ids, not names."""
-    partitions: int
-
-
-class _AsTheyAre:
-    """Topics by what the session calls them."""
-
-    topics_told = 0
-
-    @staticmethod
-    def topic(topic_id: Any) -> str | None:
-        return str(topic_id)
-
-
-class Sessions:
-    """Fetch sessions over rows that come in the order of their requests: picklable, for the run that goes on."""
-
-    def __init__(self) -> None:
-        self._sessions = FetchSessions()
-        self._answers: list[tuple[int, int, Endpoint, int | None, int]] = []
-        """Responses to come, as a heap: (time, number of the exchange, broker, session, error)."""
-        self._number = 0
-
-    def step(self, broker: Endpoint, time_ns: int | None, step: SessionStep) -> Held | None:
-        """Take a Fetch exchange; returns what the session holds that it goes by, if it does."""
-        now = BEFORE if time_ns is None else time_ns
-        self.answer(now)
-        self._number += 1
-        body = {
-            "session_id": step.number,
-            "session_epoch": step.epoch,
-            "topics": _as_topics(step.added, step.by_id),
-            "forgotten_topics_data": _as_topics(step.forgotten, step.by_id),
-        }
-        session = self._sessions.request(broker, self._number, body)
-        told = None if session is None else Held(session.names(_AS_THEY_ARE), session.by_id, session.partitions)
-        if step.answer_number is not None:
-            at = now if step.answer_ns is None else step.answer_ns
-            heapq.heappush(self._answers, (at, self._number, broker, step.answer_number, step.answer_error))
-            if len(self._answers) > MAX_ANSWERS:
-                self._answered(heapq.heappop(self._answers))
-        return told
-
-    def answer(self, until: int | None = None) -> None:
-        """Take the responses up to a time; None: all."""
-        while self._answers and (until is None or self._answers[0][0] <= until):
-            self._answered(heapq.heappop(self._answers))
-
-    def _answered(self, answer: tuple[int, int, Endpoint, int | None, int]) -> None:
-        _, number, broker, session_id, error = answer
-        self._sessions.response(broker, number, {"session_id": session_id, "error_code": error})
-
-
-_AS_THEY_ARE: Final = _AsTheyAre()
-
-
-def _as_topics(topics: dict[str, list[int]], by_id: bool) -> list[dict[str, Any]]:
-    key = "topic_id" if by_id else "topic"
-    return [{key: topic, "partitions": numbers} for topic, numbers in topics.items()]
-
-
 class _Changes:
     """What becomes different in some rows of a batch."""
 
@@ -180,7 +110,7 @@ class Resolver:
     `sessions`: for the table `exchanges`, whose Fetch rows have to come in order; `dumps` renders a body as JSON.
     """
 
-    def __init__(self, names: Names, sessions: Sessions, dumps: Callable[[Body], str]) -> None:
+    def __init__(self, names: Names, sessions: SessionSource, dumps: Callable[[Body], str]) -> None:
         self._names = names
         self._sessions = sessions
         self._dumps = dumps
@@ -242,14 +172,14 @@ class Resolver:
         """Go through the rows that wait for something, in order."""
         changes = _Changes()
         known: dict[int, int] = {}
-        wanted = ("time_ns", "broker_ip", "broker_port", "topics", "_pending")
+        wanted = ("connection_id", "exchange_id", "time_ns", "broker_ip", "broker_port", "topics", "_pending")
         some = {name: batch.column(name).take(pa.array(rows)).to_pylist() for name in wanted}
-        for row, time_ns, address, port, topics, data in zip(rows.tolist(), *some.values(), strict=True):
+        for row, *key, time_ns, address, port, topics, data in zip(rows.tolist(), *some.values(), strict=True):
             pending = msgspec.msgpack.decode(data, type=Pending)
             names = self._with_names(topics, pending.unnamed) if pending.unnamed else topics
             held = None
             if pending.session is not None and address is not None:
-                held = self._sessions.step(Endpoint(address, port), time_ns, pending.session)
+                held = self._sessions.held((key[0], key[1]), Endpoint(address, port), time_ns, pending.session)
             if held is not None:
                 names = self._of_session(held, names)
             if names is not topics:

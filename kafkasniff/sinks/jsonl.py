@@ -219,23 +219,29 @@ class JsonSink:
 
     def write(self, event: Message | SaslToken | Exchange | Problem) -> None:
         """Write the line of one event, if it has one. Hot."""
+        line = self.line(event)
+        if line is not None:
+            self._lines.add(line)
+
+    def line(self, event: Message | SaslToken | Exchange | Problem) -> bytes | None:
+        """The line of one event with its line feed; None where it has none. Hot."""
         if isinstance(event, Message):
             body = event.body
             if event.api_key in FLOAT_APIS:
                 body = _finite(body)
-            self._add(_message(event, body, self._capture))
+            item = _message(event, body, self._capture)
         elif isinstance(event, Problem):
-            self._add(_problem(event))
+            item = _problem(event)
         elif isinstance(event, SaslToken):
-            self._add(_sasl(event, self._capture))
-        # The end of an exchange has no line: its messages have theirs, and its problems come as events of their own.
-
-    def _add(self, item: dict[str, Any]) -> None:
+            item = _sasl(event, self._capture)
+        else:
+            # The end of an exchange has no line: its messages have theirs, its problems come as events of their own.
+            return None
         try:
-            self._lines.add(self._dumps(item))
+            return self._dumps(item)
         except orjson.JSONEncodeError:
             # Only a capture's name can hold what JSON cannot.
-            self._lines.add(self._dumps(_encodable(item)))
+            return self._dumps(_encodable(item))
 
     def flush(self) -> None:
         """Hand on all lines so far."""

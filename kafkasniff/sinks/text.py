@@ -139,6 +139,23 @@ class TextSink:
         self._lines.add(text.encode(self._encoding, "backslashreplace"))
 
     def _message(self, message: Message) -> None:
+        self.put(message, *self.apart(message))
+
+    def apart(self, message: Message) -> tuple[str, str]:
+        """What a message tells, and the lines below its own: all of it that does not depend on the lines before.
+
+        For `put`, which may be another sink's, in another process.
+        """
+        below = "\n".join(self._below(message)) if message.problems or self._verbosity else ""
+        told = summary(message, self._paint)
+        return told if message.body_version is None else f"{told}, read as v{message.body_version}", below
+
+    def put(self, message: Message, told: str, below: str) -> None:
+        """Write a message's line with what it tells, and the lines below it. Hot.
+
+        Of the message is read: type, API and version, correlation id, client id, connection and its ends, capture,
+        time, latency.
+        """
         if self._captures and message.capture != self._capture:
             self._turn_capture(message.capture)
         time = self._time(message.time_ns)
@@ -151,9 +168,6 @@ class TextSink:
         pair = self._pairs.get(message.connection)
         if pair is None or pair[0] is not message.client or pair[1] is not message.broker:
             pair = self._pair(message.connection, message.client, message.broker)
-        told = summary(message, paint)
-        if message.body_version is not None:
-            told = f"{told}, read as v{message.body_version}"
         if message.type == "request":
             client = message.client_id
             shown = self._clients.ready.get(client) or self._clients.pad(client, _client(client))
@@ -164,9 +178,7 @@ class TextSink:
             line = f"{time}  {pair[3]}  {api}  {number}  {latency}  {self._clients.blank}  {told}"
         if not told:
             line = line.rstrip()
-        if message.problems or self._verbosity:
-            line = "\n".join([line, *self._below(message)])
-        self._add(f"{line}\n")
+        self._add(f"{line}\n{below}\n" if below else f"{line}\n")
 
     def _time(self, time_ns: int | None) -> str:
         """The clock, after a line with the date where the day is another one."""

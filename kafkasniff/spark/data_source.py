@@ -25,7 +25,7 @@ __all__ = ["CapturePartition", "DefaultSource"]
 
 
 class DefaultSource(DataSource):
-    """Captures as the tables `packets` and `notes`; the options are those of `SourceOptions`."""
+    """Captures as tables; the options are those of `SourceOptions`."""
 
     @classmethod
     def name(cls) -> str:
@@ -42,6 +42,8 @@ class DefaultSource(DataSource):
         names = _checked(schema, options)
         if options.table == "notes":
             return _NotesReader(options, names)
+        if options.table != "packets":
+            return _TableReader(options, names)
         # Spark refuses readers that could filter where it is not allowed to ask them.
         return (_FilteringReader if options.pushdown else _PacketsReader)(options, names)
 
@@ -50,6 +52,12 @@ class DefaultSource(DataSource):
         from kafkasniff.spark.stream import CaptureStreamReader
 
         options = self._parsed()
+        if options.table not in {"packets", "notes"}:
+            from kafkasniff.errors import UsageError
+
+            raise UsageError(
+                f"streams have packets and notes; {options.table}: kafkasniff.spark.streaming.decode_stream"
+            )
         return CaptureStreamReader(options, _checked(schema, options))
 
     def _parsed(self) -> SourceOptions:
@@ -117,6 +125,38 @@ class _FilteringReader(_PacketsReader):
                 yield filter_
             else:
                 self._conditions = (*self._conditions, condition)
+
+
+class _ShardPartition(InputPartition):
+    """What one task makes rows of."""
+
+    def __init__(self, captures: list[tuple[str, str]], shard: int) -> None:
+        super().__init__(None)
+        self.captures = captures
+        self.shard = shard
+
+
+class _TableReader(DataSourceReader):
+    """A table of Kafka: each task reads all captures and makes the rows of its share of the connections."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        from kafkasniff.spark.sharded_scan import local_captures
+
+        captures = local_captures(self._options.paths)
+        return [_ShardPartition(captures, shard) for shard in range(self._options.shards)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from kafkasniff.spark.sharded_scan import scan_options, scan_table
+
+        assert isinstance(partition, _ShardPartition)
+        options = self._options
+        wanted = scan_options(options.table, ports=options.ports, show_secrets=options.show_secrets)
+        for rows in scan_table(partition.captures, options.table, wanted, partition.shard, options.shards):
+            yield rows.select(list(self._columns))
 
 
 class _NotesReader(DataSourceReader):

@@ -190,6 +190,7 @@ def _file_system(location: Location) -> tuple[FileSystem, str]:
     try:
         found: tuple[FileSystem, str] = fs.FileSystem.from_uri(location.uri)
     except (OSError, ValueError, ImportError, NotImplementedError) as error:
+        # The last two are pyarrow's words for a file system that it was built without (S3, GCS, Azure, HDFS).
         raise CaptureError(f"{location.name}: cannot be reached ({_one_line(error)})") from None
     return found
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from kafkasniff.errors import UsageError
-from kafkasniff.spark.tables import NOTES, PACKETS, ddl
+from kafkasniff.spark.tables import KAFKA_TABLES, NOTES, PACKETS, ddl, kafka_types
 
 __all__ = ["SourceOptions"]
 
@@ -24,6 +24,8 @@ SMALLEST_SPLIT: Final = 64 << 10
 """Bytes that a task reads at least: each packet may be that long."""
 TRIGGER_BYTES: Final = 512 << 20
 """Bytes that a micro-batch of a stream takes at most, by default."""
+MAX_SHARDS: Final = 1024
+"""Tasks of which each reads all captures."""
 FINISH_SECONDS: Final = 3600
 """How long a file must not have grown before what is no whole packet at its end counts as cut off, by default."""
 
@@ -44,6 +46,8 @@ class SourceOptions(msgspec.Struct, frozen=True):
     max_bytes_per_trigger: int = TRIGGER_BYTES
     finish_after: int = FINISH_SECONDS
     fail_on_loss: bool = True
+    shards: int = 1
+    """Tasks that make the rows of a table of Kafka; each reads all captures."""
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> SourceOptions:
@@ -63,11 +67,13 @@ class SourceOptions(msgspec.Struct, frozen=True):
             _size("maxbytespertrigger", values.pop("maxbytespertrigger", str(TRIGGER_BYTES))),
             _seconds("finishafter", values.pop("finishafter", str(FINISH_SECONDS))),
             _truth("failondataloss", values.pop("failondataloss", "true")),
+            _count("shards", values.pop("shards", "1")),
         )
         if values:
             raise UsageError(f"kafkasniff has no option {', '.join(sorted(values))}")
-        if options.table not in _TABLES:
-            raise UsageError(f"kafkasniff reads the tables {' and '.join(_TABLES)} of captures, not {options.table}")
+        if options.table not in _TABLES and options.table not in KAFKA_TABLES:
+            known = ", ".join([*_TABLES, *KAFKA_TABLES])
+            raise UsageError(f"kafkasniff has no table {options.table}; there are {known}")
         unknown = [name for name in options.columns if name not in options.types]
         if unknown:
             raise UsageError(f"table {options.table} has no column {', '.join(unknown)}")
@@ -76,7 +82,7 @@ class SourceOptions(msgspec.Struct, frozen=True):
     @property
     def types(self) -> dict[str, str]:
         """All columns of the table and their types."""
-        return _TABLES[self.table]
+        return _TABLES[self.table] if self.table in _TABLES else kafka_types(self.table)
 
     @property
     def ddl(self) -> str:
@@ -112,6 +118,12 @@ def _size(name: str, text: str) -> int:
 def _seconds(name: str, text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise UsageError(f"{name}: {text} is no number of seconds")
+    return int(text)
+
+
+def _count(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= MAX_SHARDS:
+        raise UsageError(f"{name}: {text} is no number from 1 to {MAX_SHARDS}")
     return int(text)
 
 

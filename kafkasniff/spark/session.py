@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
+import re
+import shutil
 import sys
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkasniff.errors import MissingPartError, UsageError
 from kafkasniff.spark.java import find_java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.connect.client import DefaultChannelBuilder
 
-__all__ = ["get_session"]
+__all__ = ["get_session", "is_connect", "runs_elsewhere"]
 
 DEFAULTS: Final = {
     "spark.app.name": "kafkasniff",
@@ -30,18 +35,26 @@ DEFAULTS: Final = {
 }
 LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 """Nobody else has to reach a session that runs on this machine alone."""
+CONNECT_SECONDS: Final = 20.0
+"""How long a Spark Connect server may take to answer; pyspark by itself would try for ten minutes."""
 
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 """Spark's own greets, warns and says how to have it quieter."""
+
+_LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*(\d+)\s*\]")
+"""Workers, cores and megabytes of each."""
 
 
 def get_session(master: str | None = None, **conf: str) -> SparkSession:
     """The active Spark session (Spark Connect's too), else a new one with settings that suit captures.
 
-    `master` is Spark's (`local[4]`, `spark://host:7077`, `yarn`, `sc://host:15002`); default: `SPARK_REMOTE`, else all
-    cores of this machine. `conf` are Spark's properties, which win over our defaults. Both are for a new session:
-    raises UsageError where an active one has another master. Raises MissingPartError where pyspark or Java is missing
-    or Spark does not start.
+    `master` is Spark's (`local[4]`, `local-cluster[2,1,1024]`, `spark://host:7077`, `yarn`, `sc://host:15002`);
+    default: `SPARK_REMOTE`, else all cores of this machine. `conf` are Spark's properties, which win over our defaults.
+    Both are for a new session: raises UsageError where an active one has another master, or for an address of a server
+    that is none. Raises MissingPartError where pyspark, what Spark Connect needs, or Java is missing, where no server
+    answers, or Spark does not start.
+
+    On the workers of a cluster kafkasniff has to be there, or be taken there: `kafkasniff.spark.shipping.ship`.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise MissingPartError("Spark is not installed: pip install 'kafkasniff[spark]'")
@@ -49,36 +62,104 @@ def get_session(master: str | None = None, **conf: str) -> SparkSession:
 
     active = SparkSession.getActiveSession()
     if active is not None:
-        used = active.conf.get("spark.master", None)
-        if master is not None and used is not None and master != used:
-            raise UsageError(f"a Spark session is active already, with master {used}, not {master}")
+        _check_master(active, master)
         return active
     master = master or conf.get("spark.master") or os.environ.get("SPARK_REMOTE") or "local[*]"
     builder = SparkSession.builder
     if master.startswith("sc://"):
-        # What a server runs with is its own affair; what Python runs here is only the client.
+        if importlib.util.find_spec("grpc") is None:
+            raise MissingPartError("Spark Connect is not installed: pip install 'kafkasniff[connect]'")
+        _check_server(master)
         builder = builder.remote(master)
-        settings = conf
+        # What a server runs with is its own affair, but for what each session has for itself.
+        settings = {name: value for name, value in DEFAULTS.items() if name.startswith("spark.sql.")} | conf
     else:
-        _prepare_environment()
         local = master.startswith("local")
-        settings = {**DEFAULTS, **(LOCAL if local else {}), **conf, "spark.master": master}
-        java = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
-        settings["spark.driver.extraJavaOptions"] = f"{java} {conf.get('spark.driver.extraJavaOptions', '')}".strip()
+        _prepare_environment(local=local)
+        if _LOCAL_CLUSTER.match(master):
+            os.environ.setdefault("SPARK_HOME", str(_writable_home()))
+        settings = {**DEFAULTS, **(LOCAL if local else {}), **_memory(master), **conf, "spark.master": master}
+        if LOGGING.is_file():  # not within a zip
+            java = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
+            settings["spark.driver.extraJavaOptions"] = (
+                f"{java} {conf.get('spark.driver.extraJavaOptions', '')}".strip()
+            )
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()
     except Exception as error:  # py4j, pyspark and gRPC have classes of their own
-        reason = (str(error) or type(error).__name__).strip().split("\n", 1)[0]
-        raise MissingPartError(f"Spark does not start: {reason}") from error
+        raise MissingPartError(f"Spark does not start: {_first_line(error)}") from error
 
 
-def _prepare_environment() -> None:
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect: a server plans its queries, and there is no SparkContext."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def runs_elsewhere(spark: SparkSession) -> bool:
+    """Whether a session's workers may be on other machines, which may lack kafkasniff."""
+    return is_connect(spark) or not (spark.conf.get("spark.master") or "").startswith("local")
+
+
+def _check_master(active: SparkSession, master: str | None) -> None:
+    """Raises UsageError where `master` is not that of the active session."""
+    if is_connect(active):
+        server = _server_of(active)
+        used = None if server is None else f"sc://{server}"
+        if master is not None and master.startswith("sc://"):
+            # Parameters behind the address (a token, say) make no other server, and are not for messages.
+            master = f"sc://{_address_of(master).endpoint}"
+    else:
+        used = active.conf.get("spark.master", None)
+    if master is not None and used is not None and master != used:
+        raise UsageError(f"a Spark session is active already, with master {used}, not {master}")
+
+
+def _check_server(master: str) -> None:
+    """Raises MissingPartError where no server answers."""
+    import grpc
+
+    address = _address_of(master)
+    # Through pyspark's own channel: it knows of TLS, and gRPC of proxies.
+    with address.toChannel() as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=CONNECT_SECONDS)
+        except grpc.FutureTimeoutError:
+            raise MissingPartError(f"no Spark Connect server answers at {address.endpoint}") from None
+
+
+def _address_of(master: str) -> DefaultChannelBuilder:
+    """The address of a server, parsed. Raises UsageError where it is none."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    try:
+        return DefaultChannelBuilder(master)
+    except (PySparkException, ValueError) as error:
+        raise UsageError(f"no address of a Spark Connect server (sc://HOST:PORT): {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    """What an error says, without the stack; py4j's say only in their second line what Java said."""
+    lines = (str(error) or type(error).__name__).strip().splitlines()
+    return lines[1].removeprefix(": ") if len(lines) > 1 and lines[1].startswith(": ") else lines[0]
+
+
+def _server_of(active: Any) -> str | None:
+    """The host and port of a session's server, as its client tells them; its name for them is not a public one."""
+    endpoint = getattr(getattr(active.client, "_builder", None), "endpoint", None)
+    return None if endpoint is None else str(endpoint)
+
+
+def _prepare_environment(*, local: bool) -> None:
     """What Spark's launcher and its Python workers look for; what is set stays."""
     os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if local:
+        # The master and the workers of local-cluster listen where this says, whatever the driver's properties are.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Workers import kafkasniff, too: from a checkout that is not installed as well.
     root = str(Path(__file__).resolve().parents[2])
     known = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
@@ -88,3 +169,25 @@ def _prepare_environment() -> None:
 
 def _is_installed(root: str) -> bool:
     return Path(root).name in {"site-packages", "dist-packages"}
+
+
+def _memory(master: str) -> dict[str, str]:
+    """Executors of local-cluster take all that its workers have: Spark's default may be more than that."""
+    found = _LOCAL_CLUSTER.match(master)
+    return {} if found is None else {"spark.executor.memory": f"{found[1]}m"}
+
+
+def _writable_home() -> Path:
+    """A SPARK_HOME that links to pip's pyspark, for as long as this process runs.
+
+    The workers of local-cluster keep files and logs of executors in its folder `work`; site-packages is no place for
+    them, and need not be writable.
+    """
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    home = Path(tempfile.mkdtemp(prefix="kafkasniff-spark-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    for name in ("bin", "jars", "python", "sbin"):
+        (home / name).symlink_to(Path(found.origin).parent / name)
+    return home

@@ -21,7 +21,7 @@ from kafkasniff.spark.tables import PACKETS, PIPELINE, ddl
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Captures", "open_captures", "packet_batches", "packets", "walk_here"]
+__all__ = ["Captures", "open_captures", "open_files", "packet_batches", "packets", "walk_here"]
 
 FEW_BYTES: Final = 256 << 20
 """Captures of fewer bytes are walked where the plan is made: a job costs more than it saves."""
@@ -60,7 +60,11 @@ def open_captures(spark: SparkSession, paths: Sequence[str], *, split_size: int 
 
     Raises CaptureError where one cannot be opened, is empty or is none.
     """
-    files = find_captures(paths)
+    return open_files(spark, find_captures(paths), split_size=split_size)
+
+
+def open_files(spark: SparkSession, files: Sequence[CaptureFile], *, split_size: int = SPLIT_BYTES) -> Captures:
+    """Plan how to read captures that were found. Raises CaptureError as `open_captures` does."""
     walk_all = walk_here(files)
     if sum(file.size for file in files) > FEW_BYTES:
         walk_all = _walk_in_job(spark, files, split_size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-__all__ = ["NOTES", "PACKETS", "PIPELINE", "ddl"]
+__all__ = ["KAFKA_TABLES", "NOTES", "PACKETS", "PIPELINE", "ddl", "kafka_types"]
 
 PACKETS: Final = {
     "capture": "string",
@@ -49,6 +49,20 @@ NOTES: Final = {
     "secrets": "binary",
 }
 """What captures hold that is not packets: problems, names of addresses, decryption secrets."""
+
+
+KAFKA_TABLES: Final = ("exchanges", "records", "connections", "problems")
+"""The tables of exports, which the data source makes, too (sharded_scan.py)."""
+
+
+def kafka_types(table: str) -> dict[str, str]:
+    """The columns of one of `KAFKA_TABLES`."""
+    # Spark looks at this module whenever it looks for a source; most sources are none of ours.
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from kafkasniff.rows.schemas import TABLES
+
+    return {field.name: field.dataType.simpleString() for field in from_arrow_schema(TABLES[table])}
 
 
 def ddl(columns: Mapping[str, str], names: Iterable[str] | None = None) -> str:

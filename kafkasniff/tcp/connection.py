@@ -24,7 +24,7 @@ from bisect import bisect_right
 from typing import Final, Literal
 
 from kafkasniff.packets import ACK, FIN, RST, SYN
-from kafkasniff.streams import Closed, Gap, Item, Retransmit, Run, Started, Stretch, TcpProblem
+from kafkasniff.streams import Closed, Gap, Hole, Item, Retransmit, Run, Started, Stretch, TcpProblem
 from kafkasniff.tcp.stream import MASK, Held, Packet, Stream
 
 __all__ = [
@@ -243,7 +243,10 @@ class TcpConnection:
         if ahead < 0:
             data = data[-ahead:]
             wire += ahead
+        had_hole = bool(stream.held)
         self._deliver(stream, packet, Held(stream.next, data, wire, packet.packet, packet.time_ns))
+        if had_hole and not stream.held:
+            self.items.append(Hole(packet.order, packet.direction, open=False))
 
     def _beyond_loss(self, packet: Packet, stream: Stream, start: int) -> bool:
         """Whether a segment implausibly far ahead is the stream going on after a large loss."""
@@ -259,7 +262,8 @@ class TcpConnection:
         while stream.held:
             self._give_up_hole(stream, packet)
         assert stream.next is not None
-        self.items.append(Gap(packet.order, packet.direction, start - stream.next, packet.packet, packet.time_ns))
+        size, time_ns = start - stream.next, packet.time_ns
+        self.items.append(Gap(packet.order, packet.direction, size, packet.packet, time_ns, resumed_ns=time_ns))
         stream.next = start
         return True
 
@@ -273,6 +277,7 @@ class TcpConnection:
         if not stream.held:
             stream.opened_count = self.packets
             stream.acked = -1
+            self.items.append(Hole(packet.order, packet.direction, open=True))
         held = stream.held
         start, data, wire = segment.start, segment.data, segment.wire
         index = bisect_right(held, start, key=lambda other: other.start)
@@ -296,8 +301,12 @@ class TcpConnection:
         while stream.held_bytes > MAX_HELD_BYTES or len(held) > MAX_HELD_SEGMENTS:
             self._give_up_hole(stream, packet)
 
-    def _deliver(self, stream: Stream, packet: Packet, fresh: Held) -> None:
-        """Hand out a segment that starts at `next`, and the held ones that it reaches; what was held first stays."""
+    def _deliver(self, stream: Stream, packet: Packet, fresh: Held, *, behind_gap: bool = False) -> None:
+        """Hand out a segment that starts at `next`, and the held ones that it reaches; what was held first stays.
+
+        They count as there from `packet` on, which filled the hole in front of them; behind a gap, which none fills,
+        from the packet on that brought the last of those up to each.
+        """
         direction = 0 if stream is self.streams[0] else 1
         held = stream.held
         segments: list[Held] = []
@@ -320,17 +329,23 @@ class TcpConnection:
             stream.opened_count = self.packets
         stream.next = position
         plain: list[Held] = []
+        released: list[int] = []
+        latest = fresh
         for segment in segments:
             plain.append(segment)
+            if segment.held_count > latest.held_count:
+                latest = segment
+            released.append(latest.time_ns if behind_gap else packet.time_ns)
             if len(segment.data) < segment.wire:
-                self._run(direction, plain, packet)
+                self._run(direction, plain, released, packet)
                 missing = segment.wire - len(segment.data)
-                self.items.append(Gap(packet.order, direction, missing, segment.packet, packet.time_ns, snapped=True))
-                plain = []
-        self._run(direction, plain, packet)
+                gap = Gap(packet.order, direction, missing, segment.packet, packet.time_ns, True, released[-1])
+                self.items.append(gap)
+                plain, released = [], []
+        self._run(direction, plain, released, packet)
         self._finish(stream)
 
-    def _run(self, direction: int, segments: list[Held], packet: Packet) -> None:
+    def _run(self, direction: int, segments: list[Held], released: list[int], packet: Packet) -> None:
         data = [segment.data for segment in segments if segment.data]
         if not data:
             return
@@ -350,7 +365,7 @@ class TcpConnection:
             [segment.packet for segment in kept],
             [segment.time_ns for segment in kept],
             [packet.order] * count,
-            [packet.time_ns] * count,
+            [time_ns for segment, time_ns in zip(segments, released, strict=True) if segment.data],
             0,
             count,
         )
@@ -384,9 +399,12 @@ class TcpConnection:
         first = stream.held.pop(0)
         stream.held_bytes -= len(first.data)
         direction = 0 if stream is self.streams[0] else 1
-        self.items.append(Gap(packet.order, direction, first.start - stream.next, packet.packet, packet.time_ns))
+        size = first.start - stream.next
+        self.items.append(Gap(packet.order, direction, size, packet.packet, packet.time_ns, resumed_ns=first.time_ns))
         stream.next = first.start
-        self._deliver(stream, packet, first)
+        self._deliver(stream, packet, first, behind_gap=True)
+        if not stream.held:
+            self.items.append(Hole(packet.order, direction, open=False))
 
     # -- the end ----------------------------------------------------------------------------------------------------
 

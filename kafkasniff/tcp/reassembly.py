@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkasniff.packets import NO_TIME, PacketBatch
 from kafkasniff.streams import Item, Run, Stretch
@@ -25,6 +26,9 @@ IDLE_NS: Final = 3_600_000_000_000
 """A connection silent for an hour of packet time is over; brokers close idle ones after ten minutes by default."""
 LINGER_NS: Final = 60_000_000_000
 """A closed connection is remembered for a minute (TIME_WAIT), so that late copies of its packets open no new one."""
+
+_Ticks = tuple[NDArray[np.int64], NDArray[np.int64], int]
+"""Order and packet clock of each row of a batch, of all connections, and the batch's `end_order`."""
 
 Delta = tuple[TcpConnection, list[Item]]
 """What one connection yielded in one batch."""
@@ -46,6 +50,8 @@ class Reassembler:
         self._scheduled = 0
         self._end_order = 0
         self._end_clock = NO_TIME
+        self._ticks: _Ticks | None = None
+        """Of the batch that is being fed; no part of the state between two."""
         self.opened: list[TcpConnection] = []
         """Connections opened by the last `feed`, in no particular order."""
 
@@ -53,18 +59,28 @@ class Reassembler:
         """Connections remembered."""
         return len(self._table)
 
+    def connection(self, key: Key) -> TcpConnection | None:
+        """The connection between these endpoints, the latest one, as long as it is remembered."""
+        return self._table.get(key)
+
     def feed(self, batch: PacketBatch) -> list[Delta]:
         """Take the next packets in capture order."""
         self._end_order = max(self._end_order, batch.end_order)
         self._end_clock = max(self._end_clock, batch.end_clock)
         self.opened = []
-        if not len(batch):
+        if batch.ticks is None:
+            orders, times = batch.order, batch.time_ns if batch.clock is None else batch.clock
+        else:
+            orders, times = batch.ticks
+        if not len(orders):
             return []
-        times = batch.time_ns if batch.clock is None else batch.clock
         clock = np.maximum.accumulate(np.maximum(times, self._clock))
-        plan = BatchPlan(batch, clock)
-        seen = {id(connection): connection for connection in self._connections(plan)}
-        seen.update((id(connection), connection) for connection in self._evict(plan))
+        self._ticks = (orders, clock, batch.end_order)
+        seen: dict[int, TcpConnection] = {}
+        if len(batch):
+            rows = clock if len(orders) == len(batch) else clock[np.searchsorted(orders, batch.order)]
+            seen = {id(connection): connection for connection in self._connections(BatchPlan(batch, rows))}
+        seen.update((id(connection), connection) for connection in self._evict(int(clock[-1])))
         self._clock = int(clock[-1])
         deltas = []
         for connection in seen.values():
@@ -72,6 +88,7 @@ class Reassembler:
                 deltas.append((connection, connection.items))
                 connection.items = []
             connection.buffer = b""
+        self._ticks = None
         return deltas
 
     def close(self) -> list[Delta]:
@@ -139,7 +156,7 @@ class Reassembler:
             if connection is None or self._is_over(connection, packet):
                 if connection is not None:
                     if not connection.closed:
-                        self._close_idle(connection, plan)
+                        self._close_idle(connection)
                     yield connection
                 connection = self._open(plan.key[group], packet)
             connection.buffer = plan.batch.buffer
@@ -202,9 +219,8 @@ class Reassembler:
         if deadline < connection.deadline:
             self._schedule(connection, deadline)
 
-    def _evict(self, plan: BatchPlan) -> Iterator[TcpConnection]:
-        """Close connections whose deadline the packet clock has passed within this batch."""
-        now = int(plan.clock[-1])
+    def _evict(self, now: int) -> Iterator[TcpConnection]:
+        """Close connections whose deadline the packet clock has passed within this batch, at whose end it is `now`."""
         while self._deadlines and self._deadlines[0][0] <= now:
             deadline, _, connection = heapq.heappop(self._deadlines)
             if deadline != connection.deadline or self._table.get(connection.endpoints) is not connection:
@@ -216,14 +232,16 @@ class Reassembler:
                 continue
             del self._table[connection.endpoints]
             if not connection.closed:
-                self._close_idle(connection, plan)
+                self._close_idle(connection)
                 yield connection
 
-    def _close_idle(self, connection: TcpConnection, plan: BatchPlan) -> None:
+    def _close_idle(self, connection: TcpConnection) -> None:
         """End a silent connection at the first packet of any connection at which its time was over."""
         due = connection.clock + self._idle
-        row = int(np.searchsorted(plan.clock, due))
-        order = int(plan.batch.order[row]) if row < len(plan.batch) else plan.batch.end_order
+        assert self._ticks is not None
+        orders, clock, end_order = self._ticks
+        row = int(np.searchsorted(clock, due))
+        order = int(orders[row]) if row < len(orders) else end_order
         connection.close("idle", _farewell(connection, order, due))
 
 

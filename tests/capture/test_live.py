@@ -16,9 +16,12 @@ import pytest
 from kafkasniff.capture import open_captures
 from kafkasniff.capture.bpf import compile_filter
 from kafkasniff.capture.live import open_live
+from kafkasniff.capture.pcapng_writer import packet_blocks, section
 from kafkasniff.errors import CaptureError, MissingPartError, UsageError
 from tests.capture.files import pcap
+from tests.capture.network import on_own_loopback
 from tests.capture.reading import Result, Row, collect
+from tests.capture.test_pcapng_writer import read_by_scapy
 
 MESSAGE = bytes(range(250)) * 4
 
@@ -50,6 +53,18 @@ def conversation(count: int, after: Callable[[], None]) -> Iterator[int]:
             thread.join()
 
 
+@contextlib.contextmanager
+def datagrams() -> Iterator[tuple[int, Callable[[bytes], int]]]:
+    """A port on loopback that nobody reads, and how to send to it."""
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        sink.bind(("127.0.0.1", 0))
+        sender.connect(sink.getsockname())
+        yield sink.getsockname()[1], sender.send
+
+
 def of_port(result: Result, port: int) -> list[Row]:
     return [row for row in result.rows if port in (row.sport, row.dport)]
 
@@ -66,6 +81,7 @@ def check(rows: list[Row], port: int, count: int) -> None:
 @pytest.mark.root
 @pytest.mark.parametrize("interface", ["lo", "any"])
 @pytest.mark.parametrize("bpf", [None, "tcp"])
+@on_own_loopback
 def test_a_conversation_on_loopback(interface: str, bpf: str | None) -> None:
     ready: list[bool] = []
     with open_live(interface, bpf=bpf, on_ready=lambda: ready.append(True)) as source:
@@ -80,6 +96,7 @@ def test_a_conversation_on_loopback(interface: str, bpf: str | None) -> None:
 
 
 @pytest.mark.root
+@on_own_loopback
 def test_batches_come_soon_and_stop_works_in_the_middle() -> None:
     with open_live("lo", bpf="tcp") as source, conversation(1, lambda: None) as port:
         batches = iter(source)
@@ -96,6 +113,17 @@ def test_batches_come_soon_and_stop_works_in_the_middle() -> None:
 
 
 @pytest.mark.root
+def test_empty_batches_come_while_nothing_does() -> None:
+    with open_live("lo", bpf="udp port 9", idle_seconds=0.05) as source:
+        batches = iter(source)
+        for _ in range(3):
+            batch = next(batches)
+            assert (len(batch), batch.packets, batch.end_order, batch.notes) == (0, 0, 0, [])
+        source.stop()
+        assert list(batches) == []
+
+
+@pytest.mark.root
 def test_a_filter_keeps_the_rest_out() -> None:
     with open_live("lo", bpf="udp port 9") as source, conversation(20, source.stop) as port:
         result = collect(source)
@@ -105,6 +133,7 @@ def test_a_filter_keeps_the_rest_out() -> None:
 
 @pytest.mark.root
 @pytest.mark.parametrize("bpf", [None, "tcp"])
+@on_own_loopback
 def test_a_snap_length_cuts_the_payload(bpf: str | None) -> None:
     with open_live("lo", bpf=bpf, snaplen=96) as source, conversation(5, source.stop) as port:
         result = collect(source)
@@ -118,16 +147,11 @@ def test_losses_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ring of a megabyte and a reader that sleeps; other tests use loopback as well, so only our port counts."""
     monkeypatch.setattr("kafkasniff.capture.ring.BLOCK_SIZES", (1 << 16,))
     monkeypatch.setattr("kafkasniff.capture.ring.BLOCK_COUNT", 16)
-    with (
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink,
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
-    ):
-        sink.bind(("127.0.0.1", 0))
-        with open_live("lo", bpf=f"udp dst port {sink.getsockname()[1]}") as source:
-            for _ in range(400):
-                sender.sendto(bytes(8000), sink.getsockname())
-            source.stop()
-            result = collect(source)
+    with datagrams() as (port, send), open_live("lo", bpf=f"udp dst port {port}") as source:
+        for _ in range(400):
+            send(bytes(8000))
+        source.stop()
+        result = collect(source)
     detail = result.problem("capture-loss").detail
     lost = int(detail.split(": ")[1].split()[0])
     assert 0 < lost < 400
@@ -138,19 +162,78 @@ def test_losses_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.root
 def test_a_reader_that_is_away_for_a_while_loses_nothing() -> None:
     """Few packets, each in a block of its own since that is handed over after 50 ms: a second is 20 blocks."""
-    with (
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink,
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
-    ):
-        sink.bind(("127.0.0.1", 0))
-        with open_live("lo", bpf=f"udp port {sink.getsockname()[1]}") as source:
-            for _ in range(50):
-                sender.sendto(bytes(100), sink.getsockname())
-                time.sleep(0.02)
-            source.stop()
-            result = collect(source)
+    with datagrams() as (port, send), open_live("lo", bpf=f"udp dst port {port}") as source:
+        for _ in range(50):
+            send(bytes(100))
+            time.sleep(0.02)
+        source.stop()
+        result = collect(source)
     assert result.packets == 50
     assert result.kinds == []
+
+
+@pytest.mark.root
+@on_own_loopback
+def test_two_interfaces_and_their_tags(require_tool: Callable[[str], str]) -> None:
+    """Packets sent into a cable of two ends, captured at both: as they were sent, tags and all, in order of time."""
+    ip = require_tool("ip")
+    for words in ("link add va type veth peer name vb", "link set va up", "link set vb up"):
+        if subprocess.run([ip, *words.split()], check=False).returncode:
+            pytest.skip("this kernel has no veth")
+    tags = ("", "8100 6005", "88a8 0007", "8100 0001")
+    payload = bytes.fromhex("88b5") + bytes(range(60))  # an Ethernet type for experiments (IEEE 802)
+    sent = [bytes.fromhex("ffffffffffff 020000000001" + tag) + payload for tag in tags]
+    captured: list[tuple[str, bytes, int]] = []
+    with open_live(["va", "vb"]) as source, socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:
+        assert source.captures == ("va", "vb")
+        wire.bind(("va", 0))
+        for frame in sent:
+            wire.send(frame)
+        timer = threading.Timer(0.3, source.stop)
+        timer.start()
+        for _ in source:
+            frames = source.frames
+            read = read_by_scapy(section(source.interfaces) + packet_blocks(frames).data) if frames.total else []
+            names = [source.captures[capture] for capture in frames.packets.capture.tolist()]
+            captured += [(name, data, time_ns) for name, (data, _, time_ns, _) in zip(names, read, strict=True)]
+        timer.join()
+    captured = [one for one in captured if one[1].endswith(payload)]
+    assert [one[2] for one in captured] == sorted(one[2] for one in captured)
+    assert [data for name, data, _ in captured if name == "va"] == sent
+    assert [data for name, data, _ in captured if name == "vb"] == sent
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("mib", [1, 3, 64, 65])
+def test_a_ring_of_a_given_size(mib: int) -> None:
+    with datagrams() as (port, send), open_live("lo", bpf=f"udp dst port {port}", buffer=mib) as source:
+        for _ in range(10):
+            send(bytes(60_000))
+        source.stop()
+        assert collect(source).packets == 10
+        assert source.counts() == [(10, 0)]
+
+
+@pytest.mark.root
+def test_sizes_that_no_ring_has() -> None:
+    for mib in (0, -1, 4_097):
+        with pytest.raises(UsageError, match="1 to 4096 MiB"):
+            open_live("lo", buffer=mib)
+
+
+@pytest.mark.root
+def test_what_is_in_the_ring_is_read_after_a_stop() -> None:
+    """A reader that is slower than the wait for the last packets."""
+    with datagrams() as (port, send), open_live("lo", bpf=f"udp dst port {port}") as source:
+        for _ in range(12):
+            send(bytes(100))
+            time.sleep(0.07)  # each in a block of its own
+        source.stop()
+        packets = 0
+        for batch in source:
+            packets += batch.packets
+            time.sleep(0.05)
+    assert packets == 12
 
 
 @pytest.mark.root
@@ -214,14 +297,11 @@ def test_without_privileges(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_args: object) -> socket.socket:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr("kafkasniff.capture.live._hardware", lambda _name: 772)
-    monkeypatch.setattr("kafkasniff.capture.live.socket.socket", refuse)
+    monkeypatch.setattr("kafkasniff.capture.interface_socket.hardware_type", lambda _name: 772)
+    monkeypatch.setattr("kafkasniff.capture.interface_socket.socket.socket", refuse)
     with pytest.raises(MissingPartError) as caught:
         open_live("lo")
-    text = str(caught.value)
-    assert "\n" not in text
-    for way in ("sudo", "setcap", "tcpdump -i lo -U -w - | kafkasniff decode -"):
-        assert way in text
+    assert "capturing on lo needs the capability CAP_NET_RAW" in str(caught.value)
 
 
 def test_without_libpcap(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,15 +173,15 @@ def test_a_worker_that_fails_is_told(capture: Path, tmp_path: Path) -> None:
 
 
 def test_a_worker_that_dies_is_told(capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kafkasniff.exports import workers
+    from kafkasniff.processes import Workers
 
-    results = workers._results
+    messages = Workers.messages
 
-    def killing(processes: list[Any], *rest: Any) -> Any:
-        os.kill(processes[1].pid, signal.SIGKILL)
-        return results(processes, *rest)
+    def killing(self: Workers, *rest: Any, **more: Any) -> Any:
+        os.kill(self._processes[1].pid or 0, signal.SIGKILL)
+        return messages(self, *rest, **more)
 
-    monkeypatch.setattr(workers, "_results", killing)
+    monkeypatch.setattr(Workers, "messages", killing)
     result = kafkasniff("export", capture, "-o", tmp_path / "out", "--jobs", 2)
     assert result.code == Exit.INTERNAL
     assert "a worker process ended with code -9" in result.err

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import signal
 import socket
@@ -9,18 +10,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafkasniff.cli.environment import Exit
+from kafkasniff.cli.environment import Exit, Interrupted
+from kafkasniff.cli.live import LOOK_SECONDS
 from kafkasniff.errors import MissingPartError
+from kafkasniff.exports.live import EVERY_SECONDS
 from kafkasniff.packets import PacketBatch
 from tests.cli.console import kafkasniff
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
+from tests.exports.exported import Rows, files, manifest, named_files, rows, tables
 
 PYTHON = [sys.executable, "-m", "kafkasniff"]
 
@@ -32,9 +37,18 @@ class Wire:
         self.asked: dict[str, Any] = {}
         self.stopped = threading.Event()
         self.closed = False
+        self.idle_seconds: float | None = None
 
-    def open(self, interface: str, *, bpf: str | None = None, on_ready: Callable[[], None] | None = None) -> Wire:
+    def open(
+        self,
+        interface: str,
+        *,
+        bpf: str | None = None,
+        idle_seconds: float | None = None,
+        on_ready: Callable[[], None] | None = None,
+    ) -> Wire:
         self.asked = {"interface": interface, "bpf": bpf}
+        self.idle_seconds = idle_seconds
         if on_ready is not None:
             on_ready()
         return self
@@ -106,6 +120,141 @@ def test_an_interface_that_is_not_there_is_code_3() -> None:
     assert result.err.count("\n") == 1
 
 
+def without_capture(found: dict[str, Rows]) -> dict[str, Rows]:
+    strip = ({table: [{**row, "capture": None} for row in some] for table, some in found.items()}).items()
+    return {table: sorted(some, key=repr) for table, some in strip}
+
+
+def test_tables_beside_messages(wire: Wire, capture: Path, tmp_path: Path) -> None:
+    result = kafkasniff("live", "-i", "eth0", "--format", "json", "--export", tmp_path / "live", "--duration", "50ms")
+    assert result.code == 0
+    assert sum(item["type"] in {"request", "response"} for item in result.objects) == 46
+    assert wire.idle_seconds == LOOK_SECONDS
+    file = kafkasniff("export", capture, "-o", tmp_path / "file")
+    found = tables(tmp_path / "live")
+    assert without_capture(found) == without_capture(tables(tmp_path / "file"))
+    assert {row["capture"] for row in found["exchanges"]} == {"eth0"}
+    # The same words about the same rows.
+    told = result.err.splitlines()[-1].replace(str(tmp_path / "live"), str(tmp_path / "file"))
+    assert told == file.err.splitlines()[-1]
+
+
+def test_tables_alone(wire: Wire, tmp_path: Path) -> None:
+    """Whoever wants quiet and tables does not want lines, unless it is said where to."""
+    result = kafkasniff("live", "-i", "eth0", "-q", "--export", tmp_path / "a", "--duration", "50ms")
+    assert (result.code, result.out, result.err) == (0, b"", "")
+    assert len(rows(tmp_path / "a", "exchanges")) == 24
+    wire.stopped.clear()
+    command = ["live", "-i", "eth0", "-q", "--format", "json", "--export", tmp_path / "b", "--duration", "50ms"]
+    result = kafkasniff(*command, "-o", tmp_path / "lines")
+    assert (result.code, result.out, result.err) == (0, b"", "")
+    assert len((tmp_path / "lines").read_text().splitlines()) > 46
+    assert tables(tmp_path / "b") == tables(tmp_path / "a")
+
+
+def test_options_of_tables(wire: Wire, capture: Path, tmp_path: Path) -> None:
+    some = ["--tables", "exchanges,problems", "--no-bodies", "--errors", "--records"]
+    command = ["live", "-i", "eth0", "-q", "--export", tmp_path / "live", "--export-every", "5m", *some]
+    assert kafkasniff(*command, "--duration", "50ms").code == 0
+    assert kafkasniff("export", capture, "-q", "-o", tmp_path / "file", *some).code == 0
+    live, file = manifest(tmp_path / "live"), manifest(tmp_path / "file")
+    assert live["options"] == file["options"]
+    assert list(live["tables"]) == ["exchanges", "problems"]
+    (row,) = rows(tmp_path / "live", "exchanges")
+    assert [{**row, "capture": None}] == [{**one, "capture": None} for one in rows(tmp_path / "file", "exchanges")]
+    (told,) = live["captures"]
+    assert (told["name"], told["size"]) == ("eth0", None)
+    assert datetime.fromisoformat(told["begun"]).tzinfo == UTC
+
+
+@pytest.mark.parametrize("option", [["--export-every", "5m"], ["--tables", "records"], ["--no-bodies"]])
+def test_options_of_tables_without_tables(wire: Wire, option: list[str]) -> None:
+    result = kafkasniff("live", "-i", "eth0", *option)
+    assert result.code == Exit.USAGE
+    assert f"{option[0]} is for tables" in result.err
+    assert not wire.asked
+
+
+@pytest.mark.parametrize("every", ["0", "999ms", "often"])
+def test_commits_that_come_too_often(wire: Wire, every: str, tmp_path: Path) -> None:
+    result = kafkasniff("live", "-i", "eth0", "--export", tmp_path / "out", "--export-every", every)
+    assert result.code == Exit.USAGE
+    assert not wire.asked
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_default_time_between_commits(capsys: pytest.CaptureFixture[str]) -> None:
+    assert kafkasniff("live", "--help").code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"Time between two commits of tables [default: {EVERY_SECONDS / 60:g}m]" in text
+
+
+def test_count_ends_a_silent_export(wire: Wire, tmp_path: Path) -> None:
+    result = kafkasniff("live", "-i", "eth0", "-q", "-c", 5, "--export", tmp_path / "out")
+    assert (result.code, result.out) == (0, b"")
+    assert not wire.stopped.is_set()
+    assert rows(tmp_path / "out", "exchanges")
+
+
+def test_a_folder_of_another_kind_is_refused_before_listening(wire: Wire, tmp_path: Path) -> None:
+    (tmp_path / "exchanges").mkdir()
+    result = kafkasniff("live", "-i", "eth0", "--export", tmp_path)
+    assert result.code == Exit.USAGE
+    assert not wire.asked
+
+
+def test_an_interface_that_is_not_there_leaves_no_folder(tmp_path: Path) -> None:
+    result = kafkasniff("live", "-i", "nonesuch0", "--export", tmp_path / "out")
+    assert result.code in {Exit.CAPTURE, Exit.UNAVAILABLE}
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_reader_that_goes_away_loses_no_rows(wire: Wire, tmp_path: Path) -> None:
+    class Closed(io.BytesIO):
+        def write(self, _: object, /) -> int:
+            raise BrokenPipeError
+
+    result = kafkasniff("live", "-i", "eth0", "--export", tmp_path / "out", stdout=Closed())
+    assert result.code == 0
+    assert rows(tmp_path / "out", "exchanges")
+
+
+def test_a_disk_that_is_full(wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("kafkasniff.exports.staged.StagedFiles.write", full)
+    result = kafkasniff("live", "-i", "eth0", "-q", "--export", tmp_path / "out", "--duration", "50ms")
+    assert result.code == Exit.UNAVAILABLE
+    assert result.err == f"kafkasniff: cannot write {tmp_path / 'out'}: No space left on device\n"
+    assert wire.closed
+
+
+def test_asked_a_second_time_in_the_midst_of_a_batch(
+    wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise Interrupted(signal.SIGTERM)
+
+    monkeypatch.setattr("kafkasniff.exports.stager.Stager.take", interrupted)
+    result = kafkasniff("live", "-i", "eth0", "--export", tmp_path / "out")
+    assert result.code == Exit.SIGTERM
+    assert "stopped at once" in result.err
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    assert wire.closed
+
+
+def test_asked_a_second_time_while_files_are_made(wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise Interrupted(signal.SIGINT)
+
+    monkeypatch.setattr("kafkasniff.exports.live.finish", interrupted)
+    result = kafkasniff("live", "-i", "eth0", "--export", tmp_path / "out", "--duration", "50ms")
+    assert result.code == Exit.SIGINT
+    assert f"{tmp_path / 'out'} lacks what came last" in result.err
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
 @contextmanager
 def conversation() -> Iterator[int]:
     """A broker on loopback that answers what it is sent; gives its port. The client speaks when the block is left."""
@@ -126,7 +275,7 @@ def test_a_real_interface_until_it_is_stopped(signum: int, require_root: Callabl
     require_root()
     with conversation() as port:
         process = subprocess.Popen(
-            [*PYTHON, "live", "-i", "lo", "--format", "json", "--host", f"127.0.0.1:{port}"],
+            [*PYTHON, "live", "-i", "lo", "--format", "json", "--host", f"127.0.0.1:{port}", f"tcp port {port}"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
@@ -151,3 +300,51 @@ def test_a_real_interface_until_it_is_stopped(signum: int, require_root: Callabl
         ("response", "Produce", 9, f"127.0.0.1:{port}"),
     ]
     assert "Traceback" not in said
+
+
+@pytest.mark.root
+def test_tables_of_a_real_interface(require_root: Callable[[], None], tmp_path: Path) -> None:
+    """The rows are what the lines say; one commit comes while nothing does, one at the end."""
+    require_root()
+    folder = tmp_path / "out"
+    options = ["--format", "json", "--export", str(folder), "--export-every", "1s"]
+    with conversation() as port:
+        process = subprocess.Popen(
+            [*PYTHON, "live", "-i", "lo", *options, "--host", f"127.0.0.1:{port}", f"tcp port {port}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stderr is not None
+        assert b"listening on lo" in process.stderr.readline()
+    try:
+        assert process.stdout is not None
+        request, response = (json.loads(process.stdout.readline()) for _ in range(2))
+        deadline = time.monotonic() + 60
+        while not (folder / "manifest.json").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        (before,) = rows(folder, "exchanges")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 0
+        said = process.stderr.read().decode()
+    finally:
+        process.kill()
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+    assert "Traceback" not in said
+    (row,) = rows(folder, "exchanges")
+    assert row == before
+    assert manifest(folder)["runs"] in {1, 2}
+    assert row["capture"] == "lo"
+    assert json.loads(row["request_body"])["topic_data"][0]["name"] == "orders"
+    moment = datetime.fromisoformat(f"{request['time'][:26]}Z")
+    assert (row["time"], row["time_ns"] % 1000) == (moment, int(request["time"][26:29]))
+    assert row["latency_us"] == round(response["latency_ms"] * 1000, 3) // 1
+    assert (row["api"], row["api_version"], row["correlation_id"]) == ("Produce", 9, 5)
+    assert f"{row['client_ip']}:{row['client_port']}" == request["client"]
+    (record,) = rows(folder, "records")
+    assert (record["key"], record["value"], record["topic"]) == (b"k", b"v", "orders")
+    assert len(rows(folder, "connections")) == 1
+    assert files(folder) == named_files(folder)

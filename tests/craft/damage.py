@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from random import Random
 
-from tests.craft.packet import ACK, SYN, Packet, Stream, ahead
+from tests.craft.packet import ACK, SYN, Packet, ahead, carriers
 
 Packets = Sequence[Packet]
 
@@ -107,11 +107,7 @@ def lossy_in_runs(packets: Packets, rng: Random) -> list[Packet]:
 
 def unacknowledged(packets: Packets, rng: Random) -> list[Packet]:
     """One segment of each stream never arrived: the peer acknowledges nothing behind it, but more is sent."""
-    candidates: dict[Stream, list[Packet]] = defaultdict(list)
-    for packet in packets:
-        if packet.payload:
-            candidates[packet.stream].append(packet)
-    holes = {stream: rng.choice(carriers) for stream, carriers in candidates.items()}
+    holes = {stream: rng.choice(candidates) for stream, candidates in carriers(packets).items()}
     result: list[Packet] = []
     for packet in packets:
         if holes.get(packet.stream) is packet:

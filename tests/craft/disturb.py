@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from random import Random
 
-from tests.craft.packet import ACK, FIN, PSH, RST, SEQUENCE, SYN, Packet, Stream, ahead, retimed
+from tests.craft.packet import ACK, FIN, PSH, RST, SEQUENCE, SYN, Packet, Stream, ahead, carriers, retimed
 
 Packets = Sequence[Packet]
 
@@ -203,12 +203,8 @@ def overlapped(packets: Packets, rng: Random, share: float = 0.4) -> list[Packet
 
 def wrapped(packets: Packets, rng: Random) -> list[Packet]:
     """Other initial sequence numbers: in each stream they pass 2³² inside the payload of some segment."""
-    carriers: dict[Stream, list[Packet]] = defaultdict(list)
-    for packet in packets:
-        if packet.payload:
-            carriers[packet.stream].append(packet)
     shifts: dict[Stream, int] = {}
-    for stream, candidates in carriers.items():
+    for stream, candidates in carriers(packets).items():
         chosen = rng.choice(candidates)
         shifts[stream] = -(chosen.seq + rng.randint(0, len(chosen.payload) - 1)) % SEQUENCE
     return _shifted(packets, shifts)

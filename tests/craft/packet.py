@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 import struct
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -113,6 +114,15 @@ def ip_bytes(packet: Packet) -> bytes:
         ip = ip[:10] + struct.pack(">H", checksum(ip)) + ip[12:]
     whole = pseudo + tcp + packet.payload
     return ip + tcp[:16] + struct.pack(">H", checksum(whole)) + tcp[18:] + packet.payload
+
+
+def carriers(packets: Iterable[Packet]) -> dict[Stream, list[Packet]]:
+    """The packets of each stream that carry data."""
+    result: dict[Stream, list[Packet]] = defaultdict(list)
+    for packet in packets:
+        if packet.payload:
+            result[packet.stream].append(packet)
+    return result
 
 
 def retimed(packets: Iterable[Packet]) -> list[Packet]:

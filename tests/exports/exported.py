@@ -16,7 +16,20 @@ from kafkasniff.exports.run import Result, export
 from kafkasniff.rows import TABLE_NAMES
 
 CAPTURES = Path(__file__).resolve().parents[2] / "captures"
+MANIFEST = {entry["file"]: entry for entry in json.loads((CAPTURES / "manifest.json").read_text())["captures"]}
+LOGGED = sorted(name for name, entry in MANIFEST.items() if entry.get("sidecar") and entry["requests_complete"])
+"""Captures whose clients logged all their requests."""
+
 Rows = list[dict[str, Any]]
+
+
+def logged(name: str) -> dict[str, Rows]:
+    """What the clients of a capture logged, by kind."""
+    kinds: dict[str, Rows] = {}
+    for line in (CAPTURES / MANIFEST[name]["sidecar"]).read_text().splitlines():
+        entry = json.loads(line)
+        kinds.setdefault(entry["kind"], []).append(entry)
+    return kinds
 
 
 def run(captures: Sequence[Path | str], folder: Path, options: ExportOptions | None = None, **more: Any) -> Result:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from kafkasniff.errors import OutputError, UsageError
-from kafkasniff.exports.captures import identify, new_captures
+from kafkasniff.exports.captures import CaptureFile, look_at, new_captures
 from kafkasniff.exports.folder import ExportFolder, read_manifest
 from tests.exports.exported import CAPTURES, cut, files, manifest, named_files, run
 
@@ -38,14 +39,6 @@ def test_tables_of_another_version_are_refused(tmp_path: Path) -> None:
         run([CAPTURE], tmp_path)
 
 
-def test_an_export_of_another_engine_is_refused(tmp_path: Path) -> None:
-    run([CAPTURE], tmp_path)
-    text = (tmp_path / "manifest.json").read_text()
-    (tmp_path / "manifest.json").write_text(text.replace('"local"', '"spark"'))
-    with pytest.raises(UsageError, match="another engine"):
-        run([CAPTURE], tmp_path)
-
-
 def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     parts = cut(CAPTURE, (0.5,), tmp_path)
     run(parts[:1], tmp_path / "out")
@@ -64,7 +57,7 @@ def test_a_run_that_failed_can_be_made_again(tmp_path: Path, monkeypatch: pytest
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("kafkasniff.exports.run.finalise", full)
+        patch.setattr("kafkasniff.exports.finish.finalise", full)
         with pytest.raises(OutputError, match="No space left on device"):
             run([CAPTURE], tmp_path / "out")
     assert not (tmp_path / "out" / "manifest.json").exists()
@@ -80,15 +73,19 @@ def test_the_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert manifest(tmp_path)["runs"] == 1
 
 
+def found(paths: Sequence[Path | str], done: list[CaptureFile]) -> list[tuple[str, CaptureFile]]:
+    return new_captures([look_at(str(path)) for path in paths], done)
+
+
 def test_captures_are_known_by_their_bytes(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     one.write_bytes(b"x" * 200_000 + b"1")
     other.write_bytes(b"x" * 200_000 + b"2")
-    done = [identify(str(one))]
+    done = [look_at(str(one)).capture]
     assert done[0].size == 200_001
-    assert new_captures([str(one)], done) == []
-    assert [path for path, _ in new_captures([str(other), str(one), str(other)], done)] == [str(other)]
+    assert found([one], done) == []
+    assert [path for path, _ in found([other, one, other], done)] == [str(other)]
     # What cannot be opened is for its reader to tell, and a pipe is never the same.
-    assert len(new_captures([str(tmp_path / "missing")], done)) == 1
-    assert len(new_captures(["-"], [identify("-")])) == 1
-    assert identify("caf\udce9.pcap").name == "caf\\xe9.pcap"
+    assert len(found([tmp_path / "missing"], done)) == 1
+    assert len(found(["-"], [look_at("-").capture])) == 1
+    assert look_at("caf\udce9.pcap").capture.name == "caf\\xe9.pcap"

@@ -108,15 +108,15 @@ def test_killed_between_any_two_steps_of_the_commit(steps: int, tmp_path: Path) 
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     parts = cut(CAPTURES / "kraft-three-brokers.pcap", (0.5,), tmp_path)
     before = """
-        from kafkasniff.exports import workers
+        from kafkasniff.processes import Workers
 
-        def waiting(processes, ends, hooks):
+        def waiting(self, *rest, **more):
             import time
             time.sleep(0.5)
-            print(*(process.pid for process in processes), flush=True)
+            print(*(process.pid for process in self._processes), flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
 
-        workers._results = waiting
+        Workers.messages = waiting
     """
     process = start(tmp_path / "out", parts, before=before, jobs=2)
     out, error = process.communicate()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,7 @@ from kafkasniff.enrich import Enricher
 from kafkasniff.inspector import Inspector
 from kafkasniff.model import Message
 from kafkasniff.sinks.jsonl import body_json
-from tests.exports.exported import rows, run
-
-CAPTURES = Path(__file__).resolve().parents[2] / "captures"
-MANIFEST = {entry["file"]: entry for entry in json.loads((CAPTURES / "manifest.json").read_text())["captures"]}
-LOGGED = sorted(name for name, entry in MANIFEST.items() if entry.get("sidecar") and entry["requests_complete"])
+from tests.exports.exported import CAPTURES, LOGGED, MANIFEST, logged, rows, run
 
 
 def exported(capture: Path, folder: Path) -> tuple[list[dict[str, Any]], list[Message]]:
@@ -32,14 +27,6 @@ def exported(capture: Path, folder: Path) -> tuple[list[dict[str, Any]], list[Me
     events += inspector.close()
     Enricher().feed(events)
     return rows(folder, "exchanges"), [event for event in events if isinstance(event, Message)]
-
-
-def logged(name: str) -> dict[str, list[dict[str, Any]]]:
-    kinds: dict[str, list[dict[str, Any]]] = {}
-    for line in (CAPTURES / MANIFEST[name]["sidecar"]).read_text().splitlines():
-        entry = json.loads(line)
-        kinds.setdefault(entry["kind"], []).append(entry)
-    return kinds
 
 
 @pytest.mark.parametrize("name", LOGGED)

@@ -29,10 +29,8 @@ from tests.cli.console import kafkasniff
 from tests.craft.samples import mixed
 from tests.craft.write import LINKS, link_bytes, pcap_bytes
 from tests.enrich import talks
-from tests.exports.exported import CAPTURES, Rows, files, manifest, named_files, rows, run, tables
+from tests.exports.exported import CAPTURES, LOGGED, Rows, files, logged, manifest, named_files, rows, run, tables
 
-MANIFEST = {entry["file"]: entry for entry in json.loads((CAPTURES / "manifest.json").read_text())["captures"]}
-LOGGED = sorted(name for name, entry in MANIFEST.items() if entry.get("sidecar") and entry["requests_complete"])
 SOME = (
     "franz-go.pcap",
     "java-group-share.pcap",
@@ -44,14 +42,6 @@ SOME = (
     "old-raw-sasl.pcap",
 )
 """Ids and names, SASL, the metadata log, cut packets, IPv6, message sets."""
-
-
-def logged(name: str) -> dict[str, list[dict[str, Any]]]:
-    kinds: dict[str, list[dict[str, Any]]] = {}
-    for line in (CAPTURES / MANIFEST[name]["sidecar"]).read_text().splitlines():
-        entry = json.loads(line)
-        kinds.setdefault(entry["kind"], []).append(entry)
-    return kinds
 
 
 def read_twice(capture: Path | str, records: Any) -> Rows:
@@ -72,7 +62,35 @@ def read_twice(capture: Path | str, records: Any) -> Rows:
 def comparable(row: dict[str, Any]) -> dict[str, Any]:
     """Without what is no part of the row, and with topics in no order: a session's come first in exports."""
     kept = {name: value for name, value in row.items() if name not in {"_pending", "time"}}
-    return {**kept, "topics": sorted(row["topics"])}
+    # Known where records were looked into, which a reading alone does not do.
+    partitions = [{**one, "uncompressed_bytes": None} for one in row["partitions"]]
+    return {**kept, "topics": sorted(row["topics"]), "partitions": partitions}
+
+
+def test_bytes_before_compression(tmp_path: Path) -> None:
+    """Whichever way records are read: what the codecs made of the same records."""
+    found = []
+    for number, options in enumerate((ExportOptions(), ExportOptions(records=True))):
+        run([CAPTURES / "librdkafka-codecs.pcap"], tmp_path / str(number), options)
+        found.append(
+            sorted(
+                (one["compression"], one["record_count"], one["bytes"], one["uncompressed_bytes"])
+                for row in rows(tmp_path / str(number), "exchanges")
+                if row["api"] == "Produce"
+                for one in row["partitions"]
+            )
+        )
+    columns, full = found
+    assert columns == full
+    assert {codec for codec, *_ in columns} == {"none", "gzip", "snappy", "lz4", "zstd"}
+    for codec, _, size, before in columns:
+        assert before == size if codec == "none" else before != size
+    # The client sent the same records with each codec.
+    most = max(count for _, count, *_ in columns)
+    assert len({before for _, count, _, before in columns if count == most}) == 1
+    run([CAPTURES / "librdkafka-codecs.pcap"], tmp_path / "alone", ExportOptions(tables=("exchanges",)))
+    alone = [one for row in rows(tmp_path / "alone", "exchanges") for one in row["partitions"] if one["bytes"]]
+    assert {one["uncompressed_bytes"] is None for one in alone if one["compression"] != "none"} == {True}
 
 
 @pytest.mark.parametrize("records", [False, True], ids=["columns", "in bodies"])
@@ -280,9 +298,9 @@ def test_only_some_tables_and_no_bodies(tmp_path: Path) -> None:
     assert list(manifest(tmp_path / "few")["tables"]) == ["exchanges"]
     assert {name.split("/")[0] for name in files(tmp_path / "few")} == {"exchanges", "state", "manifest.json"}
     bodies = {"request_body", "response_body"}
-    few = rows(tmp_path / "few", "exchanges")
+    few = list(map(comparable, rows(tmp_path / "few", "exchanges")))
     assert all(row[name] is None for row in few for name in bodies)
-    every = rows(tmp_path / "all", "exchanges")
+    every = map(comparable, rows(tmp_path / "all", "exchanges"))
     assert few == [{**row, **dict.fromkeys(bodies)} for row in every]
 
 

@@ -15,7 +15,7 @@ from tests.evidence.decoded import Decoded, Entry, objects
 from tests.integration import compare
 from tests.integration.run import PROGRAMS, Run
 
-pytestmark = [pytest.mark.broker, pytest.mark.root]
+pytestmark = [pytest.mark.broker, pytest.mark.root, pytest.mark.xdist_group("broker")]
 
 every_client = pytest.mark.parametrize("name", [program.name for program in PROGRAMS])
 

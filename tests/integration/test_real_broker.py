@@ -17,7 +17,7 @@ from tests.evidence.wire import walk
 from tests.integration import compare
 from tests.integration.run import PROGRAMS, RELEASE, Run
 
-pytestmark = [pytest.mark.broker, pytest.mark.root]
+pytestmark = [pytest.mark.broker, pytest.mark.root, pytest.mark.xdist_group("broker")]
 
 every_client = pytest.mark.parametrize("name", [program.name for program in PROGRAMS])
 

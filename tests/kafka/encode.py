@@ -10,20 +10,12 @@ import random
 from typing import Any
 
 from kafkasniff.kafka.layout import Field, Struct
+from tests.craft.kafka_bytes import unsigned_varint
 
 NUMBERS = {"int8": (1, True), "int16": (2, True), "error": (2, True), "uint16": (2, False), "int32": (4, True)}
 NUMBERS |= {"uint32": (4, False), "int64": (8, True)}
 FLOATS = {0.0: "0000000000000000", 1.5: "3ff8000000000000", -1024.25: "c090010000000000", 1e300: "7e37e43c8800759c"}
 WORDS = ["", "a", "orders", "größe", "日本語", "x" * 127, "y" * 128, "client.id", "\x00\x1b[31m"]
-
-
-def varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 class Plan:
@@ -89,7 +81,9 @@ class Encoder:
             entries.append((tag, raw))
             value["_unknown_tags"] = [{"tag": tag, "base64": base64.b64encode(raw).decode()}]
         entries.sort()
-        return varint(len(entries)) + b"".join(varint(tag) + varint(len(raw)) + raw for tag, raw in entries)
+        return unsigned_varint(len(entries)) + b"".join(
+            unsigned_varint(tag) + unsigned_varint(len(raw)) + raw for tag, raw in entries
+        )
 
     def field(self, field: Field, path: str, depth: int) -> tuple[bytes, Any]:
         if field.array:
@@ -107,7 +101,7 @@ class Encoder:
         if field.nullable and self.plan.flip(self.plan.nulls):
             return (b"\x00" if field.compact else b"\xff\xff\xff\xff"), None
         count = self.plan.length(depth)
-        out = varint(count + 1) if field.compact else count.to_bytes(4, "big")
+        out = unsigned_varint(count + 1) if field.compact else count.to_bytes(4, "big")
         values = []
         for index in range(count):
             place = f"{path}[{index}]"
@@ -153,5 +147,7 @@ class Encoder:
                 value = {"leading_bytes": 0, **value}
         else:
             raw = value = self.rng.randbytes(self.rng.choice([0, 1, 20, 126, 127, 300]))
-        length = varint(len(raw) + 1) if field.compact else len(raw).to_bytes(2 if kind == "string" else 4, "big")
+        length = (
+            unsigned_varint(len(raw) + 1) if field.compact else len(raw).to_bytes(2 if kind == "string" else 4, "big")
+        )
         return length + raw, value

@@ -1,4 +1,5 @@
-"""An encoder of record batches and message sets, written from the formats and independent of the decoder.
+"""An encoder of record batches and message sets, written from the formats and independent of the decoder; and the call
+of the decoder that the tests of both share.
 
 Only the standard library, the codecs' own encoders and crc32c are used.
 """
@@ -9,7 +10,7 @@ import gzip
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cramjam
 import crc32c
@@ -17,6 +18,7 @@ import lz4.frame
 import zstandard
 
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.records import decode_records
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 TIME = 1_781_000_000_000
@@ -145,6 +147,12 @@ def wrapper(
 
 def context(records: str = "full", *, max_decompressed: int = 16 << 20, base: int = 0) -> DecodeContext:
     return DecodeContext(DecodeOptions(records=records, max_decompressed=max_decompressed), base)
+
+
+def decode(data: bytes, **options: Any) -> tuple[dict[str, Any], DecodeContext]:
+    """What the decoder makes of a whole field, and the context that it told its problems."""
+    where = context(**options)
+    return decode_records(data, 0, len(data), where), where
 
 
 def kinds(where: DecodeContext) -> list[str]:

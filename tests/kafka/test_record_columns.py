@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.record_batch import decode_record_list
 from kafkasniff.kafka.record_columns import MAX_COLUMN_HEADERS, RecordColumns, parse_records
+from kafkasniff.kafka.record_list import decode_record_list
 
 BASE_OFFSET, BASE_TIMESTAMP = 1_000, 1_700_000_000_000
 

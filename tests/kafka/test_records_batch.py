@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkasniff.kafka import records
-from kafkasniff.kafka.record_batch import decode_record_list, wrap64
 from kafkasniff.kafka.record_flaw import find_flaw
+from kafkasniff.kafka.record_list import decode_record_list, wrap64
 from kafkasniff.kafka.records import decode_records
 from tests.kafka.records_craft import (
     COMPRESSORS,
@@ -29,6 +29,7 @@ from tests.kafka.records_craft import (
     batch,
     batch_of,
     context,
+    decode,
     kinds,
     record,
     record_body,
@@ -50,11 +51,6 @@ any_record = st.builds(
     value=nullable | st.sampled_from([bytes(8191), bytes(8192), bytes(70_000)]),
     headers=st.lists(st.tuples(st.text(max_size=20), nullable), max_size=3).map(tuple) | st.just((("k", b"v"),) * 70),
 )
-
-
-def decode(data: bytes, **options: Any) -> tuple[dict[str, Any], Any]:
-    where = context(**options)
-    return decode_records(data, 0, len(data), where), where
 
 
 def expected(source: Record, base_offset: int, base_timestamp: int) -> dict[str, Any]:

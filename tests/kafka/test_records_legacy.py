@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from kafkasniff.kafka import records
 from kafkasniff.kafka.message_set import MAX_NESTING
-from kafkasniff.kafka.records import decode_records
 from tests.kafka.records_craft import (
     COMPRESSORS,
     GZIP,
@@ -23,18 +22,13 @@ from tests.kafka.records_craft import (
     ZSTD,
     Record,
     batch_of,
-    context,
+    decode,
     kinds,
     message,
     wrapper,
 )
 
 LOG_APPEND = 8
-
-
-def decode(data, **options):
-    where = context(**options)
-    return decode_records(data, 0, len(data), where), where
 
 
 def offsets(out):

@@ -184,7 +184,7 @@ def test_how_much_is_joined_changes_nothing(fields: list[list[bytes]], joined: i
 
 def test_the_bound_of_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
     """All batches of a field together have no more records than a field may have."""
-    for name in ("kafkasniff.kafka.record_batch.MAX_RECORDS", "kafkasniff.kafka.records.MAX_RECORDS"):
+    for name in ("kafkasniff.kafka.record_list.MAX_RECORDS", "kafkasniff.kafka.records.MAX_RECORDS"):
         monkeypatch.setattr(name, 10)
     monkeypatch.setattr(module, "MAX_RECORDS", 10)
     four = craft.batch_of([Record(0, place, None, b"v") for place in range(4)], ZSTD)

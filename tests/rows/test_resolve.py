@@ -14,7 +14,8 @@ from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.model import Endpoint
 from kafkasniff.rows import TABLES
 from kafkasniff.rows import resolve as module
-from kafkasniff.rows.resolve import Names, Resolver, Sessions
+from kafkasniff.rows.resolve import Names, Resolver
+from kafkasniff.rows.sessions import Sessions
 from kafkasniff.rows.staged import STAGED, Pending, SessionStep
 from kafkasniff.sinks.jsonl import body_json
 from kafkasniff.state import dump, load

@@ -15,6 +15,8 @@ from tests.capture.files import pcap
 from tests.capture.reading import Row
 from tests.capture.segments import frames
 from tests.capture.timelines import expected, make_captures, placed_rows, timeline
+from tests.exports.exported import run, tables
+from tests.spark.tables import plain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -153,3 +155,26 @@ def test_what_is_no_capture(spark: SparkSession, tmp_path: Path) -> None:
         load(spark, tmp_path).count()
     with pytest.raises(Exception, match=r"payload_ is|no column payload_"):
         spark.read.format("kafkasniff").schema("payload_ binary").load(str(REAL[0])).count()
+
+
+@pytest.mark.parametrize(("table", "shards"), [("exchanges", 3), ("records", 2), ("connections", 2), ("problems", 1)])
+def test_tables_of_kafka(spark: SparkSession, tmp_path: Path, table: str, shards: int) -> None:
+    """The rows of an export, from SQL alone; sessions and names cross the shards."""
+    capture = CAPTURES / "franz-go.pcap"
+    run([capture], tmp_path)
+    view = f"kafka_{table}"
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW {view} USING kafkasniff "
+        f"OPTIONS (path '{capture}', table '{table}', shards '{shards}')"
+    )
+    found = [plain(row.asDict(recursive=True)) for row in spark.sql(f"SELECT * FROM {view}").collect()]
+    assert sorted(found, key=repr) == plain(tables(tmp_path))[table]
+    assert spark.table(view).rdd.getNumPartitions() == shards
+
+
+def test_columns_of_a_table_of_kafka(spark: SparkSession) -> None:
+    reader = spark.read.format("kafkasniff").option("table", "exchanges").option("columns", "api,error_code")
+    counted = reader.load(str(CAPTURES / "franz-go.pcap")).groupBy("api").count().collect()
+    assert {row["api"] for row in counted} >= {"Produce", "Fetch", "Metadata"}
+    with pytest.raises(Exception, match="table exchanges has no column payload"):
+        reader.option("columns", "payload").load(str(CAPTURES / "franz-go.pcap")).count()

@@ -6,6 +6,7 @@ import gzip
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +17,10 @@ from tests.capture.files import pcap
 from tests.capture.reading import Row
 from tests.capture.segments import frames, numbers
 from tests.capture.timelines import expected, placed_rows
+from tests.exports.exported import CAPTURES, cut, run, tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 CAPTURE = pcap(frames(40))
 PAYLOAD = Row._fields.index("payload")
@@ -116,11 +121,16 @@ def test_addresses_that_lead_nowhere(address: str) -> None:
         find_captures([address])
 
 
+def boto3_client(address: str) -> Any:
+    boto3 = pytest.importorskip("boto3")
+    endpoint = address.partition("endpoint_override=")[2].partition("&")[0]
+    return boto3.client("s3", endpoint_url=f"http://{endpoint}", region_name="us-east-1")
+
+
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[str]:
     """An address `s3://…{}…` on this machine, whose path is to be filled in; the bucket holds captures."""
     moto = pytest.importorskip("moto.server")
-    boto3 = pytest.importorskip("boto3")
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -128,12 +138,13 @@ def bucket() -> Iterator[str]:
     before = {name: os.environ.get(name) for name in given}
     os.environ.update(given)
     try:
-        client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1")
+        address = f"s3a://captures/{{}}?scheme=http&endpoint_override={host}:{port}&region=us-east-1"
+        client = boto3_client(address)
         client.create_bucket(Bucket="captures")
         for key in ("day-1/a.pcap", "day-1/b.pcap", "day-2/a.pcap", "day-1/_SUCCESS"):
             client.put_object(Bucket="captures", Key=key, Body=CAPTURE)
         client.put_object(Bucket="captures", Key="day-1/c.pcap.gz", Body=gzip.compress(CAPTURE))
-        yield f"s3a://captures/{{}}?scheme=http&endpoint_override={host}:{port}&region=us-east-1"
+        yield address
     finally:
         server.stop()
         for name, value in before.items():
@@ -197,3 +208,30 @@ def test_what_fails_far_away_is_not_taken_for_a_damaged_capture(bucket: str) -> 
     gone = open_capture(type(file)(file.name, file.path.replace("day-2/a", "day-2/gone"), file.size))
     with pytest.raises(CaptureError, match=r"day-2/gone\.pcap: cannot be read"):
         gone(0, 100)
+
+
+def test_an_export_of_captures_in_an_object_store(spark: SparkSession, bucket: str, tmp_path: Path) -> None:
+    """Tasks read them, with what the address says: Spark's workers know the environment of their start only."""
+    from kafkasniff.exports.options import ExportOptions
+    from kafkasniff.spark.export import export
+
+    capture = CAPTURES / "java-group-share.pcap"
+    folder = tmp_path / "kafka"
+    folder.mkdir()
+    parts = cut(capture, (0.5,), folder)
+    client = boto3_client(bucket)
+    for part in parts:
+        client.put_object(Bucket="captures", Key=f"kafka/{part.name}", Body=part.read_bytes())
+    address = bucket.format("kafka").replace("s3a://", "s3a://key:hidden@")
+    result = export(spark, [address], tmp_path / "spark", ExportOptions())
+    assert [one.name for one in result.manifest.captures] == [f"s3://captures/kafka/{part.name}" for part in parts]
+    run(parts, tmp_path / "local")
+    found, wanted = tables(tmp_path / "spark"), tables(tmp_path / "local")
+    assert {row["capture"] for row in found["exchanges"]} == {f"s3://captures/kafka/{part.name}" for part in parts}
+    for table, rows in wanted.items():
+        for row in (*rows, *found[table]):
+            row["capture"] = (row["capture"] or "").rpartition("/")[2]
+        assert sorted(found[table], key=repr) == sorted(rows, key=repr)
+    told = b"".join(path.read_bytes() for path in (tmp_path / "spark").rglob("*") if path.is_file())
+    assert b"hidden" not in told
+    assert export(spark, [address], tmp_path / "spark", ExportOptions()).new == 0

@@ -41,7 +41,7 @@ def test_all_of_them_in_any_case() -> None:
     ("given", "told"),
     [
         ({"colums": "time"}, "no option colums"),
-        ({"table": "topics"}, "packets and notes of captures, not topics"),
+        ({"table": "topics"}, "no table topics; there are packets, notes, exchanges"),
         ({"columns": "time,tme"}, "no column tme"),
         ({"table": "notes", "columns": "payload"}, "no column payload"),
         ({"ports": "9092,kafka"}, "kafka is no port"),

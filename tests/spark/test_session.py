@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkasniff.errors import UsageError
-from kafkasniff.spark.session import get_session
+from kafkasniff.spark.session import get_session, is_connect, runs_elsewhere
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,8 +32,17 @@ def test_settings(spark: SparkSession) -> None:
 def test_an_active_session_is_used(spark: SparkSession) -> None:
     assert get_session() is spark
     assert get_session("local[2]") is spark
+    assert not is_connect(spark)
+    assert not runs_elsewhere(spark)
     with pytest.raises(UsageError, match=r"active already, with master local\[2\]"):
         get_session("local[3]")
+
+
+@pytest.mark.usefixtures("spark")
+def test_one_worker_has_all_tests_with_the_session(request: pytest.FixtureRequest) -> None:
+    """Else each worker starts a session of its own, which takes longer than the tests."""
+    if request.config.getoption("loadgroup", default=False):
+        assert request.node.nodeid.endswith("@spark")
 
 
 @pytest.mark.usefixtures("spark")
@@ -62,12 +71,22 @@ def test_it_starts_quietly_and_from_any_folder(tmp_path: Path) -> None:
     assert [line for line in done.stderr.splitlines() if "incubator" not in line] == []
 
 
-def test_a_master_that_cannot_be_had() -> None:
+@pytest.mark.parametrize(
+    ("master", "told"),
+    [
+        ("nonsense", "Java gateway process exited"),
+        ("local-cluster[1,1,64]", "Executor memory 67108864 must be at least"),
+    ],
+)
+def test_a_master_that_cannot_be_had(master: str, told: str) -> None:
     script = (
-        "from kafkasniff.spark.session import get_session; from kafkasniff.errors import MissingPartError\n"
-        "try: get_session('nonsense')\n"
+        "import sys; from kafkasniff.spark.session import get_session; from kafkasniff.errors import MissingPartError\n"
+        "try: get_session(sys.argv[1])\n"
         "except MissingPartError as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", script, master], capture_output=True, text=True, check=False, timeout=300
+    )
     assert done.stdout.startswith("Spark does not start: "), done.stderr
+    assert told in done.stdout
     assert done.stdout.count("\n") == 1

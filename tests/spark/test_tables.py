@@ -22,7 +22,7 @@ def test_documented_columns(table: str, columns: dict[str, str]) -> None:
 def test_documented_options_are_taken() -> None:
     section = DOCUMENT.split("\n| option ", 1)[1].split("\n\n", 1)[0]
     documented = dict(re.findall(r"^\| `(\w+)` \| `?(\w+)`? \|", section, re.M))
-    assert len(documented) == 9
+    assert len(documented) == 10
     given = {name: default for name, default in documented.items() if default != "all"}
     assert SourceOptions.of({"path": "a", **given}) == SourceOptions.of({"path": "a"})
     for name in documented:

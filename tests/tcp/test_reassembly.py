@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.packets import ACK, FIN, RST, SYN, PacketBatch
-from kafkasniff.streams import Closed, Gap, Item, Retransmit, Run, Started, Stretch, TcpProblem
+from kafkasniff.streams import Closed, Gap, Hole, Item, Retransmit, Run, Started, Stretch, TcpProblem
 from kafkasniff.tcp import Reassembler
 from kafkasniff.tcp import connection as rules
 
@@ -139,6 +139,39 @@ def test_acknowledged_hole_becomes_a_gap_after_the_grace() -> None:
     assert (gap.direction, gap.size, gap.snapped) == (0, 6, False)
     assert gap.order < len(packets) - 1
     assert streams(rows)[0] == b"abcxyz"
+
+
+def test_behind_a_gap_bytes_are_there_since_they_came() -> None:
+    """What a gap is in front of was held back for nothing: the peer had it all the time."""
+    packets = [
+        Raw(0, 100, flags=SYN),
+        Raw(0, 101, b"abc"),
+        Raw(0, 110, b"xyz"),
+        Raw(0, 116, b"789"),
+        Raw(0, 113, b"456"),
+    ]
+    packets += [Raw(1, 500, ack=119) for _ in range(rules.GRACE_PACKETS)]
+    rows = only(outcome([batch(packets)]))
+    (gap,) = of_kind(rows, Gap)
+    assert gap.resumed_ns == 3000
+    behind = [row for row in of_kind(rows, tuple) if row[2] in (b"xyz", b"456", b"789")]
+    # (order at which the gap was declared, direction, bytes, packet that brought it, its time, time of release)
+    assert behind == [
+        (gap.order, 0, b"xyz", 3, 3000, 3000),
+        (gap.order, 0, b"456", 5, 5000, 5000),
+        (gap.order, 0, b"789", 4, 4000, 5000),
+    ]
+
+
+def test_holes_are_told_when_they_open_and_when_they_are_gone() -> None:
+    filled = [Raw(0, 100, flags=SYN), Raw(0, 104, b"d"), Raw(0, 106, b"f"), Raw(0, 101, b"abc"), Raw(0, 105, b"e")]
+    rows = only(outcome([batch(filled)]))
+    assert [(hole.order, hole.direction, hole.open) for hole in of_kind(rows, Hole)] == [(1, 0, True), (4, 0, False)]
+    lost = [Raw(1, 100, flags=SYN), Raw(1, 104, b"d"), Raw(1, 106, b"f")]
+    rows = only(outcome([batch(lost)]))
+    # Both holes become gaps when the capture ends; no stream is left with a hole that is open.
+    assert [type(row) for row in rows[1:] if not isinstance(row, tuple)] == [Hole, Gap, Gap, Hole, Closed]
+    assert [hole.open for hole in of_kind(rows, Hole)] == [True, False]
 
 
 def test_unacknowledged_hole_waits_for_its_bytes() -> None:

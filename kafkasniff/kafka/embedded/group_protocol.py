@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.embedded import connect_protocol, consumer_protocol
@@ -36,33 +36,52 @@ _TRIAL: Final = DecodeOptions()
 Reader = Callable[[bytes, GroupProtocol | None, DecodeContext, str], Body | None]
 
 
+class _Said(NamedTuple):
+    """What members say in one place, by the protocol that they speak."""
+
+    consumer: Callable[[bytes, str | None, DecodeContext, str], Body | None]
+    topics: str
+    """The field of what `consumer` reads that names topics."""
+    connect: Callable[[bytes, DecodeContext, str], Body | None]
+
+    def read(self, data: bytes, protocol: GroupProtocol | None, context: DecodeContext, place: str) -> Body | None:
+        """`{"format", "version", "value"}`; None where there is nothing, or nothing is known of the protocol."""
+        if not data:
+            return None
+        if protocol is None:
+            return self._guess(data)
+        if protocol.type == "consumer":
+            return self.consumer(data, protocol.name, context, place)
+        if protocol.type == "connect":
+            return self.connect(data, context, place)
+        return None
+
+    def _guess(self, data: bytes) -> Body | None:
+        """What a consumer would read, where the bytes are just that of known version, and name topics that can be."""
+        trial = DecodeContext(_TRIAL)
+        found = self.consumer(data, None, trial, "")
+        if found is None or trial.problems or found["version"] > consumer_protocol.NEWEST:
+            return None
+        topics = [item["topic"] if isinstance(item, dict) else item for item in found["value"][self.topics]]
+        legal = all(isinstance(topic, str) and _TOPIC.fullmatch(topic) for topic in topics)
+        return found if topics and legal else None
+
+
+_METADATA: Final = _Said(consumer_protocol.subscription, "topics", connect_protocol.worker_state)
+_ASSIGNMENT: Final = _Said(consumer_protocol.assignment, "assigned_partitions", connect_protocol.assignment)
+
+
 def metadata(data: bytes, protocol: GroupProtocol | None, context: DecodeContext, place: str) -> Body | None:
     """What a member says of itself when it joins: `{"format", "version", "value"}`; None where it is not known.
 
     `place` names the field in problems.
     """
-    if not data:
-        return None
-    if protocol is None:
-        return _guessed(data, consumer_protocol.subscription, "topics")
-    if protocol.type == "consumer":
-        return consumer_protocol.subscription(data, protocol.name, context, place)
-    if protocol.type == "connect":
-        return connect_protocol.worker_state(data, context, place)
-    return None
+    return _METADATA.read(data, protocol, context, place)
 
 
 def assignment(data: bytes, protocol: GroupProtocol | None, context: DecodeContext, place: str) -> Body | None:
     """What the group's leader assigned to a member, in the same form as `metadata`."""
-    if not data:
-        return None
-    if protocol is None:
-        return _guessed(data, consumer_protocol.assignment, "assigned_partitions")
-    if protocol.type == "consumer":
-        return consumer_protocol.assignment(data, protocol.name, context, place)
-    if protocol.type == "connect":
-        return connect_protocol.assignment(data, context, place)
-    return None
+    return _ASSIGNMENT.read(data, protocol, context, place)
 
 
 def join_group_request(body: Body, _version: int, context: DecodeContext) -> None:
@@ -132,16 +151,3 @@ def _add(  # noqa: PLR0917 - a field, how it is read, and where problems are tol
         found = read(data, protocol, context, place + field)
         if found is not None:
             struct[f"_{field}"] = found
-
-
-def _guessed(
-    data: bytes, read: Callable[[bytes, str | None, DecodeContext, str], Body | None], field: str
-) -> Body | None:
-    """What a consumer would read, where the bytes are just that of known version, and name topics that can be."""
-    trial = DecodeContext(_TRIAL)
-    found = read(data, None, trial, "")
-    if found is None or trial.problems or found["version"] > consumer_protocol.NEWEST:
-        return None
-    topics = [item["topic"] if isinstance(item, dict) else item for item in found["value"][field]]
-    legal = all(isinstance(topic, str) and _TOPIC.fullmatch(topic) for topic in topics)
-    return found if topics and legal else None

@@ -1,0 +1,213 @@
+"""What the inspector keeps of each connection: its number, what is open, and the account that is told at its end.
+
+All of it goes into the states of an inspector (state.py), so that a run can go on where another one ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from kafkasniff.kafka.connection import ConnectionOptions, KafkaConnection
+from kafkasniff.kafka.events import ExchangeEvent, MessageEvent, VerdictEvent
+from kafkasniff.model import Connection, Endpoint, Message
+from kafkasniff.streams import NO_TIME, PACKET_NUMBER, Closed
+from kafkasniff.tcp import TcpConnection
+
+__all__ = ["Account", "ConnectionEnd", "InspectedConnection", "OpenExchange", "endpoint"]
+
+MAX_CLIENT_IDS: Final = 16
+"""Client ids that a connection's account names; clients have one for each connection, proxies more."""
+
+API_VERSIONS: Final = 18
+SASL_HANDSHAKE: Final = 17
+
+_WITHOUT: Final = frozenset({"unanswered", "open", "lost"})
+"""Statuses of exchanges whose response should be there."""
+
+
+class OpenExchange:
+    """What is known of an exchange that is not over: its number, and the request for the `Exchange` to come."""
+
+    __slots__ = ("api", "api_version", "correlation_id", "number", "request", "response")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.api: str | None = None
+        self.api_version: int | None = None
+        self.correlation_id: int | None = None
+        self.request: Message | None = None
+        self.response: Message | None = None
+
+
+class InspectedConnection:
+    """The inspector's side of a connection: its number and what is the same for all its messages."""
+
+    __slots__ = (
+        "account",
+        "broker",
+        "client",
+        "endpoints",
+        "exchanges",
+        "first_packet",
+        "first_time",
+        "forced",
+        "id",
+        "kafka",
+        "number",
+        "place",
+    )
+
+    def __init__(self, number: int, tcp: TcpConnection, options: ConnectionOptions, ports: frozenset[int]) -> None:
+        self.number = number
+        self.place = number
+        """Its place among the connections of its inspector; its number is another where several processes number
+        connections together (kafkasniff/parallel/)."""
+        self.endpoints = tcp.endpoints
+        self.first_time = tcp.first_time
+        self.first_packet = tcp.first_packet
+        self.account: Account | None = None
+        forced: int | None = None
+        if ports:
+            # Direction d is sent by endpoint d: the client's is the one whose target is the forced port.
+            if tcp.endpoints[1][2] in ports:
+                forced = 0
+            elif tcp.endpoints[0][2] in ports:
+                forced = 1
+        self.forced = forced is not None
+        self.kafka = KafkaConnection(options, forced)
+        self.client: Endpoint | None = None
+        self.broker: Endpoint | None = None
+        self.id = 0
+        self.exchanges: dict[int, OpenExchange] = {}
+
+    def assign(self, client: int) -> None:
+        """The roles are known."""
+        self.client = endpoint(self.endpoints[client])
+        self.broker = endpoint(self.endpoints[1 - client])
+
+    def identify(self) -> int:
+        """Its `connection_id`, which needs no more than its endpoints and its first packet."""
+        if not self.id:
+            key = b"".join(struct.pack(">QQH", *end) for end in sorted(self.endpoints))
+            digest = hashlib.blake2b(key + struct.pack(">q", self.first_time), digest_size=8).digest()
+            self.id = int.from_bytes(digest, "big", signed=True)
+        return self.id
+
+    def tell(self, end: ConnectionEnd, capture: Callable[[int], str | None]) -> Connection:
+        """The account of the connection, all of whose events were told; `capture`: the name of a packet's capture."""
+        kafka, account = self.kafka, self.account
+        assert account is not None
+        verdict = account.verdict
+        client = kafka.client
+        if client is None:
+            # Ports of clients come from the upper range on nearly every system (RFC 6335, section 6).
+            client = 0 if self.endpoints[0][2] > self.endpoints[1][2] else 1
+        ends = (endpoint(self.endpoints[client]), endpoint(self.endpoints[1 - client]))
+        return Connection(
+            self.number,
+            self.identify(),
+            "not_kafka" if kafka.verdict == "not-kafka" else kafka.verdict,
+            end.closed.reason,
+            *ends,
+            capture(self.first_packet),
+            None if self.first_time == NO_TIME else self.first_time,
+            None if end.last_time == NO_TIME else end.last_time,
+            end.syn_seen,
+            end.closed.packets,
+            kafka.bytes_of[client],
+            kafka.bytes_of[1 - client],
+            kafka.bytes_decoded,
+            kafka.bytes_lost,
+            kafka.retransmits,
+            account.requests,
+            account.responses,
+            account.unanswered,
+            account.problems,
+            tuple(account.client_ids),
+            *account.software,
+            account.before_software and account.software[0] is not None,
+            account.mechanism,
+            self.forced,
+            "" if verdict is None else verdict.detail,
+            None if verdict is None or verdict.time_ns == NO_TIME else verdict.time_ns,
+            None if verdict is None else verdict.packet & PACKET_NUMBER,
+            None if verdict is None else capture(verdict.packet),
+        )
+
+
+class Account:
+    """What is counted of a connection for its `Connection`."""
+
+    __slots__ = (
+        "before_software",
+        "client_ids",
+        "mechanism",
+        "problems",
+        "requests",
+        "responses",
+        "software",
+        "unanswered",
+        "verdict",
+    )
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.responses = 0
+        self.unanswered = 0
+        self.problems = 0
+        self.client_ids: dict[str | bytes, None] = {}
+        self.software: tuple[str | None, str | None] = (None, None)
+        self.before_software = False
+        """An exchange was over before the client said what it is."""
+        self.mechanism: str | None = None
+        self.verdict: VerdictEvent | None = None
+
+    def message(self, event: MessageEvent, problems: int) -> None:
+        """Count a message. Hot."""
+        self.problems += problems
+        if not event.is_request:
+            self.responses += 1
+            return
+        self.requests += 1
+        client_id = event.client_id
+        if client_id is not None and client_id not in self.client_ids and len(self.client_ids) < MAX_CLIENT_IDS:
+            self.client_ids[client_id] = None
+        decoded = event.decoded
+        if decoded.api_key == API_VERSIONS and decoded.body is not None:
+            name, version = decoded.body.get("client_software_name"), decoded.body.get("client_software_version")
+            if isinstance(name, str):
+                self.software = (name, version if isinstance(version, str) else None)
+        elif decoded.api_key == SASL_HANDSHAKE and decoded.body is not None:
+            mechanism = decoded.body.get("mechanism")
+            if isinstance(mechanism, str):
+                self.mechanism = mechanism
+
+    def exchange(self, event: ExchangeEvent) -> None:
+        """Count the end of an exchange. Hot."""
+        self.problems += len(event.problems)
+        self.unanswered += event.status in _WITHOUT
+        self.before_software = self.before_software or self.software[0] is None
+
+
+class ConnectionEnd:
+    """A connection is over: what its `Connection` takes from the TCP side, as it is at that packet."""
+
+    __slots__ = ("closed", "last_time", "order", "syn_seen")
+
+    def __init__(self, tcp: TcpConnection, closed: Closed) -> None:
+        self.order = closed.order
+        self.closed = closed
+        self.last_time = closed.time_ns
+        self.syn_seen = any(stream.isn is not None for stream in tcp.streams)
+
+
+def endpoint(end: tuple[int, int, int]) -> Endpoint:
+    """An (address high half, low half, port) as an `Endpoint`; IPv4-mapped addresses are IPv4."""
+    high, low, port = end
+    if high == 0 and low >> 32 == 0xFFFF:
+        return Endpoint(str(ipaddress.IPv4Address(low & 0xFFFFFFFF)), port)
+    return Endpoint(str(ipaddress.IPv6Address(high << 64 | low)), port)

@@ -1,0 +1,196 @@
+"""One interface being captured: its packet socket, its ring, and what came of both."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import socket
+import struct
+from typing import Final
+
+import numpy as np
+
+from kafkasniff.capture.bpf import attach, compile_filter
+from kafkasniff.capture.frames import COOKED_SIZE, Frames
+from kafkasniff.capture.interfaces import ANY, hardware_type
+from kafkasniff.capture.privileges import advice, standing
+from kafkasniff.capture.raw import IGNORED_LINK, Interface, RawPackets
+from kafkasniff.capture.ring import SOL_PACKET, Block, Ring
+from kafkasniff.errors import CaptureError, MissingPartError, UsageError
+from kafkasniff.model import Problem
+
+__all__ = ["DEFAULT_SNAPLEN", "MAX_BUFFER", "InterfaceSocket"]
+
+DEFAULT_SNAPLEN: Final = 262_144
+"""Bytes kept of a packet: all of it."""
+
+MAX_BUFFER: Final = 4_096
+"""MiB of a ring: no machine has more to spare for what it did not read in time."""
+
+ETH_P_ALL: Final = 3
+PACKET_ADD_MEMBERSHIP: Final = 1
+PACKET_MR_PROMISC: Final = 1
+PACKET_IGNORE_OUTGOING: Final = 23
+PACKET_OUTGOING: Final = 4
+
+ARPHRD_ETHER: Final = 1
+ARPHRD_LOOPBACK: Final = 772
+"""Its packets have Ethernet headers too."""
+
+LINK_ETHERNET: Final = 1
+LINK_RAW: Final = 101
+LINK_COOKED: Final = 276
+"""What a file holds of packets without link headers: LINKTYPE_LINUX_SLL2."""
+DLT_RAW: Final = 12
+"""What libpcap's compiler calls packets that begin with IP."""
+
+IP_TYPES: Final = (0x0800, 0x86DD)
+
+
+class InterfaceSocket:
+    """Packets of one interface, number `capture` of a run.
+
+    `buffer`: MiB of the ring, None: as many as is usual. Raises CaptureError where the interface cannot be opened,
+    UsageError for a wrong filter, MissingPartError without privileges or (for a filter) libpcap.
+    """
+
+    def __init__(
+        self, name: str, capture: int, *, bpf: str | None, snaplen: int, buffer: int | None, promiscuous: bool
+    ) -> None:
+        self.name = name
+        self.error: str | None = None
+        """Why the capture ended by itself."""
+        self.packets = 0
+        """Packets captured so far."""
+        self._capture = capture
+        self._received = self._dropped = 0
+        everywhere = name == ANY
+        if everywhere and promiscuous:
+            raise UsageError(f"no promiscuous mode on {ANY}: name the interface")
+        hardware = None if everywhere else hardware_type(name)
+        self._cooked = hardware not in {ARPHRD_ETHER, ARPHRD_LOOPBACK}
+        self.decoded = Interface(LINK_RAW if self._cooked else LINK_ETHERNET, capture, name)
+        """What the engine gets."""
+        self.written = Interface(
+            LINK_COOKED if self._cooked else LINK_ETHERNET,
+            capture,
+            name,
+            snaplen + COOKED_SIZE if self._cooked else snaplen,
+        )
+        """What stands in a file."""
+        code = b""
+        if bpf or snaplen < DEFAULT_SNAPLEN:
+            code = compile_filter(bpf or "", DLT_RAW if self._cooked else LINK_ETHERNET, snaplen)
+        try:
+            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM if self._cooked else socket.SOCK_RAW, 0)
+        except PermissionError:
+            raise MissingPartError(advice(name, standing())) from None
+        ring: Ring | None = None
+        try:
+            # Until it is bound the socket receives nothing: no packet escapes the filter.
+            if code:
+                attach(self.socket, code)
+            if hardware == ARPHRD_LOOPBACK:
+                _ignore_outgoing(self.socket)
+            ring = self._ring = Ring(self.socket, None if buffer is None else buffer << 20)
+            if everywhere:
+                _bind_everywhere(self.socket)
+            else:
+                # Not promiscuous unless asked: on a broker's host its own traffic is what is wanted.
+                if promiscuous:
+                    _be_promiscuous(self.socket, name)
+                self.socket.bind((name, ETH_P_ALL))
+        except OSError as error:
+            if ring is not None:
+                ring.close()
+            self.socket.close()
+            reason = error.strerror or str(error)
+            if error.errno == errno.ENOMEM and buffer is not None:
+                reason = f"no memory for a ring of {buffer} MiB"
+            raise CaptureError(f"{name}: cannot be captured ({reason})") from None
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the ring."""
+        return self._ring.blocks
+
+    def take(self) -> Frames | None:
+        """The packets of the next block that the kernel has handed over; None where there is none yet."""
+        block = self._ring.take()
+        return None if block is None else self._frames(block)
+
+    def check(self) -> bool:
+        """Whether the capture goes on, when the kernel has told of an error; else `error` says why not."""
+        code = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self.error = f"{self.name}: the capture ended by itself ({os.strerror(code)})"
+        return not code
+
+    def counts(self) -> tuple[int, int]:
+        """(packets, of these lost because they were not taken in time) as the kernel has counted since the start."""
+        with contextlib.suppress(OSError):
+            received, dropped = self._ring.statistics()
+            self._received += received
+            self._dropped += dropped
+        return self._received, self._dropped
+
+    def problems(self) -> list[Problem]:
+        """What is to be told at the end."""
+        found = []
+        if self.error is not None:
+            found.append(Problem("capture-cut", self.error, capture=self.name, packet=self.packets or None))
+        received, dropped = self.counts()
+        if dropped:
+            lost = f"{dropped} of {received} packets were lost"
+            text = f"{self.name}: {lost} because they were not taken from the kernel in time"
+            found.append(Problem("capture-loss", text, capture=self.name))
+        return found
+
+    def close(self) -> None:
+        """Let go of the interface."""
+        self.counts()
+        self._ring.close()
+        self.socket.close()
+
+    def _frames(self, block: Block) -> Frames:
+        """A block's packets; on all interfaces the copy that loopback sends is left out (it is received, too)."""
+        twice = (block.kind == PACKET_OUTGOING) & (block.hardware == ARPHRD_LOOPBACK)
+        if twice.any():
+            kept = ~twice
+            block = Block(block.buffer, *(column[kept] for column in block[1:]))
+        # Without link headers only the kernel knows what a packet is.
+        link = np.where(np.isin(block.protocol, IP_TYPES), LINK_RAW, IGNORED_LINK).astype(np.int32)
+        packets = RawPackets.build(
+            block.buffer,
+            block.start,
+            block.captured,
+            block.wire,
+            block.time_ns,
+            link=link if self._cooked else LINK_ETHERNET,
+            capture=self._capture,
+            first_number=self.packets + 1,
+        )
+        self.packets += len(packets.start)
+        return Frames.cooked(packets, block.heads) if self._cooked else Frames.ethernet(packets, block.heads)
+
+
+def _bind_everywhere(target: socket.socket) -> None:
+    """Bind to interface 0, which is all of them; Python's own `bind` takes only names of interfaces."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    address = struct.pack("=HHiHBB8x", socket.AF_PACKET, socket.htons(ETH_P_ALL), 0, 0, 0, 0)
+    if libc.bind(target.fileno(), address, len(address)):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def _be_promiscuous(target: socket.socket, name: str) -> None:
+    """As long as the socket is open (struct packet_mreq)."""
+    request = struct.pack("=iHH8x", socket.if_nametoindex(name), PACKET_MR_PROMISC, 0)
+    target.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, request)
+
+
+def _ignore_outgoing(target: socket.socket) -> None:
+    # Loopback shows each packet as sent and as received; kernels before 4.20 cannot leave one out, `take` does it then.
+    with contextlib.suppress(OSError):
+        target.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)

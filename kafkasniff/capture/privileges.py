@@ -1,0 +1,89 @@
+"""What to do where the right to capture is missing, in one line that fits the machine (Linux)."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from typing import Final
+
+import msgspec
+
+__all__ = ["Standing", "advice", "standing"]
+
+CAP_NET_RAW: Final = 13
+PROC_STATUS: Final = "/proc/self/status"
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What a process could do to get the right."""
+
+    root: bool
+    bounded: bool
+    """The right is outside of what this process and its children may ever have: a container without it."""
+    no_new: bool
+    """No program that it starts may have more rights than it has (no_new_privs)."""
+    sudo: bool
+    """There is a sudo."""
+    program: str
+    """How kafkasniff is called."""
+    python: str
+    """The file whose capabilities count."""
+
+
+def standing(status: str | None = None) -> Standing:
+    """That of this process; `status`: the text of PROC_STATUS."""
+    if status is None:
+        try:
+            with open(PROC_STATUS, "rb") as file:
+                status = file.read().decode("utf-8", "replace")
+        except OSError:
+            status = ""
+    fields = {name: value.strip() for name, _, value in (line.partition(":") for line in status.splitlines())}
+    bounding = fields.get("CapBnd", "")
+    program = shutil.which(sys.argv[0]) or f"{sys.executable} -m kafkasniff"
+    return Standing(
+        root=os.geteuid() == 0,
+        bounded=_is_hex(bounding) and not int(bounding, 16) >> CAP_NET_RAW & 1,
+        no_new=fields.get("NoNewPrivs") == "1",
+        sudo=shutil.which("sudo") is not None,
+        program=os.path.abspath(program) if os.sep in program and " " not in program else program,
+        python=os.path.realpath(sys.executable),
+    )
+
+
+def advice(interface: str, at: Standing) -> str:
+    """One line for the person: which way to run it fits, and what works elsewhere."""
+    pipe = f"tcpdump -i {interface} -U -w - | kafkasniff decode -"
+    needs = f"capturing on {interface} needs the capability CAP_NET_RAW"
+    if at.bounded:
+        return (
+            f"{needs}, which this container or service may not have at all: start it with it (docker run "
+            "--cap-add NET_RAW, securityContext.capabilities.add, CapabilityBoundingSet=), or outside of it: "
+            f"sudo {pipe}"
+        )
+    if at.no_new or at.root:
+        reason = "may not gain (no_new_privs)" if at.no_new else "lacks although it is root's"
+        return (
+            f"{needs}, which this process {reason}: have whatever starts it give it (systemd: "
+            f"AmbientCapabilities=CAP_NET_RAW), or elsewhere: sudo {pipe}"
+        )
+    setcap = f"setcap cap_net_raw,cap_net_admin=eip {shlex.quote(at.python)}"
+    if at.sudo:
+        return (
+            f"{needs}: sudo {at.program} live -i {interface}; or once, for all that this Python runs: sudo {setcap}; "
+            f"or: sudo {pipe}"
+        )
+    return (
+        f"{needs}, and there is no sudo here: as root, {at.program} live -i {interface}, or once, for all that this "
+        f"Python runs: {setcap}; or, as root: {pipe}"
+    )
+
+
+def _is_hex(text: str) -> bool:
+    try:
+        int(text, 16)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,232 @@
+"""What `live` captures, and the files that it keeps of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from kafkasniff.cli.environment import Environment
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafkasniff.capture.live import LiveSource
+    from kafkasniff.capture.rotation import Rotation
+    from kafkasniff.inspector import Inspector
+    from kafkasniff.keeping import Keeper
+    from kafkasniff.packets import PacketBatch
+
+__all__ = [
+    "Writing",
+    "capture_options",
+    "interface_table",
+    "kept",
+    "kept_line",
+    "make_keeper",
+    "take_capturing",
+    "take_interfaces",
+    "take_writing",
+    "write_options",
+]
+
+_Command = Callable[..., Any]
+
+MEGABYTE: Final = 1_000_000
+"""What a bare number of `-C` counts, as tcpdump's."""
+SIZES: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+MIN_SECONDS: Final = 1.0
+"""Of `-G`: names tell seconds at best."""
+
+
+def capture_options(command: _Command) -> _Command:
+    """Where to listen, and how."""
+    for option in reversed(
+        [
+            click.option(
+                "-i",
+                "--interface",
+                "interfaces",
+                multiple=True,
+                metavar="INTERFACE",
+                help="Where to listen: eth0, lo, any, or a number of -D; repeatable.",
+            ),
+            click.option("-D", "--list-interfaces", is_flag=True, help="List the interfaces, and that is all."),
+            click.option(
+                "-s",
+                "--snaplen",
+                type=click.IntRange(1, 262_144),
+                metavar="BYTES",
+                help="Capture only so many bytes of a packet [default: all].",
+            ),
+            click.option(
+                "--buffer-size",
+                type=click.IntRange(1, 4096),
+                metavar="MIB",
+                help="What the kernel keeps for us, for each interface [default: 64 MiB].",
+            ),
+            click.option("--promiscuous", is_flag=True, help="Packets for other machines, too."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def write_options(command: _Command) -> _Command:
+    """Files of the packets, and their rotation by tcpdump's letters."""
+    for option in reversed(
+        [
+            click.option(
+                "-w",
+                "--write",
+                metavar="FILE",
+                help="Keep the packets of Kafka's connections, as pcapng. With -q messages are not printed, "
+                "unless -o says where.",
+            ),
+            click.option("--write-all", is_flag=True, help="Keep all packets."),
+            click.option(
+                "-C",
+                "--rotate-size",
+                metavar="SIZE",
+                help="A new file when one is larger: millions of bytes, or 512k, 64m, 1g (KiB, MiB, GiB).",
+            ),
+            click.option(
+                "-G",
+                "--rotate-every",
+                metavar="DURATION",
+                help="A new file after this time (seconds, or 10m, 1h); FILE holds a time (%Y%m%dT%H%M%S …).",
+            ),
+            click.option(
+                "-W",
+                "--rotate-files",
+                type=click.IntRange(1, 1_000_000),
+                metavar="N",
+                help="Keep the last N files only.",
+            ),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+class Writing(msgspec.Struct, frozen=True):
+    """The files that are asked for."""
+
+    name: str
+    rotation: Rotation
+    every: bool
+    """All packets, not only those of Kafka's connections."""
+
+
+def take_interfaces(options: dict[str, Any]) -> list[str]:
+    """The names of the interfaces, which are taken out of `options`. Raises UsageError, CaptureError."""
+    from kafkasniff.capture.interfaces import interface_name
+
+    names = [interface_name(given) for given in options.pop("interfaces")]
+    if not names:
+        raise click.UsageError(
+            "say where to listen with '-i' / '--interface'; -D lists the interfaces", click.get_current_context()
+        )
+    return names
+
+
+def take_capturing(options: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of `open_live` that were given, taken out of `options`."""
+    names = {"snaplen": "snaplen", "buffer_size": "buffer", "promiscuous": "promiscuous"}
+    given = {argument: options.pop(option) for option, argument in names.items()}
+    return {argument: value for argument, value in given.items() if value}
+
+
+def take_writing(options: dict[str, Any], seconds: Callable[[str | None], float | None]) -> Writing | None:
+    """The files by `write_options`, which are taken out of `options`; None without. Raises UsageError."""
+    name, every = options.pop("write"), options.pop("write_all")
+    size, time, files = (options.pop(f"rotate_{what}") for what in ("size", "every", "files"))
+    if name is None:
+        for letter, given in (("--write-all", every), ("-C", size), ("-G", time), ("-W", files)):
+            if given:
+                raise UsageError(f"{letter} is for the files of --write")
+        return None
+    if name in {"", "-"}:
+        raise UsageError("--write needs the name of a file")
+    from kafkasniff.capture.rotation import Rotation
+
+    period = seconds(time)
+    if period is not None and period < MIN_SECONDS:
+        raise UsageError(f"-G: {MIN_SECONDS:g} s at least")
+    rotation = Rotation(None if size is None else _size(size), period, files)
+    rotation.check(name)
+    return Writing(name, rotation, every)
+
+
+def _size(text: str) -> int:
+    """Bytes of a size as tcpdump's -C takes it. Raises UsageError."""
+    unit = SIZES.get(text[-1:].lower(), MEGABYTE)
+    digits = text[:-1] if text[-1:].lower() in SIZES else text
+    # More digits are more than any disk.
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 12 or not int(digits):
+        raise UsageError(f"-C {text}: a size is a number of millions of bytes, or one with k, m or g behind it")
+    return int(digits) * unit
+
+
+def interface_table() -> str:
+    """What `-D` prints: a line for each interface. Raises MissingPartError."""
+    from kafkasniff.capture.interfaces import list_interfaces
+    from kafkasniff.sinks.printable import printable
+
+    rows = [
+        (str(number), printable(one.name), ", ".join(one.state) or "down", ", ".join(one.addresses))
+        for number, one in enumerate(list_interfaces(), 1)
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = (
+        "  ".join((row[0].rjust(widths[0]), row[1].ljust(widths[1]), row[2].ljust(widths[2]), row[3])) for row in rows
+    )
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def make_keeper(
+    environment: Environment, writing: Writing, source: LiveSource, inspector: Inspector, bpf: str | None
+) -> Keeper:
+    """Open the first file. Raises OutputError."""
+    from kafkasniff.capture.rotation import CaptureFiles
+    from kafkasniff.keeping import Keeper
+
+    files = CaptureFiles(
+        writing.name,
+        source.interfaces,
+        writing.rotation,
+        bpf=bpf,
+        counts=source.counts,
+        failed=environment.say,
+    )
+    return Keeper(files, None if writing.every else inspector)
+
+
+def kept(
+    environment: Environment, source: LiveSource, batches: Iterator[PacketBatch], keeper: Keeper
+) -> Generator[PacketBatch, None, None]:
+    """The batches of a source, each written when the reader has had it; the last one when this is closed."""
+    for batch in batches:
+        try:
+            yield batch
+        finally:
+            # A signal waits: no file ends in the midst of a packet.
+            with environment.interrupts.held():
+                keeper.take(source.frames, source.fragments, batch)
+
+
+def kept_line(environment: Environment, keeper: Keeper, name: str) -> str:
+    """End the files; what is in them, in words. Says what is not, if anything."""
+    with environment.interrupts.held():
+        keeper.close()
+    if keeper.missing:
+        from kafkasniff.keeping import MAX_WAITING_BYTES
+
+        environment.say(
+            f"{keeper.missing:,} packets of Kafka's connections are not in {name}: they had to wait for the verdict "
+            f"with more than {MAX_WAITING_BYTES >> 20} MiB of others (--write-all keeps all)"
+        )
+    files = keeper.files
+    count = "" if files.made == 1 else f" and {files.made - 1:,} more"
+    return f"{files.packets:,} packet{'' if files.packets == 1 else 's'} in {files.first}{count}"

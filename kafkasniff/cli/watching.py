@@ -1,0 +1,190 @@
+"""Who watches a live capture: the view of `--top`, the metrics of `--metrics`, both or nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kafkasniff.cli.environment import Environment
+from kafkasniff.errors import UsageError
+from kafkasniff.streams import NO_TIME
+
+if TYPE_CHECKING:
+    from kafkasniff.capture.live import LiveSource
+    from kafkasniff.cli.pipeline import Event, Sink
+    from kafkasniff.cli.top import TopView
+    from kafkasniff.model import Connection, Summary
+    from kafkasniff.packets import PacketBatch
+    from kafkasniff.watch.metrics import Metrics
+    from kafkasniff.watch.top import TopModel
+
+__all__ = ["IDLE_SECONDS", "Watch", "WatchOptions", "watch_options"]
+
+IDLE_SECONDS: Final = 0.25
+"""Where nothing comes from the interface, how often the clock goes on: rates fall to nothing."""
+MAX_LABELS: Final = 10_000
+"""Of `--metrics-labels`; Prometheus itself advises against more values of a label than that."""
+COUNT_SECONDS: Final = 0.5
+"""How often the kernel is asked for its counts, for metrics."""
+
+
+def watch_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--top`, `--metrics`, `--metrics-labels`."""
+    for option in (
+        click.option(
+            "--metrics-labels",
+            type=click.IntRange(1, MAX_LABELS),
+            metavar="N",
+            help="Topics and client ids with metrics of their own, further ones are `other` [default: 200].",
+        ),
+        click.option(
+            "--metrics",
+            metavar="[HOST]:PORT",
+            help="Answer Prometheus there: `:9308`. Without HOST only on this machine (127.0.0.1).",
+        ),
+        click.option(
+            "--top", is_flag=True, help="A screen of what happens now: rates, latencies, errors, who and what."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+class WatchOptions:
+    """The options, taken out of a command's. Raises UsageError."""
+
+    def __init__(self, environment: Environment, options: dict[str, Any]) -> None:
+        self.top: bool = options.pop("top")
+        self.metrics: str | None = options.pop("metrics")
+        self.labels: int | None = options.pop("metrics_labels")
+        if self.labels is not None and self.metrics is None:
+            raise UsageError("--metrics-labels is for metrics: say where with --metrics")
+        if self.metrics is not None:
+            from kafkasniff.cli.scrapes import parse_address
+
+            parse_address(self.metrics)
+        if self.top:
+            from kafkasniff.cli.top import require_terminal
+
+            require_terminal(environment)
+
+    def __bool__(self) -> bool:
+        return self.top or self.metrics is not None
+
+
+class Watch:
+    """Sees the events of a run and its clock; a context manager around it. Nobody may be watching.
+
+    Raises, when entered, OutputError where metrics cannot be served.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        options: WatchOptions,
+        source: LiveSource,
+        summary: Summary,
+        *,
+        quiet: bool = False,
+    ) -> None:
+        self._environment = environment
+        self._options = options
+        self._source = source
+        self._summary = summary
+        self._quiet = quiet
+        self._around = contextlib.ExitStack()
+        self._model: TopModel | None = None
+        self._view: TopView | None = None
+        self._metrics: Metrics | None = None
+        self._due = 0.0
+
+    def __enter__(self) -> Watch:
+        with self._around:
+            if self._options.metrics is not None:
+                from kafkasniff.cli.scrapes import serving
+                from kafkasniff.watch.metrics import DEFAULT_LABELS, Metrics
+
+                self._metrics = Metrics(self._options.labels or DEFAULT_LABELS)
+                host, port = self._around.enter_context(serving(self._metrics, self._options.metrics))
+                if not self._quiet:
+                    shown = f"[{host}]" if ":" in host else host
+                    self._environment.say(f"metrics at http://{shown}:{port}/metrics")
+            if self._options.top:
+                from kafkasniff.cli.top import TopView
+                from kafkasniff.watch.top import TopModel
+
+                self._model = TopModel(", ".join(self._source.captures))
+                self._view = self._around.enter_context(TopView(self._environment, self._source.stop))
+            self._around = self._around.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._around.__exit__(*error)
+
+    def sink(self, inner: Sink) -> Sink:
+        """A sink that shows events to who watches, and hands them on."""
+        if not self._options:
+            return inner
+        return _WatchedSink(inner, [one.take for one in (self._model, self._metrics) if one is not None])
+
+    def ended(self, connection: Connection) -> None:
+        """A connection is over."""
+        for one in (self._model, self._metrics):
+            if one is not None:
+                one.take(connection)
+
+    def batches(self, batches: Iterator[PacketBatch] | LiveSource) -> Iterator[PacketBatch]:
+        """The batches of the source; when each has been dealt with, the clock goes on."""
+        if not self._options:
+            yield from batches
+            return
+        for batch in batches:
+            yield batch
+            self._tick(batch)
+
+    def _tick(self, batch: PacketBatch) -> None:
+        if self._model is not None:
+            latest = int(batch.time_ns.max()) if len(batch) else NO_TIME
+            # An empty batch says that there was nothing until now.
+            self._model.advance(time.time_ns() if latest == NO_TIME else latest)
+        now = self._environment.clock()
+        view = self._view
+        if view is not None and view.wants():
+            self._count()
+            assert self._model is not None
+            focus = view.focus
+            view.offer(self._model.snapshot(threshold_ns=view.threshold_ns, focus=focus), focus)
+            self._due = now + COUNT_SECONDS
+        elif self._metrics is not None and now >= self._due:
+            self._count()
+            self._due = now + COUNT_SECONDS
+
+    def _count(self) -> None:
+        counts = list(zip(self._source.captures, self._source.counts(), strict=True))
+        if self._model is not None:
+            packets, drops = (sum(values) for values in zip(*(two for _, two in counts), strict=True))
+            self._model.captured(packets, drops, self._summary.kafka_connections)
+        if self._metrics is not None:
+            self._metrics.captured(((name, *two) for name, two in counts), self._summary)
+
+
+class _WatchedSink:
+    """Events to who watches, then to the sink."""
+
+    def __init__(self, inner: Sink, watchers: list[Callable[[Event], None]]) -> None:
+        self._inner = inner
+        self._watchers = watchers
+
+    def write(self, event: Event) -> None:
+        """Show it and hand it on. Hot."""
+        for watcher in self._watchers:
+            watcher(event)
+        self._inner.write(event)
+
+    def close(self) -> None:
+        """There are no more."""
+        self._inner.close()

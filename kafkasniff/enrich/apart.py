@@ -1,0 +1,243 @@
+"""Enriching where several processes have the messages, each those of its own connections.
+
+Names and fetch sessions go from connection to connection. So what messages tell of topics is gathered before anything
+is added (`Teller`), put in order and given to all (`Learnt`); then each process has the whole truth at each of its
+messages (`ApartEnricher`). What Fetch requests do to their sessions is short, since they name little: it is gone
+through in one place.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from kafkasniff.enrich.catalog import MAX_TOPICS, Catalog
+from kafkasniff.enrich.enricher import API_VERSIONS, ENVELOPE, INTERNAL, Enricher
+from kafkasniff.enrich.plan import Plan, message_plan
+from kafkasniff.enrich.sessions import FINAL_EPOCH, FetchSession, FetchSessions
+from kafkasniff.model import Body, Direction, Endpoint, Summary
+
+__all__ = [
+    "ApartEnricher",
+    "Learnt",
+    "SessionAnswer",
+    "SessionStep",
+    "Teller",
+    "TopicTold",
+    "is_internal",
+    "session_step",
+]
+
+
+class TopicTold(msgspec.Struct, frozen=True, gc=False):
+    """A message names a topic by both."""
+
+    topic_id: str
+    name: str
+
+
+class SessionStep(msgspec.Struct, frozen=True):
+    """What a Fetch request or response does to a fetch session."""
+
+    exchange: int
+    """Any number that no other exchange of the run has."""
+    broker: Endpoint
+    body: Body | None
+    """Of a request: the fields that sessions are about."""
+    error_code: int = 0
+    """Of a response."""
+    session_id: int | None = None
+
+
+SessionAnswer = tuple[int, tuple[str, ...]]
+"""How many partitions a session holds at a request, and the topics' names, where they are wanted."""
+
+
+# -- what messages tell ------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)  # keys and versions come from the wire; 724 are defined
+def _may_tell(api_key: int, version: int, direction: Direction) -> bool:
+    """Whether anything can be learnt of topics from such a message."""
+    if api_key == ENVELOPE:
+        return True
+    found = message_plan(api_key, version, direction)
+    return found is not None and _tells(*found)
+
+
+def _tells(plan: Plan, tells: bool) -> bool:
+    named = tells and plan.topic is not None and plan.topic_id is not None
+    return named or bool(plan.records) or any(_tells(child, tells) for _, child in plan.children)
+
+
+class _Hearing(Catalog):
+    """A catalog behind another one, which stays as it is; notes what is told that the other does not know."""
+
+    def __init__(self, base: Catalog, *, everything: bool) -> None:
+        super().__init__(base.given)
+        self._base = base
+        self._everything = everything
+        self.told: list[TopicTold] = []
+
+    def topic(self, topic_id: object) -> str | None:
+        """The name of a topic id of 22 characters, by what was learnt before: there or here."""
+        if isinstance(topic_id, str) and topic_id in self._base.learnt:
+            return self._base.topic(topic_id)
+        return super().topic(topic_id)
+
+    def hear(self, told: TopicTold) -> None:
+        """Another process's message told this."""
+        if told.topic_id not in self._base.learnt:
+            super().learn_topic(told.topic_id, told.name)
+
+    def learn_topic(self, topic_id: object, name: object) -> None:
+        """A message names a topic by both."""
+        if self._everything:
+            probe = Catalog()
+            probe.learn_topic(topic_id, name)
+            if probe.topics_told:
+                self._note(str(topic_id), str(name))
+        if topic_id in self._base.learnt:
+            return
+        before = self.topics_told
+        super().learn_topic(topic_id, name)
+        if self.topics_told != before and not self._everything:
+            self._note(str(topic_id), str(name))
+
+    def _note(self, topic_id: str, name: str) -> None:
+        self.told.append(TopicTold(topic_id, name))
+
+    def learn_broker(self, node: object, host: object, port: object, rack: object = None) -> None:
+        """Nothing that is shown with a message depends on it."""
+
+
+class Teller(Enricher):
+    """Gathers what messages tell of topics, and changes none of them.
+
+    `base` is what is known before; with `everything` what it knows is told again, since it may forget it.
+    """
+
+    def __init__(self, base: Catalog, *, everything: bool = False) -> None:
+        self._hearing = _Hearing(base, everything=everything)
+        super().__init__(self._hearing, adds=False, sessions=False)
+
+    def hear(self, told: TopicTold) -> None:
+        """Another process's message told this, before the next message of this one."""
+        self._hearing.hear(told)
+
+    def message(
+        self, api_key: int | None, version: int | None, direction: Direction, body: Body | None
+    ) -> Sequence[TopicTold]:
+        """What the next message tells. Hot."""
+        if body is None or version is None or api_key is None or not _may_tell(api_key, version, direction):
+            return ()
+        if api_key == API_VERSIONS:
+            return ()
+        self._inner(api_key, version, direction, body)
+        told, self._hearing.told = self._hearing.told, []
+        return told
+
+    def _records(self, topic: str, records: object, *, read: bool) -> None:
+        # Records are interpreted in place: in a copy here, since it may turn out that the topic is another one.
+        self._adds = True
+        super()._records(topic, copy.deepcopy(records), read=read)
+        self._adds = False
+        self._problems.clear()
+
+
+def session_step(direction: Direction, exchange: int, broker: Endpoint, body: Body) -> SessionStep | None:
+    """What a Fetch request or response does to a session; None where it surely does nothing."""
+    number, epoch = body.get("session_id"), body.get("session_epoch")
+    if direction == "response":
+        return SessionStep(exchange, broker, None, body.get("error_code") or 0, number)
+    if not isinstance(number, int) or not isinstance(epoch, int) or (epoch == FINAL_EPOCH and not number):
+        return None
+    fields = ("session_id", "session_epoch", "topics", "forgotten_topics_data")
+    return SessionStep(exchange, broker, {name: body[name] for name in fields if name in body})
+
+
+# -- the truth, in one place -------------------------------------------------------------------------------------------
+
+
+class Learnt:
+    """What all processes together know: topics by their ids, and fetch sessions.
+
+    `catalog` is what is known from the beginning, `names` says whether the names of a session's topics are wanted.
+    """
+
+    def __init__(self, catalog: Catalog, *, names: bool) -> None:
+        self._catalog = catalog
+        self._sessions = FetchSessions()
+        self._names = names
+
+    def is_full(self, more: int) -> bool:
+        """Whether the catalog forgets topics when it learns this many, or does already."""
+        known = len(self._catalog.learnt)
+        return known >= MAX_TOPICS or known + more > MAX_TOPICS
+
+    def take(self, item: TopicTold | SessionStep) -> SessionAnswer | None:
+        """Take the next of what messages tell and do, in capture order; for a request in a session, what it holds."""
+        if isinstance(item, TopicTold):
+            self._catalog.learn_topic(item.topic_id, item.name)
+            return None
+        if item.body is None:
+            body = {"error_code": item.error_code, "session_id": item.session_id}
+            self._sessions.response(item.broker, item.exchange, body)
+            return None
+        session = self._sessions.request(item.broker, item.exchange, item.body)
+        if session is None:
+            return None
+        return session.partitions, session.names(self._catalog) if self._names else ()
+
+
+def is_internal(told: Iterable[TopicTold]) -> bool:
+    """Whether records may be read because of what was told: what they tell is not known before."""
+    return any(one.name.startswith(INTERNAL) for one in told)
+
+
+# -- adding ------------------------------------------------------------------------------------------------------------
+
+
+class _GivenSession(FetchSession):
+    def __init__(self, answer: SessionAnswer) -> None:
+        super().__init__()
+        self.partitions, self._given = answer
+
+    def names(self, catalog: object) -> tuple[str, ...]:
+        return self._given
+
+
+class _GivenSessions(FetchSessions):
+    """Sessions that were gone through elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer: SessionAnswer | None = None
+        """For the next request."""
+
+    def request(self, broker: Endpoint | None, exchange: int, body: Body) -> FetchSession | None:
+        answer, self.answer = self.answer, None
+        return None if answer is None else _GivenSession(answer)
+
+    def response(self, broker: Endpoint | None, exchange: int, body: Body) -> None:
+        pass
+
+
+class ApartEnricher(Enricher):
+    """An `Enricher` that is given what it cannot know: what other processes' messages tell, and fetch sessions."""
+
+    def __init__(self, catalog: Catalog, *, summary: Summary) -> None:
+        super().__init__(catalog, summary=summary)
+        self._given = _GivenSessions()
+        self._sessions = self._given
+
+    def hear(self, told: TopicTold) -> None:
+        """Another process's message told this, before the next message of this one."""
+        self.catalog.learn_topic(told.topic_id, told.name)
+
+    def session(self, answer: SessionAnswer | None) -> None:
+        """The session that the next message goes by, if it is a Fetch request."""
+        self._given.answer = answer

@@ -1,0 +1,55 @@
+"""Step 2 of a run: what its shards staged to the files of its tables, and the state for the next run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from kafkasniff.exports.carried import Carried
+from kafkasniff.exports.finalise import finalise
+from kafkasniff.exports.options import ExportOptions
+from kafkasniff.exports.shard import ShardResult
+from kafkasniff.rows.resolve import Names
+
+__all__ = ["Finished", "finish"]
+
+
+class Finished(msgspec.Struct):
+    """A run that is ready to be committed."""
+
+    written: dict[str, list[tuple[Path, int]]]
+    """By table, files and how many rows each has."""
+    unfinished: dict[str, list[tuple[Path, int]]]
+    """Of what was not over at the end."""
+    state: bytes
+    """A dumped `Carried`."""
+
+
+def finish(
+    into: Path,
+    run: int,
+    options: ExportOptions,
+    carried: Carried,
+    results: Sequence[ShardResult],
+    *,
+    given: Mapping[str, str],
+) -> Finished:
+    """Write a run's tables below `into`. `carried`: of the run before, goes on; `given`: names by topic id.
+
+    Raises OSError where they cannot be written.
+    """
+    for result in results:
+        carried.tellings.merge(result.tellings)
+    names = Names(carried.tellings, given)
+    sessions = carried.sessions
+    staged = [path for result in results for path in result.staged]
+    name = f"part-{run:05}"
+    written = finalise(staged, into, name, tables=options.tables, names=names, sessions=sessions)
+    order = max(one.order for one in results)
+    state = Carried([result.state for result in results], sessions, carried.tellings, order).dump()
+    # Rows of what is not over: the next run makes them again, from the sessions as they are now.
+    rest = [result.unfinished for result in results]
+    unfinished = finalise(rest, into, f"{name}-open", tables=options.tables, names=names, sessions=sessions)
+    return Finished(written, unfinished, state)

@@ -1,0 +1,63 @@
+"""Step 1 for whoever has packets: batches through a shard's state to staged rows."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkasniff.exports.carried import ShardState
+from kafkasniff.exports.options import ExportOptions
+from kafkasniff.exports.staged import StagedFiles
+from kafkasniff.exports.stager import Stager
+from kafkasniff.packets import NO_TIME, PacketBatch
+from kafkasniff.state import load
+
+if TYPE_CHECKING:
+    from kafkasniff.filters import Predicate
+
+__all__ = ["new_stager", "stage", "stage_rest", "stage_unfinished"]
+
+
+def new_stager(state: ShardState, options: ExportOptions, predicate: Predicate | None, files: StagedFiles) -> Stager:
+    """The stager that goes on with what a state has selected so far."""
+    selector = None
+    if predicate is not None:
+        # Imported when there is something to select.
+        from kafkasniff.filters import Selector  # noqa: PLC0415
+
+        selector = Selector(predicate)
+        selector.start_ns = state.start_ns
+    return Stager(options, state.enricher, files, selector, selected=state.selected)
+
+
+def stage(state: ShardState, stager: Stager, batch: PacketBatch) -> None:
+    """Take the next packets. Raises OSError where rows cannot be written."""
+    if state.start_ns is None and len(batch):
+        times = batch.time_ns[batch.time_ns != NO_TIME]
+        if len(times):
+            state.start_ns = int(times[0])
+            stager.begins(state.start_ns)
+    stager.take(state.enricher.feed(state.inspector.feed(batch)))
+
+
+def stage_rest(state: ShardState, stager: Stager, files: StagedFiles) -> None:
+    """The captures have ended: take what was still open, and write all rows that wait. Raises OSError."""
+    stager.take(state.enricher.feed(state.inspector.close()))
+    stager.flush()
+    files.close()
+    tellings = state.enricher.catalog.tellings
+    assert tellings is not None
+    tellings.hosts.update(state.inspector.names)
+
+
+def stage_unfinished(dumped: bytes, options: ExportOptions, predicate: Predicate | None, folder: Path) -> ShardState:
+    """Stage what ends only because the captures do: it is not over, and who goes on from `dumped` makes it again.
+
+    Returns the state behind it, which is good for its tellings and its summary. Raises OSError.
+    """
+    state = load(dumped, ShardState)
+    shutil.rmtree(folder, ignore_errors=True)
+    files = StagedFiles(folder)
+    stage_rest(state, new_stager(state, options, predicate, files), files)
+    return state

@@ -1,0 +1,165 @@
+"""Where the frames of a connection's streams begin, and whose stream is whose, as long as that is not known.
+
+Holds what was collected of streams that are not in step: a `Searcher` for each, with its bytes. It answers questions
+about them by the rules of the verdict (docs/design.md); what follows from an answer is the connection's business.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from kafkasniff.kafka.dialogue import Dialogue
+from kafkasniff.kafka.events import EventLog
+from kafkasniff.kafka.framing import Framer
+from kafkasniff.kafka.message import request_header
+from kafkasniff.kafka.other_protocols import name_protocol
+from kafkasniff.kafka.proxy import MAX_PROLOGUE, proxy_prologue
+from kafkasniff.kafka.search import MIN_CHAIN, RESPONSE_CHAIN, Searcher
+from kafkasniff.kafka.trial import Trial
+from kafkasniff.streams import Gap
+
+__all__ = ["Boundaries"]
+
+_INT = Struct(">i")
+_SHORTEST_HEADER: Final = 12
+"""Bytes of a frame up to the correlation id of a request."""
+
+
+class Boundaries:
+    """The streams of one connection that are not in step.
+
+    `log` knows the client's direction, as far as it is known; `dialogue` the outstanding requests. With `forced` the
+    port is taken as Kafka, and less will do. In all methods `kafka` is whether the verdict is that.
+    """
+
+    __slots__ = ("_dialogue", "_forced", "_log", "_max_frame", "_proxied", "_searchers")
+
+    def __init__(self, log: EventLog, dialogue: Dialogue, *, forced: bool, max_frame: int) -> None:
+        self._log = log
+        self._dialogue = dialogue
+        self._forced = forced
+        self._max_frame = max_frame
+        self._searchers: list[Searcher | None] = [None, None]
+        self._proxied = [False, False]
+
+    def searcher(self, direction: int) -> Searcher:
+        """The searcher of a stream; made when there is something to search, which is a moment for most."""
+        searcher = self._searchers[direction]
+        if searcher is None:
+            searcher = self._searchers[direction] = Searcher(aligned=False, max_size=self._max_frame)
+        return searcher
+
+    def begin(self, direction: int) -> None:
+        """The stream begins here, unless bytes of it were seen already."""
+        if not self._searchers[direction]:
+            self._searchers[direction] = Searcher(aligned=True, max_size=self._max_frame)
+
+    def release(self, direction: int) -> None:
+        """The stream is in step, or what was collected of it is of no use behind a gap."""
+        self._searchers[direction] = None
+
+    # -- where frames begin -----------------------------------------------------------------------------------------
+
+    def find(self, direction: int, *, kafka: bool) -> int | None:
+        """Position of the first frame among the bytes of a stream; None as long as that cannot be told."""
+        searcher = self.searcher(direction)
+        if kafka and searcher.aligned:
+            return 0
+        client = self._log.client
+        start = None
+        if client in (None, direction):
+            chain = 1 if self._forced else MIN_CHAIN
+            start = searcher.find_request(None if client is None else chain)
+        if start is None and client in (None, 1 - direction):
+            # Anywhere in a stream a single response would be too little even if it is known to be a broker's.
+            chain = (1 if searcher.aligned else MIN_CHAIN) if self._forced else RESPONSE_CHAIN
+            start = searcher.find_response(self._dialogue, chain)
+        return start
+
+    def client_by(self, direction: int) -> int:
+        """The client's direction, when a chain of frames was just found in the stream of `direction`."""
+        if self._log.client is not None:
+            return self._log.client
+        return direction if self.searcher(direction).accepted_requests else 1 - direction
+
+    def take_prologue(self, direction: int) -> tuple[int, str] | None:
+        """Take a PROXY protocol header off the front of the client's stream.
+
+        Returns its length and what it says; (0, "") where there is none (any more), None while it is not complete.
+        """
+        searcher = self.searcher(direction)
+        if self._proxied[direction] or not searcher.aligned or self._log.client not in (None, direction):
+            return 0, ""
+        prologue = proxy_prologue(searcher.beginning(MAX_PROLOGUE))
+        if prologue is not None:
+            self._proxied[direction] = True
+            if prologue[0]:
+                searcher.strip(prologue[0])
+        return prologue
+
+    # -- damaged frames ---------------------------------------------------------------------------------------------
+
+    def begin_trial(self, gap: Gap, *, kafka: bool) -> Trial | None:
+        """What is there of a stream in front of a gap, as frames, if it begins like one.
+
+        A response has little to tell it by: in mid-stream it is tried only where segments are cut short, so that none
+        will be whole, and only if it ends where its segment did; at its stream's beginning it waits for the verdict.
+        """
+        direction = gap.direction
+        searcher = self.searcher(direction)
+        beginning = searcher.beginning(len(searcher))
+        if len(beginning) < _SHORTEST_HEADER or not (gap.snapped or searcher.aligned):
+            return None
+        size = _INT.unpack_from(beginning)[0]
+        if self._log.client in (None, direction):
+            # A client id may be longer than what there is: the header is judged by what stands before it.
+            plausible = request_header(beginning[:_SHORTEST_HEADER] + b"\xff\xff\0", 4, 15, strict=True) is not None
+        elif kafka:
+            fits = len(beginning) + gap.size == 4 + size
+            plausible = gap.snapped and fits and self._dialogue.is_beginning_of_response(beginning[4:])
+        else:
+            plausible = searcher.aligned
+        if not plausible or not 4 <= size <= self._max_frame:
+            return None
+        run = searcher.take(0)
+        assert run is not None
+        framer = Framer(direction, self._max_frame)
+        return Trial(framer, framer.cut(run, run.first, run.last))
+
+    def judge_trial(self, trial: Trial, direction: int, *, kafka: bool) -> bool | None:
+        """True: the stream of `direction` is in step as its trial says; False: it is not; None: it takes more."""
+        client = self._log.client
+        if client not in (None, direction):
+            return True if kafka and trial.frames else None
+        if not trial.may_be_requests(known=client is not None):
+            return False
+        return True if len(trial.frames) >= (1 if kafka or self._forced else 2) else None
+
+    # -- not Kafka --------------------------------------------------------------------------------------------------
+
+    def reason_against(self, direction: int, *, peer_held: bool) -> str | None:
+        """Why the connection is not Kafka, by the stream of `direction`, in words; None while it may be.
+
+        The client's stream has the say, where there is one: ids of responses need not rise. `peer_held`: there is more
+        of the other stream, behind a hole.
+        """
+        if not self._is_hopeless(direction):
+            return None
+        searcher, other = self.searcher(direction), self.searcher(1 - direction)
+        alone = searcher.aligned and self._log.client in (None, direction)
+        if not alone and (other.seen or peer_held) and not self._is_hopeless(1 - direction):
+            return None
+        name = name_protocol(searcher.beginning(16))
+        if name is not None:
+            return f"this is {name}"
+        if not searcher.aligned:
+            return "its bytes are no Kafka"
+        # Where a length or a magic number stands. What follows, or what mid-stream bytes are, could be a secret.
+        return f"its bytes are no Kafka; it begins with {searcher.beginning(4).hex(' ')}"
+
+    def _is_hopeless(self, direction: int) -> bool:
+        searcher = self.searcher(direction)
+        as_requests = self._log.client in (None, direction) and not searcher.hopeless_for_requests
+        as_responses = self._log.client in (None, 1 - direction) and not searcher.hopeless_for_responses
+        return not (as_requests or as_responses)

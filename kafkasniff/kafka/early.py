@@ -1,0 +1,118 @@
+"""Responses that came before their requests.
+
+A response waits for its request where that may come yet: two capture points disagree about order; the client's stream
+has a hole, so that what is behind it is held back until the hole is filled or taken for lost; or its frames are being
+searched for. It waits until
+
+- its request is there;
+- a later response has found its own: brokers answer in order, so what it waits for was in bytes that are missing;
+- EARLY_FRAMES more frames of the connection have come. Those that come while requests are behind do not count;
+- the bound is reached.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import Final
+
+from kafkasniff.kafka.framing import Frame
+
+__all__ = ["EARLY_FRAMES", "MAX_EARLY", "MAX_EARLY_BYTES", "EarlyResponses"]
+
+EARLY_FRAMES: Final = 4
+"""So many later frames of its connection a response waits for its request."""
+MAX_EARLY: Final = 16_384
+"""Responses kept per connection: one for each segment that may be held back behind a hole (MAX_HELD_SEGMENTS)."""
+MAX_EARLY_BYTES: Final = 16 << 20
+"""Bytes of them: as much as is held back behind a hole (MAX_HELD_BYTES)."""
+
+
+class EarlyResponses:
+    """The responses of one connection that wait for their requests, oldest first.
+
+    Each has a number that rises in the order in which they came.
+    """
+
+    __slots__ = ("_by_id", "_bytes", "_clock", "_next", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[int, tuple[int, int, Frame]] = OrderedDict()
+        """By number: the clock at which the wait is over, the correlation id, and the frame."""
+        self._by_id: dict[int, deque[int]] = {}
+        self._bytes = 0
+        self._clock = 0
+        """Frames that counted."""
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, correlation_id: int, frame: Frame) -> list[Frame]:
+        """Keep a response. Returns those that have to go for it at the bound, oldest first (it may be among them)."""
+        size = frame.end - frame.start
+        if size < len(frame.data):
+            # The whole batch of packets, which it is a part of, must not live as long as it does.
+            frame = frame._replace(data=frame.data[frame.start : frame.end], start=0, end=size)
+        number = self._next
+        self._next += 1
+        self._waiting[number] = (self._clock + EARLY_FRAMES + 1, correlation_id, frame)
+        waiting = self._by_id.get(correlation_id)
+        if waiting is None:
+            self._by_id[correlation_id] = deque((number,))
+        else:
+            waiting.append(number)
+        self._bytes += size
+        gone = []
+        while len(self._waiting) > MAX_EARLY or self._bytes > MAX_EARLY_BYTES:
+            gone.append(self._remove(next(iter(self._waiting))))
+        return gone
+
+    def take(self, correlation_id: int, time_ns: int, *, may_precede: bool) -> tuple[int, Frame] | None:
+        """Take out the response to a request that was complete at `time_ns`: its number and its frame.
+
+        Of several with this id it is the first that began after the request; where all began before it, the first, or
+        none unless `may_precede`.
+        """
+        numbers = self._by_id.get(correlation_id)
+        if numbers is None:
+            return None
+        if self._waiting[numbers[-1]][2].first_time >= time_ns:
+            # What is passed over here goes with `before`, so that it is looked at once only.
+            number = next(number for number in numbers if self._waiting[number][2].first_time >= time_ns)
+        elif may_precede:
+            number = numbers[0]
+        else:
+            return None
+        return number, self._remove(number)
+
+    def before(self, number: int) -> list[Frame]:
+        """Take out those that came before the one of this number."""
+        gone = []
+        while self._waiting and next(iter(self._waiting)) < number:
+            gone.append(self._remove(next(iter(self._waiting))))
+        return gone
+
+    def drain(self) -> list[Frame]:
+        """Take out all."""
+        return self.before(self._next)
+
+    def tick(self) -> list[Frame]:
+        """One frame more has come. Takes out those that have waited long enough."""
+        self._clock += 1
+        gone = []
+        while self._waiting:
+            number, (due, _, _) = next(iter(self._waiting.items()))
+            if due > self._clock:
+                break
+            gone.append(self._remove(number))
+        return gone
+
+    def _remove(self, number: int) -> Frame:
+        _, correlation_id, frame = self._waiting.pop(number)
+        self._bytes -= frame.end - frame.start
+        numbers = self._by_id[correlation_id]
+        if len(numbers) == 1:
+            del self._by_id[correlation_id]
+        else:
+            numbers.remove(number)
+        return frame

@@ -1,0 +1,120 @@
+"""Memory that processes share: packets on their way to all shards, answers, and lines on their way back.
+
+An area is a file without a name, mapped by every process; copies of a process (fork) inherit it, so that nothing has to
+be cleaned up whatever happens to them. Who writes when, and when what was written is no longer needed, is said by the
+messages between the processes (crew.py).
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import pickle
+import tempfile
+from typing import Any, Final
+
+import numpy as np
+
+from kafkasniff.packets import COLUMNS, PacketBatch
+
+__all__ = ["Area", "get_object", "get_packets", "put_objects", "put_packets"]
+
+_PAGE: Final = 1 << 20
+"""Areas grow by this at least."""
+_ALIGN: Final = 8
+
+
+class Area:
+    """Bytes that processes share. It grows where more is put into it, and never shrinks."""
+
+    def __init__(self) -> None:
+        if hasattr(os, "memfd_create"):
+            self._file = os.memfd_create("kafkasniff")
+        else:
+            with tempfile.TemporaryFile() as file:
+                self._file = os.dup(file.fileno())
+        self._map: mmap.mmap | None = None
+        self._size = 0
+
+    def view(self, size: int, *, grow: bool = False) -> memoryview:
+        """The first `size` bytes, or more; `grow`: by one process at a time, and not while another reads."""
+        if self._map is None or size > self._size:
+            if grow:
+                os.ftruncate(self._file, max(2 * self._size, -(-size // _PAGE) * _PAGE))
+            self._size = os.fstat(self._file).st_size
+            # The map before goes when the last view of it does.
+            self._map = mmap.mmap(self._file, self._size)
+        return memoryview(self._map)
+
+    def close(self) -> None:
+        """Of this process; the memory goes with the last one."""
+        os.close(self._file)
+        self._map = None
+
+
+def put_objects(area: Area, objects: list[Any]) -> list[tuple[int, int]]:
+    """Put objects into an area, in the place of what it held; returns where each is, for `get_object`."""
+    pickled = [pickle.dumps(one, 5) for one in objects]
+    view = area.view(sum(map(len, pickled)), grow=True)
+    places: list[tuple[int, int]] = []
+    start = 0
+    for data in pickled:
+        end = start + len(data)
+        view[start:end] = data
+        places.append((start, end))
+        start = end
+    return places
+
+
+def get_object(area: Area, place: tuple[int, int]) -> Any:
+    """What `put_objects` put there. Only for areas that this process shares with those that it comes from."""
+    return pickle.loads(area.view(place[1])[place[0] : place[1]])
+
+
+def put_packets(area: Area, batch: PacketBatch) -> tuple[int, int]:
+    """Put packets into an area, in the place of what it held; returns where they are, for `get_packets`."""
+    count = len(batch)
+    clock = batch.time_ns if batch.clock is None else batch.clock
+    # Batches are cut in parts that share a buffer: of it goes along what lies between a part's payloads.
+    first = int(batch.offset.min()) if count else 0
+    last = int((batch.offset + batch.length).max()) if count else 0
+    facts = pickle.dumps(
+        (count, last - first, batch.captures, batch.end_clock, batch.end_order, batch.packets, batch.notes)
+    )
+    columns = [batch.offset - first if name == "offset" else getattr(batch, name) for name in COLUMNS]
+    columns.append(clock)
+    size = _aligned(len(facts)) + sum(_aligned(column.nbytes) for column in columns) + last - first
+    view = area.view(size, grow=True)
+    view[: len(facts)] = facts
+    at = _aligned(len(facts))
+    for column in columns:
+        view[at : at + column.nbytes] = column.tobytes()
+        at += _aligned(column.nbytes)
+    view[at : at + last - first] = memoryview(batch.buffer)[first:last]
+    return len(facts), size
+
+
+def get_packets(area: Area, place: tuple[int, int]) -> PacketBatch:
+    """The packets that `put_packets` put there; columns refer to the area, payloads are copied."""
+    view = area.view(place[1])
+    count, length, captures, end_clock, end_order, packets, notes = pickle.loads(view[: place[0]])
+    at = _aligned(place[0])
+    columns: dict[str, Any] = {}
+    for name, dtype in (*COLUMNS.items(), ("clock", np.int64)):
+        columns[name] = np.frombuffer(view, dtype, count, at)
+        at += _aligned(columns[name].nbytes)
+    clock = columns.pop("clock")
+    return PacketBatch(
+        columns,
+        bytes(view[at : at + length]),
+        captures=captures,
+        clock=clock,
+        end_clock=end_clock,
+        end_order=end_order,
+        packets=packets,
+        notes=notes,
+    )
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGN) * _ALIGN

@@ -1,0 +1,260 @@
+"""Stage 1: packets to exchanges, a shard of the connections in each task.
+
+The packets of a shard come in capture order, so that a task works as one process of `export --jobs` does: one
+inspector, which begins with the state that the last run left of the shard, and whose state is handed on in the end.
+What it yields goes on as pickled objects, records still as they were on the wire, so that a task has to do no more than
+reassemble, frame, pair and read the bodies around the records: one connection with much traffic costs little here, and
+what costs much (stage 2, table_rows.py) is dealt out by exchange.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from kafkasniff.enrich.sessions import FETCH
+from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.exports.carried import ShardState
+from kafkasniff.exports.options import ExportOptions
+from kafkasniff.exports.shard import parts
+from kafkasniff.model import Connection, Exchange, Problem, Summary
+from kafkasniff.packets import COLUMNS, NO_TIME, PacketBatch
+from kafkasniff.rows.exchanges import session_step
+from kafkasniff.rows.problems import NOT_KAFKA
+from kafkasniff.rows.staged import place_name
+from kafkasniff.spark.packet_rows import packet_batches
+from kafkasniff.state import dump, load
+
+__all__ = [
+    "CONNECTION",
+    "END",
+    "EXCHANGE",
+    "EXCHANGES",
+    "PROBLEM",
+    "SLOT_NS",
+    "ReadConnections",
+    "ShardEnd",
+    "batch_of",
+    "slot_of",
+]
+
+EXCHANGE: Final = "exchange"
+CONNECTION: Final = "connection"
+PROBLEM: Final = "problem"
+END: Final = "end"
+
+EXCHANGES: Final = {
+    "kind": "string",
+    "open": "boolean",
+    "slot": "bigint",
+    "connection_id": "bigint",
+    "exchange_id": "bigint",
+    "time_ns": "bigint",
+    "broker": "string",
+    "step": "binary",
+    "size": "bigint",
+    "data": "binary",
+}
+"""What stage 1 yields, with its types in Spark.
+
+`kind`: `exchange` (`data` is the pickled pair of an `Exchange` and whether names are missing in its bodies),
+`connection`, `problem` (pickled as well), `end` (of a shard, a pickled `ShardEnd`). `open`: it was not over when the
+captures ended. `slot`: the minute of its time. `time_ns`, `broker` and `step` are those of exchanges in fetch sessions
+(`rows.staged.SessionStep`). `size`: bytes of `data`.
+"""
+_SCHEMA: Final = pa.schema(
+    [
+        pa.field("kind", pa.string()),
+        pa.field("open", pa.bool_()),
+        *(pa.field(name, pa.int64()) for name in ("slot", "connection_id", "exchange_id", "time_ns")),
+        pa.field("broker", pa.string()),
+        pa.field("step", pa.binary()),
+        pa.field("size", pa.int64()),
+        pa.field("data", pa.binary()),
+    ]
+)
+
+SLOT_NS: Final = 60 * 10**9
+"""Rows are dealt out to tasks of stage 2 by the minute of their time, so that a file holds what happened together."""
+
+BATCH_BYTES: Final = 8 << 20
+BATCH_ROWS: Final = 10_000
+"""Of what is handed to Spark at a time."""
+
+
+class ShardEnd(msgspec.Struct):
+    """What a shard leaves."""
+
+    shard: int
+    state: bytes
+    """A `ShardState`, for the next run."""
+    tellings: Tellings
+    summary: Summary
+    order: int
+    """Packets so far, of the run before, too."""
+
+
+def slot_of(time_ns: int | None) -> int:
+    """The slot of a time; that of 1970 where there is none."""
+    return 0 if time_ns is None else time_ns // SLOT_NS
+
+
+class ReadConnections:
+    """Reads the packets of one shard, in capture order; the number of Spark's partition is that of the shard.
+
+    In front of them stands a row with the state that the shard begins with, in the column `state`.
+    """
+
+    def __init__(
+        self,
+        options: ExportOptions,
+        names: Mapping[int, str],
+        *,
+        order: int = 0,
+        end_clock: int = NO_TIME,
+    ) -> None:
+        """`end_clock`: the packet clock when the captures end; `order`: the packets of the runs before.
+
+        `names` are those of captures by `capture_index`.
+        """
+        self._options = options
+        self._names = tuple(names.get(index, "") for index in range(max(names, default=-1) + 1))
+        self._order = order
+        self._end_clock = end_clock
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What Spark calls, once for each task."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        yield from self.read(context.partitionId(), batches)
+
+    def read(self, shard: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of a shard, from the row with its state and its packets in capture order."""
+        state: ShardState | None = None
+        order = self._order
+        out = _Rows()
+        for batch in batches:
+            packets = batch
+            if state is None:
+                state = load(batch.column("state")[0].as_py(), ShardState)
+                # Earlier runs had their own summaries.
+                state.enricher.count_into(state.inspector.reset_summary())
+                packets = batch.slice(1)
+            for part in parts(packet_batches(packets, self._names, order)):
+                self._take(state, state.inspector.feed(part), out)
+                yield from out.full()
+            order += len(packets)
+        assert state is not None
+        self._take(state, state.inspector.feed(_nothing(self._names, order, self._end_clock)), out)
+        carried = dump(state)
+        self._take(state, state.inspector.close(), out, open_=True)
+        tellings = state.enricher.catalog.tellings
+        assert tellings is not None
+        end = ShardEnd(shard, carried, tellings, state.inspector.summary, order)
+        out.add(END, pickle.dumps(end, 5), connection_id=shard)
+        yield from out.take()
+
+    def _take(self, state: ShardState, events: Sequence[Any], out: _Rows, *, open_: bool = False) -> None:
+        tables = self._options.tables
+        tellings = state.enricher.catalog.tellings
+        missed = state.enricher.missed
+        assert tellings is not None
+        for event in state.enricher.feed(events):
+            kind = type(event)
+            if kind is Exchange:
+                unnamed = event.exchange in missed
+                missed.discard(event.exchange)
+                if tables != ("connections",):
+                    out.exchange(event, unnamed=unnamed, open_=open_)
+            elif kind is Connection:
+                tellings.connection(event)
+                if "connections" in tables or event.verdict == "not_kafka":
+                    data = pickle.dumps(event, 5)
+                    out.add(CONNECTION, data, slot_of(event.time_ns), connection_id=event.connection_id, open_=open_)
+            elif kind is Problem and "problems" in tables and event.exchange is None and event.kind != NOT_KAFKA:
+                data = pickle.dumps(event, 5)
+                out.add(PROBLEM, data, slot_of(event.time_ns), connection_id=event.connection_id or 0, open_=open_)
+
+
+def _nothing(names: tuple[str, ...], order: int, end_clock: int) -> PacketBatch:
+    """No packets, but the time when the captures end."""
+    columns: dict[str, Any] = {name: np.empty(0, dtype) for name, dtype in COLUMNS.items()}
+    clock = np.empty(0, np.int64)
+    return PacketBatch(columns, b"", captures=names, clock=clock, end_clock=end_clock, end_order=order, packets=0)
+
+
+class _Rows:
+    """Rows that wait to be handed to Spark."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[Any, ...]] = []
+        self._bytes = 0
+
+    def exchange(self, exchange: Exchange, *, unnamed: bool, open_: bool) -> None:
+        request, response = exchange.request, exchange.response
+        seen = request if request is not None else response
+        if seen is None:
+            return
+        step = broker = None
+        if request is not None and request.api_key == FETCH and request.broker is not None:
+            found = session_step(request, response)
+            if found is not None:
+                step = msgspec.msgpack.encode(found)
+                broker = place_name(request.broker.address, request.broker.port)
+        self.add(
+            EXCHANGE,
+            pickle.dumps((exchange, unnamed), 5),
+            slot_of(seen.time_ns),
+            connection_id=exchange.connection_id or 0,
+            exchange_id=exchange.exchange_id or 0,
+            open_=open_,
+            time_ns=seen.time_ns,
+            broker=broker,
+            step=step,
+        )
+
+    def add(
+        self,
+        kind: str,
+        data: bytes,
+        slot: int = 0,
+        *,
+        connection_id: int = 0,
+        exchange_id: int = 0,
+        open_: bool = False,
+        time_ns: int | None = None,
+        broker: str | None = None,
+        step: bytes | None = None,
+    ) -> None:
+        row = (kind, open_, slot, connection_id, exchange_id, time_ns, broker, step, len(data), data)
+        self._rows.append(row)
+        self._bytes += len(data)
+
+    def full(self) -> Iterator[pa.RecordBatch]:
+        """The rows, where they are enough."""
+        if len(self._rows) >= BATCH_ROWS or self._bytes >= BATCH_BYTES:
+            yield from self.take()
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """All rows, in batches of bounded size."""
+        first = size = 0
+        rows, self._rows, self._bytes = self._rows, [], 0
+        for number, row in enumerate(rows, 1):
+            size += row[-2]
+            if size >= BATCH_BYTES or number == len(rows):
+                yield batch_of(rows[first:number])
+                first, size = number, 0
+
+
+def batch_of(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    """Rows in the order of `EXCHANGES` as a record batch."""
+    columns = zip(*rows, strict=True) if rows else ([] for _ in _SCHEMA)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)

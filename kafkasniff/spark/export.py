@@ -1,0 +1,117 @@
+"""`export --engine spark`: captures to an export, by Spark's tasks.
+
+The folder, its manifest and what a run leaves for the next are those of `kafkasniff.exports`; either engine goes on
+where the other one was. Tasks write their files below `DIR/.partial`, which all executors have to reach; the run counts
+when its manifest is there. A run that was killed is made again from its start.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkasniff.capture.parts import CaptureFile as FoundFile
+from kafkasniff.capture.reader import BROKEN_KINDS
+from kafkasniff.errors import UsageError
+from kafkasniff.exports.beginning import check_no_stream, check_options, read_carried
+from kafkasniff.exports.captures import CaptureFile, Look, identify, new_captures
+from kafkasniff.exports.folder import ExportFolder, Manifest
+from kafkasniff.exports.options import ExportOptions
+from kafkasniff.exports.run import Result
+from kafkasniff.rows.exchanges import capture_name
+from kafkasniff.spark.failures import told_by_tasks
+from kafkasniff.spark.locations import find_captures, open_capture
+from kafkasniff.spark.options import SPLIT_BYTES
+from kafkasniff.spark.run import KINDS, Run, run_captures
+from kafkasniff.spark.source import open_files
+from kafkasniff.spark.table_rows import FILES, WriteFiles
+from kafkasniff.spark.tables import ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["export", "write_run"]
+
+
+def export(
+    spark: SparkSession,
+    captures: Sequence[str],
+    directory: Path,
+    options: ExportOptions,
+    *,
+    given: Mapping[str, str] | None = None,
+    shards: int | None = None,
+    split_size: int = SPLIT_BYTES,
+) -> Result:
+    """Export the captures that are not in the folder yet: paths, folders, patterns, addresses of other machines.
+
+    `given`: names by topic id. `shards`: tasks of the first stage; `split_size`: bytes of a capture that one task
+    reads. The executors need the captures, and the folder, under the same paths.
+
+    Raises CaptureError, OutputError, and UsageError where the folder holds an export with other options, or a capture
+    that has grown.
+    """
+    if options.filters:
+        raise UsageError("filters are for --engine local: with Spark, filter the tables")
+    with ExportFolder(directory) as folder, told_by_tasks():
+        manifest = folder.manifest
+        if manifest is not None:
+            check_options(manifest, options, directory)
+            check_no_stream(manifest, directory)
+        files = {file.path: file for file in find_captures(captures)}
+        looks = (_look(file) for file in files.values())
+        new = new_captures(looks, [] if manifest is None else manifest.captures)
+        if not new and manifest is not None:
+            return Result(manifest)
+        opened = open_files(spark, [files[path] for path, _ in new], split_size=split_size)
+        before = [one.name for one in ([] if manifest is None else manifest.captures)]
+        carried = read_carried(folder)
+        folder.discard()
+        try:
+            with run_captures(opened, options, carried=carried, before=before, given=given, shards=shards) as run:
+                broken = any(problem.kind in BROKEN_KINDS for problem in run.problems)
+                manifest, rows = write_run(folder, run, [capture for _, capture in new])
+        finally:
+            folder.discard()
+        return Result(manifest, len(new), rows, run.summary, broken)
+
+
+def _look(file: FoundFile) -> Look:
+    read_at = open_capture(file)
+    return Look(file.path, identify(capture_name(file.name) or "", file.size, read_at), read_at)
+
+
+def write_run(
+    folder: ExportFolder, run: Run, captures: Sequence[CaptureFile], *, batch: int | None = None
+) -> tuple[Manifest, dict[str, int]]:
+    """Write the tables of a run and take them into the folder; returns the manifest, and the run's rows by table.
+
+    `captures`: those that are new; `batch`: the number of a stream's batch.
+    """
+    options = run.options
+    partial = folder.partial.absolute()
+    with folder.output():
+        partial.mkdir(exist_ok=True)
+    write = WriteFiles(options, run.tellings, run.given, partial, folder.run)
+    kinds = {kind for table in options.tables for kind in KINDS[table]}
+    made = run.in_parts(kinds).mapInArrow(write, ddl(FILES)).collect()
+    found: dict[bool, dict[str, list[tuple[Path, int]]]] = {
+        open_: {table: [] for table in options.tables} for open_ in (False, True)
+    }
+    with folder.output():
+        for row in made:
+            path = Path(row["path"])
+            # partial/attempt-N/TABLE/date=DATE/NAME
+            place = folder.partial / path.relative_to(partial.joinpath(path.relative_to(partial).parts[0]))
+            place.parent.mkdir(parents=True, exist_ok=True)
+            path.rename(place)
+            found[row["open"]][row["table"]].append((place, row["rows"]))
+        for left in partial.glob("attempt-*"):
+            shutil.rmtree(left)
+        manifest = folder.commit(
+            options, captures, found[False], found[True], run.carry().dump(), engine="spark", batch=batch
+        )
+    rows = {table: sum(count for part in found.values() for _, count in part[table]) for table in options.tables}
+    return manifest, rows

@@ -1,0 +1,39 @@
+"""What tasks raise, as what it was: Spark hands on the text of a traceback within exceptions of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from kafkasniff import errors
+from kafkasniff.errors import KafkasniffError
+
+__all__ = ["told_by_tasks"]
+
+_RAISED: Final = re.compile(r"^(?:kafkasniff\.errors\.)(\w+): (.+)$", re.MULTILINE)
+_OUTPUT: Final = re.compile(r"^(OSError|PermissionError|FileNotFoundError|FileExistsError): (.+)$", re.MULTILINE)
+_LAST: Final = re.compile(r"^\w[\w.]*(?:Error|Exception): .+$", re.MULTILINE)
+
+
+@contextlib.contextmanager
+def told_by_tasks() -> Iterator[None]:
+    """Raises as it was what a task raised on purpose, OutputError where one could not write."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        text = str(error)
+        raised = _RAISED.findall(text)
+        if raised:
+            name, detail = raised[-1]
+            kind = getattr(errors, name, KafkasniffError)
+            raise kind(detail) from error
+        output = _OUTPUT.findall(text)
+        if output:
+            raise errors.OutputError(f"a task of Spark could not read or write: {output[-1][1]}") from error
+        last = _LAST.findall(text)
+        raise KafkasniffError(f"Spark failed: {last[-1] if last else text.strip().splitlines()[0]}") from error

@@ -1,0 +1,128 @@
+"""The tables of packets, distributed, as DataFrames for programs.
+
+    from kafkasniff.spark import pipeline
+
+    packets = spark.read.format("kafkasniff").load("captures/*.pcapng")
+    tables = pipeline.decode(packets)
+    tables.exchanges.where("error_code <> 0").groupBy("api", "error").count().show()
+
+The rows are those of `kafkasniff export`, whatever the number of tasks: both engines share the function that deals out
+connections (`kafkasniff.shards`), the inspector, and all that makes rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from kafkasniff.errors import UsageError
+from kafkasniff.exports.options import ExportOptions
+from kafkasniff.rows import TABLE_NAMES, TABLES
+from kafkasniff.spark.run import KINDS, Run, run_captures, survey
+from kafkasniff.spark.source import Captures
+from kafkasniff.spark.table_rows import MakeRows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Tables", "decode", "make_options"]
+
+
+class Tables:
+    """The tables of some packets, as DataFrames; rows are made when they are asked for.
+
+    What stage 1 found is kept on the executors' disks until `close`: a context manager.
+    """
+
+    def __init__(self, run: Run, options: ExportOptions, given: Mapping[str, str]) -> None:
+        self._run = run
+        self._options = options
+        self._given = given
+
+    def table(self, name: str) -> DataFrame:
+        """A table by its name. Raises UsageError for one that was not decoded."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        if name not in self._options.tables:
+            raise UsageError(f"there is no table {name}; decoded were {', '.join(self._options.tables)}")
+        make = MakeRows(self._options, self._run.tellings, self._given, name)
+        return self._run.in_parts(KINDS[name]).mapInArrow(make, from_arrow_schema(TABLES[name]))
+
+    @property
+    def exchanges(self) -> DataFrame:
+        """One row per request and its response."""
+        return self.table("exchanges")
+
+    @property
+    def records(self) -> DataFrame:
+        """One row per record."""
+        return self.table("records")
+
+    @property
+    def connections(self) -> DataFrame:
+        """One row per TCP connection that carried data."""
+        return self.table("connections")
+
+    @property
+    def problems(self) -> DataFrame:
+        """One row per problem."""
+        return self.table("problems")
+
+    def close(self) -> None:
+        """Give back what Spark keeps; the DataFrames can be used no more."""
+        self._run.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def decode(
+    packets: DataFrame | Captures,
+    *,
+    tables: Iterable[str] = TABLE_NAMES,
+    bodies: bool = True,
+    records: bool = False,
+    ports: Iterable[int] = (),
+    show_secrets: bool = False,
+    topic_ids: Mapping[str, str] | None = None,
+    shards: int | None = None,
+) -> Tables:
+    """The tables of packets: of `spark.read.format("kafkasniff")` (all columns), or of `source.open_captures`.
+
+    Stage 1 runs at once. With a DataFrame it is read once more before, for the captures' names and when they end; what
+    captures hold besides packets (cut files, names of addresses) is known of `Captures` only. `bodies`, `records`,
+    `ports`, `show_secrets` are those of `kafkasniff export`; `topic_ids`: names that the traffic need not tell;
+    `shards`: tasks of stage 1.
+
+    Raises UsageError where a column is missing, or a table is none.
+    """
+    options = make_options(tables, bodies=bodies, records=records, ports=ports, show_secrets=show_secrets)
+    given = dict(topic_ids or {})
+    if isinstance(packets, Captures):
+        run = run_captures(packets, options, given=given, shards=shards)
+    else:
+        names, end_clock, size = survey(packets)
+        run = Run(packets, options, names=names, end_clock=end_clock, size=size, given=given, shards=shards)
+    return Tables(run, options, given)
+
+
+def make_options(
+    tables: Iterable[str], *, bodies: bool, records: bool, ports: Iterable[int], show_secrets: bool
+) -> ExportOptions:
+    """Options of an export, in the order in which they are compared. Raises UsageError for a table that is none."""
+    wanted = set(tables)
+    if not wanted <= set(TABLE_NAMES) or not wanted:
+        raise UsageError(f"tables are {', '.join(TABLE_NAMES)}")
+    return ExportOptions(
+        tables=tuple(name for name in TABLE_NAMES if name in wanted),
+        bodies=bodies,
+        records=records,
+        ports=tuple(sorted(set(ports))),
+        show_secrets=show_secrets,
+    )

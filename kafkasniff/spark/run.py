@@ -1,0 +1,298 @@
+"""A run of the pipeline: packets through both stages, and what is known between them.
+
+packets ─ shuffle by connection, in capture order ─ stage 1 (connections.py) ─ kept on disk
+─ what was told of names; fetch sessions, broker by broker (fetch_sessions.py)
+─ shuffle by time and exchange ─ stage 2 (table_rows.py) ─ rows
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import pyarrow as pa
+
+from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.errors import UsageError
+from kafkasniff.exports.beginning import first_states, total
+from kafkasniff.exports.carried import Carried
+from kafkasniff.exports.options import ExportOptions
+from kafkasniff.model import Problem
+from kafkasniff.packets import NO_TIME
+from kafkasniff.rows.sessions import Sessions
+from kafkasniff.spark.connections import (
+    CONNECTION,
+    END,
+    EXCHANGE,
+    EXCHANGES,
+    PROBLEM,
+    ReadConnections,
+    ShardEnd,
+    batch_of,
+    slot_of,
+)
+from kafkasniff.spark.fetch_sessions import HELD, SESSIONS, STEP_COLUMNS, BrokerSessions, WalkSessions
+from kafkasniff.spark.slots import plan_slots
+from kafkasniff.spark.source import Captures
+from kafkasniff.spark.tables import PIPELINE, ddl
+from kafkasniff.state import dump
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["KINDS", "SHARD_BYTES", "Run", "describe", "parallelism", "run_captures", "shard_of", "survey"]
+
+SHARD_BYTES: Final = 128 << 20
+"""Bytes of packets that one task of stage 1 goes through, about."""
+MAX_SHARDS: Final = 1 << 14
+"""Each leaves a state, and each is a task in every run to come."""
+
+KINDS: Final = {
+    "exchanges": (EXCHANGE, HELD),
+    "records": (EXCHANGE,),
+    "connections": (CONNECTION,),
+    "problems": (EXCHANGE, CONNECTION, PROBLEM),
+}
+"""What of stage 1 the rows of a table are made of."""
+
+
+class Run:
+    """Packets through stage 1, and what is known then; a context manager that gives back what Spark keeps of them."""
+
+    def __init__(
+        self,
+        packets: DataFrame,
+        options: ExportOptions,
+        *,
+        names: Mapping[int, str],
+        end_clock: int,
+        size: int,
+        carried: Carried | None = None,
+        given: Mapping[str, str] | None = None,
+        problems: Sequence[Problem] = (),
+        hosts: Mapping[str, str] | None = None,
+        shards: int | None = None,
+        parallel: int | None = None,
+    ) -> None:
+        """Runs stage 1.
+
+        `packets`: the columns `PIPELINE`; `names`: of captures by `capture_index`; `end_clock`: the packet clock when
+        the captures end; `size`: bytes of the packets, about; `carried`: what the last run left; `given`: names by
+        topic id; `problems`: of the captures; `hosts`: address → name, as captures tell; `shards`: how many, by default
+        as `size` and the machines need; `parallel`: how many tasks run at once, if that is known.
+        """
+        from pyspark.storagelevel import StorageLevel
+
+        self._spark = packets.sparkSession
+        self.options = options
+        self.given = dict(given or {})
+        self.problems = problems
+        self._kept: list[DataFrame] = []
+        self.parallelism = parallel or parallelism(self._spark)
+        before = Carried([], Sessions(), Tellings()) if carried is None else carried
+        self.shards = shards or _shards(size, self.parallelism, len(before.shards))
+        first = first_states(before, self.shards, options, self.given)
+        read = ReadConnections(options, names, order=before.order, end_clock=end_clock)
+        describe(self._spark, "packets to exchanges")
+        rows = _in_shards(packets, self.shards, first).mapInArrow(read, ddl(EXCHANGES))
+        self._exchanges = self._keep(rows, StorageLevel.DISK_ONLY)
+        ends = self._exchanges.where(f"kind = '{END}'").select("data").collect()
+        self.ends: list[ShardEnd] = sorted((pickle.loads(row["data"]) for row in ends), key=lambda end: end.shard)
+        self.tellings = before.tellings
+        self.tellings.hosts.update(hosts or {})
+        for end in self.ends:
+            self.tellings.merge(end.tellings)
+        self._sessions = before.sessions
+        self.summary = total(end.summary for end in self.ends)
+        """What was seen; `packets` counts those with TCP only."""
+        self._order = max((end.order for end in self.ends), default=before.order)
+
+    def _keep(self, rows: DataFrame, level: Any) -> DataFrame:
+        self._kept.append(rows.persist(level))
+        return self._kept[-1]
+
+    @cached_property
+    def _held(self) -> DataFrame | None:
+        """Rows of kind `held`, where there are fetch sessions; `self._sessions` has gone on then."""
+        from pyspark.sql import functions as sf
+        from pyspark.storagelevel import StorageLevel
+
+        steps = self._exchanges.where("step is not null").select(*STEP_COLUMNS)
+        if "exchanges" not in self.options.tables or steps.isEmpty():
+            return None
+        describe(self._spark, "fetch sessions")
+        order = [sf.col(name).asc_nulls_first() for name in STEP_COLUMNS[:5]]
+        steps = steps.repartition(self.parallelism, "broker").sortWithinPartitions(*order)
+        walked = self._keep(
+            steps.mapInArrow(WalkSessions(dump(self._sessions)), ddl(EXCHANGES)), StorageLevel.DISK_ONLY
+        )
+        for row in walked.where(f"kind = '{SESSIONS}'").select("data").collect():
+            found: BrokerSessions = pickle.loads(row["data"])
+            self._sessions.replace({found.broker}, found.sessions())
+        return walked.where(f"kind = '{HELD}'")
+
+    @cached_property
+    def _parts(self) -> tuple[DataFrame, int]:
+        """All rows of stage 1 with the column `part`, and how many parts there are."""
+        from pyspark.sql import functions as sf
+
+        rows = self._exchanges.where(f"kind <> '{END}'")
+        told = [
+            (PROBLEM, False, slot_of(problem.time_ns), 0, 0, None, None, None, len(data), data)
+            for problem, data in ((problem, pickle.dumps(problem, 5)) for problem in self.problems)
+        ]
+        if told and "problems" in self.options.tables:
+            rows = rows.union(self._spark.createDataFrame(pa.Table.from_batches([batch_of(told)])))
+        describe(self._spark, "how exchanges are divided")
+        sizes = rows.groupBy("slot").agg(sf.sum("size").alias("size"), sf.count("*").alias("rows")).collect()
+        plans, parts = plan_slots(((row["slot"], row["size"], row["rows"]) for row in sizes), self.parallelism)
+        held = self._held
+        if held is not None:
+            rows = rows.union(held)
+        columns = [pa.array(column, pa.int64()) for column in zip(*plans, strict=True)] or [
+            pa.array([], pa.int64())
+        ] * 3
+        planned = self._spark.createDataFrame(pa.table(columns, ["slot", "first", "ways"]))
+        part = sf.expr("int(first + pmod(xxhash64(connection_id, exchange_id), ways))")
+        return rows.join(sf.broadcast(planned), "slot").withColumn("part", part), parts
+
+    def in_parts(self, kinds: Iterable[str]) -> DataFrame:
+        """Rows of stage 1 of these kinds, as stage 2 needs them: a part in each partition."""
+        rows, parts = self._parts
+        describe(self._spark, "exchanges to rows")
+        wanted = rows.where(rows["kind"].isin(list(kinds)))
+        return wanted.repartitionById(parts, "part").select("kind", "open", "connection_id", "exchange_id", "data")
+
+    def carry(self) -> Carried:
+        """What the next run goes on from."""
+        _ = self._held
+        return Carried([end.state for end in self.ends], self._sessions, self.tellings, self._order)
+
+    def close(self) -> None:
+        """Give back what Spark keeps."""
+        while self._kept:
+            self._kept.pop().unpersist()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def describe(spark: SparkSession, what: str) -> None:
+    """Have Spark's web page and event log say what the next jobs are about, where they can."""
+    from pyspark.sql import SparkSession as Classic
+
+    # Spark Connect has another class, and its server's jobs are not ours to describe.
+    if isinstance(spark, Classic):
+        spark.sparkContext.setJobDescription(f"kafkasniff: {what}")
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run at once, about."""
+    from pyspark.sql import functions as sf
+
+    # Asked for in a way that works with Spark Connect, too.
+    found = spark.range(1 << 16).select(sf.spark_partition_id().alias("part")).agg(sf.max("part")).collect()
+    return int(found[0][0]) + 1
+
+
+def _shards(size: int, parallel: int, before: int) -> int:
+    """How many shards; as many as before where that will do, since other numbers cost dealing out all states again."""
+    wanted = max(1, -(-size // SHARD_BYTES))
+    if size > SHARD_BYTES // 8:
+        wanted = max(wanted, parallel)
+    if before and wanted <= 4 * before:
+        return before
+    return min(wanted, MAX_SHARDS)
+
+
+def _in_shards(packets: DataFrame, shards: int, first: Sequence[bytes]) -> DataFrame:
+    """Packets in capture order, a shard in each partition, in front of them a row with the shard's state."""
+    from pyspark.sql import functions as sf
+
+    columns = [sf.col(name) for name in PIPELINE if name != "connection_hash"]
+    rows = packets.select(*columns, shard_of(sf.col("connection_hash"), shards).alias("shard"))
+    states = packets.sparkSession.createDataFrame(
+        pa.table(
+            {
+                "shard": pa.array(range(shards), pa.int32()),
+                "state": pa.array(first, pa.binary()),
+                # In front of all packets.
+                "capture_index": pa.array([-1] * shards, pa.int32()),
+            }
+        )
+    )
+    rows = rows.unionByName(states, allowMissingColumns=True).repartitionById(shards, "shard")
+    return rows.sortWithinPartitions(sf.col("clock_ns").asc_nulls_first(), "capture_index", "number")
+
+
+def shard_of(connection_hash: Column, shards: int) -> Column:
+    """The shard of a connection, as `kafkasniff.shards.shard_of_rows` has it: hashes have 64 bits without a sign."""
+    from pyspark.sql import functions as sf
+
+    half = sf.shiftrightunsigned(connection_hash, 1) % shards
+    return ((half * 2 + connection_hash.bitwiseAND(sf.lit(1))) % shards).cast("int")
+
+
+def run_captures(
+    captures: Captures,
+    options: ExportOptions,
+    *,
+    carried: Carried | None = None,
+    before: Sequence[str] = (),
+    given: Mapping[str, str] | None = None,
+    shards: int | None = None,
+) -> Run:
+    """Stage 1 over captures. `before`: names of the captures of earlier runs, whose indices come first."""
+    from pyspark.sql import functions as sf
+
+    packets = captures.packets(ports=options.ports)
+    if before:
+        packets = packets.withColumn("capture_index", sf.col("capture_index") + len(before))
+    notes = captures.notes()
+    return Run(
+        packets,
+        options,
+        names=dict(enumerate([*before, *captures.names])),
+        end_clock=max((split.clock_behind for split in captures.plan.splits), default=NO_TIME),
+        size=sum(file.size for file in captures.plan.files),
+        carried=carried,
+        given=given,
+        problems=[note.value for note in notes if isinstance(note.value, Problem)],
+        hosts=dict(note.value for note in notes if isinstance(note.value, tuple)),
+        shards=shards,
+    )
+
+
+def survey(packets: DataFrame) -> tuple[dict[int, str], int, int]:
+    """Of packets the names of their captures by index, the packet clock at their end, and their bytes.
+
+    Raises UsageError where a column is missing.
+    """
+    from pyspark.sql import functions as sf
+
+    missing = {*PIPELINE, "capture"} - set(packets.columns)
+    if missing:
+        raise UsageError(f"packets need the columns {', '.join(sorted(missing))}, too")
+    found = (
+        packets.groupBy("capture_index")
+        .agg(
+            sf.first("capture").alias("capture"),
+            sf.max("clock_ns").alias("clock"),
+            sf.sum(sf.col("length") + 200).alias("size"),
+        )
+        .collect()
+    )
+    clocks = [row["clock"] for row in found if row["clock"] is not None]
+    return (
+        {row["capture_index"]: row["capture"] for row in found},
+        max(clocks, default=NO_TIME),
+        sum(row["size"] for row in found),
+    )

@@ -1,0 +1,121 @@
+"""Streams into an export: captures that are being written, as tables that grow by the micro-batch.
+
+    packets = spark.readStream.format("kafkasniff").load("/var/captures")
+    query = decode_stream(packets, "tables", trigger={"processingTime": "1 minute"})
+
+Each micro-batch is a run into the folder, as `export` makes one: it begins with the state that the last one left of
+every shard (segments held back, halves of frames, requests without a response), and leaves its own. Nothing is kept in
+Spark's state store, since the folder keeps it: rows and state become visible together, by the rename of the manifest,
+which holds the number of the batch. A batch that is made again after a kill finds it there and does nothing, or finds
+what was before it: each row is there once, and no file that the manifest does not name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkasniff.errors import UsageError
+from kafkasniff.exports.beginning import check_options, read_carried
+from kafkasniff.exports.captures import CaptureFile
+from kafkasniff.exports.folder import ExportFolder
+from kafkasniff.exports.options import ExportOptions
+from kafkasniff.rows import TABLE_NAMES
+from kafkasniff.spark.export import write_run
+from kafkasniff.spark.pipeline import make_options
+from kafkasniff.spark.run import Run, parallelism, survey
+from kafkasniff.spark.tables import PIPELINE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["CHECKPOINT", "decode_stream"]
+
+CHECKPOINT: Final = ".checkpoint"
+"""In the folder of the export: what Spark knows of the stream. It belongs to these tables and no others."""
+
+
+def decode_stream(
+    packets: DataFrame,
+    directory: str | Path,
+    *,
+    tables: Iterable[str] = TABLE_NAMES,
+    bodies: bool = True,
+    records: bool = False,
+    ports: Iterable[int] = (),
+    show_secrets: bool = False,
+    topic_ids: Mapping[str, str] | None = None,
+    shards: int | None = None,
+    trigger: Mapping[str, Any] | None = None,
+) -> StreamingQuery:
+    """Start a query that writes the tables of a stream of packets into an export.
+
+    `packets`: of `spark.readStream.format("kafkasniff")`, all columns. The folder is a new one, or that of the same
+    stream, which goes on then. Options are those of `pipeline.decode`; `trigger`: as `DataStreamWriter.trigger` takes
+    it. The driver and the executors need the folder under the same path.
+
+    Raises UsageError where a column is missing, or a table is none. The query fails with UsageError where the folder
+    holds something else.
+    """
+    missing = {*PIPELINE, "capture"} - set(packets.columns)
+    if missing:
+        raise UsageError(f"packets need the columns {', '.join(sorted(missing))}, too")
+    options = make_options(tables, bodies=bodies, records=records, ports=ports, show_secrets=show_secrets)
+    batches = _Batches(Path(directory).absolute(), options, dict(topic_ids or {}), shards)
+    writer = packets.writeStream.foreachBatch(batches.write)
+    writer = writer.option("checkpointLocation", str(batches.directory / CHECKPOINT))
+    return writer.trigger(**(trigger or {"processingTime": "1 minute"})).start()
+
+
+class _Batches:
+    """Writes the micro-batches of one stream."""
+
+    def __init__(self, directory: Path, options: ExportOptions, given: dict[str, str], shards: int | None) -> None:
+        self.directory = directory
+        self._options = options
+        self._given = given
+        self._shards = shards
+        self._parallel = 0
+
+    def write(self, packets: DataFrame, batch: int) -> None:
+        """Take a micro-batch into the export, if it is not there yet."""
+        with ExportFolder(self.directory) as folder:
+            manifest = folder.manifest
+            if manifest is not None:
+                if manifest.batch is None:
+                    raise UsageError(f"{self.directory} is no stream's export; name a new folder")
+                check_options(manifest, self._options, self.directory)
+                if batch <= manifest.batch:
+                    return
+            folder.discard()
+            packets.persist()
+            try:
+                self._write(folder, packets, batch)
+            finally:
+                packets.unpersist()
+                folder.discard()
+
+    def _write(self, folder: ExportFolder, packets: DataFrame, batch: int) -> None:
+        found, end_clock, size = survey(packets)
+        if not found:
+            return
+        known = [] if folder.manifest is None else folder.manifest.captures
+        # One that had no TCP packets yet has no name yet.
+        new = [CaptureFile(found.get(index, ""), None) for index in range(len(known), max(found) + 1)]
+        names = {**dict(enumerate(one.name for one in known)), **found}
+        carried = read_carried(folder)
+        self._parallel = self._parallel or parallelism(packets.sparkSession)
+        with Run(
+            packets,
+            self._options,
+            names=names,
+            end_clock=end_clock,
+            size=size,
+            carried=carried,
+            given=self._given,
+            shards=self._shards or len(carried.shards) or self._parallel,
+            parallel=self._parallel,
+        ) as run:
+            write_run(folder, run, new, batch=batch)

@@ -1,0 +1,162 @@
+"""Stage 2: exchanges to rows of the tables, a span of time in each task.
+
+By now it is known what the run told of topics, brokers and sessions. Rows are staged in files of the task's own, sorted
+and made final as `export` does it; memory holds what is staged at a time and a window, whatever the span holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from kafkasniff.enrich import Catalog, Enricher
+from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.exports.finalise import final_rows, finalise
+from kafkasniff.exports.options import ExportOptions
+from kafkasniff.exports.staged import StagedFiles
+from kafkasniff.exports.stager import Stager
+from kafkasniff.rows.resolve import Names
+from kafkasniff.rows.sessions import HeldSessions
+from kafkasniff.spark.connections import EXCHANGE
+from kafkasniff.spark.fetch_sessions import HELD
+
+__all__ = ["FILES", "OUTPUT_ROWS", "STAGED_FOR", "MakeRows", "WriteFiles", "own_folder"]
+
+FILES: Final = {"table": "string", "path": "string", "rows": "bigint", "open": "boolean"}
+"""What writing files yields: `path` is absolute; `open`: of what was not over when the captures ended."""
+_FILES: Final = pa.schema(
+    [
+        pa.field("table", pa.string()),
+        pa.field("path", pa.string()),
+        pa.field("rows", pa.int64()),
+        pa.field("open", pa.bool_()),
+    ]
+)
+
+OUTPUT_ROWS: Final = 10_000
+"""Rows that are handed to Spark at a time."""
+
+_DONE: Final = "done"
+_OPEN: Final = "open"
+
+
+class _Staging:
+    """What the tasks of stage 2 have in common."""
+
+    def __init__(self, options: ExportOptions, tellings: Tellings, given: Mapping[str, str]) -> None:
+        """`tellings`: of the whole run; `given`: names by topic id that the traffic need not tell."""
+        self._options = options
+        self._tellings = tellings
+        self._given = dict(given)
+
+    def _stage(self, batches: Iterable[pa.RecordBatch], folder: Path) -> tuple[Names, HeldSessions]:
+        """Stage the rows of all batches below `folder`."""
+        names = Names(self._tellings, self._given)
+        enricher = Enricher(Catalog(names.topics, tellings=Tellings()), sessions=False)
+        held = HeldSessions()
+        files = [StagedFiles(folder / name) for name in (_DONE, _OPEN)]
+        stagers = [Stager(self._options, enricher, one) for one in files]
+        for batch in batches:
+            events: tuple[list[Any], list[Any]] = ([], [])
+            columns = [batch.column(name).to_pylist() for name in ("kind", "open", "connection_id", "exchange_id")]
+            for (kind, open_, *key), data in zip(zip(*columns, strict=True), batch.column("data"), strict=True):
+                if kind == HELD:
+                    held.add((key[0], key[1]), data.as_py())
+                    continue
+                event = pickle.loads(data.as_buffer())
+                if kind == EXCHANGE:
+                    event, unnamed = event
+                    if unnamed:
+                        for message in (event.request, event.response):
+                            if message is not None:
+                                enricher.name_missed(message)
+                events[open_].append(event)
+            for stager, found in zip(stagers, events, strict=True):
+                if found:
+                    stager.take(found)
+        for stager, one in zip(stagers, files, strict=True):
+            stager.flush()
+            one.close()
+        return names, held
+
+
+STAGED_FOR: Final = {
+    # What is wrong with records stands in other tables, too.
+    "exchanges": ("exchanges", "records"),
+    "records": ("records",),
+    "connections": ("connections",),
+    "problems": ("records", "problems"),
+}
+"""What has to be staged to have the rows of a table."""
+
+
+class MakeRows(_Staging):
+    """Exchanges to rows of one table, sorted within the task."""
+
+    def __init__(self, options: ExportOptions, tellings: Tellings, given: Mapping[str, str], table: str) -> None:
+        staged = tuple(name for name in options.tables if name in STAGED_FOR[table])
+        super().__init__(msgspec.structs.replace(options, tables=staged), tellings, given)
+        self._table = table
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What Spark calls, once for each task."""
+        with own_folder() as folder:
+            names, held = self._stage(batches, folder)
+            staged = [folder / _DONE, folder / _OPEN]
+            for _, _, found in final_rows(staged, tables=[self._table], names=names, sessions=held):
+                for batch in found:
+                    for first in range(0, len(batch), OUTPUT_ROWS):
+                        yield batch.slice(first, OUTPUT_ROWS)
+
+
+class WriteFiles(_Staging):
+    """Exchanges to Parquet files in a folder of the attempt's own below `folder`, which all tasks have to reach."""
+
+    def __init__(
+        self, options: ExportOptions, tellings: Tellings, given: Mapping[str, str], folder: Path, run: int
+    ) -> None:
+        super().__init__(options, tellings, given)
+        self._folder = folder
+        self._run = run
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What Spark calls, once for each task."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        # An attempt that failed, or one that runs beside this one, must not be in the way.
+        into = self._folder / f"attempt-{context.taskAttemptId()}"
+        yield from self.write(context.partitionId(), into, batches)
+
+    def write(self, part: int, into: Path, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the files of a part of the run."""
+        with own_folder() as folder:
+            names, held = self._stage(batches, folder)
+            for number, (state, mark) in enumerate(((_DONE, ""), (_OPEN, "-open"))):
+                name = f"part-{self._run:05}{mark}-{part:05}"
+                written = finalise(
+                    [folder / state], into, name, tables=self._options.tables, names=names, sessions=held
+                )
+                found = [
+                    {"table": table, "path": str(path), "rows": rows, "open": bool(number)}
+                    for table, files in written.items()
+                    for path, rows in files
+                ]
+                yield pa.RecordBatch.from_pylist(found, schema=_FILES)
+
+
+@contextlib.contextmanager
+def own_folder() -> Iterator[Path]:
+    """A folder of the task's own on a disk that is meant for such, gone with the task."""
+    local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    with tempfile.TemporaryDirectory(prefix="kafkasniff-", dir=local if os.path.isdir(local) else None) as folder:
+        yield Path(folder)

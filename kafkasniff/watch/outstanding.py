@@ -1,0 +1,49 @@
+"""Requests that wait for their response."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kafkasniff.model import Exchange, Message
+
+__all__ = ["MAX_OUTSTANDING", "Outstanding"]
+
+MAX_OUTSTANDING: Final = 65_536
+"""Requests kept; further ones are only counted. A client has five in flight by default."""
+
+
+class Outstanding:
+    """Requests by exchange, in order of their completion; fed with messages and the ends of exchanges."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, Message] = {}
+        self.overlooked = 0
+        """Requests that found no place."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def message(self, message: Message) -> None:
+        """A request waits, a response has come. Hot."""
+        number = message.exchange
+        if number is None:
+            return
+        if message.type == "response":
+            self._waiting.pop(number, None)
+        elif len(self._waiting) < MAX_OUTSTANDING:
+            # The inspector keeps the request itself until the exchange is over, so this costs no more.
+            self._waiting[number] = message
+        else:
+            self.overlooked += 1
+
+    def exchange(self, exchange: Exchange) -> None:
+        """An exchange is over, with or without a response."""
+        self._waiting.pop(exchange.exchange, None)
+
+    def since(self, time_ns: int) -> Iterator[Message]:
+        """Requests that were complete by this time, in order of completion; those without a time are left out."""
+        for message in self._waiting.values():
+            # No early end: requests that waited for their connection's verdict stand behind younger ones.
+            if message.time_ns is not None and message.time_ns <= time_ns:
+                yield message

@@ -1,0 +1,133 @@
+"""What the view shows at one moment: plain values, so that another thread can draw them while the run goes on.
+
+Names are as on the wire; the screen makes them safe to print. Rates are per second of the window.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["Detail", "ErrorRow", "Recent", "Row", "Snapshot", "Waiting"]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """An API, a client, a topic or a connection; rates over the window, sums since the start."""
+
+    name: str | bytes | None
+    """None: all that found no place in the table. Of a connection its client id."""
+    client: str = ""
+    """Address of a client; `address:port` of a connection's client."""
+    broker: str = ""
+    """`address:port`, of a connection."""
+    connection: int | None = None
+    software: str | bytes | None = None
+    open: bool = True
+    requests: float = 0.0
+    """Of a topic: messages that carry its records."""
+    errors: float = 0.0
+    sent: float = 0.0
+    """Bytes by clients. Of a topic: bytes of batches."""
+    received: float = 0.0
+    produced: float = 0.0
+    """Records."""
+    fetched: float = 0.0
+    mean: int | None = None
+    """Latency in microseconds."""
+    slowest: int | None = None
+    p50: int | None = None
+    """Only of APIs and of all."""
+    p99: int | None = None
+    total: int = 0
+    """Requests since the start."""
+    total_errors: int = 0
+    total_sent: int = 0
+    total_received: int = 0
+
+
+class ErrorRow(msgspec.Struct, frozen=True):
+    """An error of an API, since the start."""
+
+    api: str
+    error: str
+    """Its name."""
+    responses: int
+    """With this error, each once."""
+    share: float
+    """Of the API's responses."""
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A request without a response so far."""
+
+    age_ns: int
+    api: str
+    api_version: int | None
+    correlation_id: int | None
+    client_id: str | bytes | None
+    client: str
+    broker: str
+    connection: int | None
+
+
+class Recent(msgspec.Struct, frozen=True):
+    """An exchange of a connection, when it is over."""
+
+    time_ns: int | None
+    api: str
+    api_version: int | None
+    correlation_id: int | None
+    status: str
+    latency_ns: int | None
+    sent: int
+    received: int
+    error: str
+    """Name of the first error; empty without one."""
+
+
+class Detail(msgspec.Struct, frozen=True):
+    """One connection."""
+
+    row: Row
+    begun_ns: int | None
+    """Time of its first message that was seen."""
+    last_ns: int | None
+    apis: tuple[Row, ...]
+    recent: tuple[Recent, ...]
+    """Latest first."""
+    waiting: tuple[Waiting, ...]
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """All of it."""
+
+    source: str = ""
+    """What is captured."""
+    seconds: float = 0.0
+    """Since the start, on the packet clock."""
+    now_ns: int | None = None
+    all: Row = Row("all")
+    packets: int = 0
+    """Captured since the start, of any kind."""
+    drops: int = 0
+    """Packets that the kernel dropped since the start."""
+    drops_now: float = 0.0
+    """The same per second of the window."""
+    problems: int = 0
+    connections_open: int = 0
+    """Kafka connections."""
+    connections: int = 0
+    """Kafka connections since the start."""
+    without_response: int = 0
+    """Exchanges that ended without a response that should be there."""
+    outstanding: int = 0
+    overdue: int = 0
+    """Requests that have waited longer than the threshold."""
+    threshold_ns: int = 0
+    apis: tuple[Row, ...] = ()
+    errors: tuple[ErrorRow, ...] = ()
+    clients: tuple[Row, ...] = ()
+    topics: tuple[Row, ...] = ()
+    connections_seen: tuple[Row, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+    """Those longest overdue, longest first."""
+    detail: Detail | None = None

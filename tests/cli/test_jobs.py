@@ -1,0 +1,168 @@
+"""`decode --jobs`: real processes, and what becomes of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from benchmarks import small_messages
+from kafkasniff.cli.environment import Exit
+from kafkasniff.processes import can_fork
+from tests.cli.console import Result, kafkasniff
+from tests.craft import disturb
+from tests.craft.samples import mixed
+from tests.craft.write import write_rotated
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.skipif(not can_fork(), reason="this system cannot fork")
+
+Process = subprocess.Popen[bytes]
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Many windows: more than are on their way at a time."""
+    path = tmp_path_factory.mktemp("captures") / "large.pcap"
+    small_messages.write(path, connections=50, wanted=20_000)
+    return path
+
+
+def equal(found: Result, expected: Result) -> None:
+    assert found.code == expected.code
+    assert found.err == expected.err
+    assert found.out == expected.out
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--format", "json"),
+        (),
+        ("-v", "--color", "always"),
+        ("--format", "json", "--api", "Produce", "--since", "+0.001s", "--two-pass"),
+        ("--format", "json", "-c", "7"),
+        ("-c", "30", "--errors"),
+        ("-q", "--port", "9092", "--no-records"),
+    ],
+)
+def test_the_output_is_that_of_one_process(tmp_path: Path, options: tuple[str, ...]) -> None:
+    captures = write_rotated(tmp_path, disturb.reused(mixed(), Random(1)))
+    cut = captures[-1].read_bytes()
+    captures[-1].write_bytes(cut[:-5])
+    expected = kafkasniff("decode", *options, *captures)
+    assert expected.out
+    # Seven messages are there before the reader comes to the cut.
+    assert expected.code == (Exit.OK if "7" in options else Exit.BROKEN)
+    for jobs in (2, 5):
+        equal(kafkasniff("decode", "--jobs", jobs, *options, *captures), expected)
+
+
+@pytest.mark.parametrize("options", [("--format", "json"), (), ("--format", "json", "-c", "9000")])
+def test_many_windows(large: Path, options: tuple[str, ...]) -> None:
+    expected = kafkasniff("decode", *options, large)
+    assert expected.out.count(b"\n") > 8_000
+    equal(kafkasniff("decode", "--jobs", 3, *options, large), expected)
+
+
+def test_a_file_as_output(large: Path, tmp_path: Path) -> None:
+    for jobs in (1, 2):
+        assert kafkasniff("decode", "-q", "--jobs", jobs, "-o", tmp_path / str(jobs), large).code == 0
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
+def test_standard_input_is_read_by_one_process(capture: Path) -> None:
+    data = capture.read_bytes()
+    equal(kafkasniff("decode", "--jobs", 4, "-", stdin=data), kafkasniff("decode", "-", stdin=data))
+
+
+def test_what_cannot_be_opened(tmp_path: Path) -> None:
+    result = kafkasniff("decode", "--jobs", 2, tmp_path / "none.pcap")
+    assert result.code == Exit.CAPTURE
+    assert result.err.count("\n") == 1
+
+
+@pytest.fixture
+def busy(large: Path) -> Iterator[Process]:
+    """A run whose reader does not read, so that it waits in the midst, with two processes more."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kafkasniff", "decode", "--jobs", "2", "--format", "json", str(large)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdout is not None
+    process.stdout.read(10)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def workers(process: Process) -> list[int]:
+    pids = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [int(pid) for pid in pids]
+
+
+def gone(pids: list[int], seconds: float = 20) -> bool:
+    """Whether no process has any of these numbers within so many seconds."""
+    end = time.monotonic() + seconds
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
+
+
+@needs_proc
+def test_a_worker_that_dies(busy: Process) -> None:
+    pids = workers(busy)
+    assert len(pids) == 2
+    os.kill(pids[1], signal.SIGKILL)
+    _, error = busy.communicate(timeout=60)
+    assert busy.returncode == Exit.INTERNAL
+    assert error.decode() == "kafkasniff: a worker process ended with code -9\n"
+    assert gone(pids)
+
+
+@needs_proc
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, Exit.SIGINT), (signal.SIGTERM, Exit.SIGTERM)])
+def test_interrupted(busy: Process, signum: int, code: int) -> None:
+    pids = workers(busy)
+    # As the terminal does it: to all of them.
+    for pid in (*pids, busy.pid) if signum == signal.SIGINT else (busy.pid,):
+        os.kill(pid, signum)
+    out, error = busy.communicate(timeout=60)
+    assert busy.returncode == code
+    assert error.startswith(b"kafkasniff: interrupted: ")
+    assert error.count(b"\n") == 1
+    assert out.endswith(b"}\n")
+    assert gone(pids)
+
+
+@needs_proc
+def test_a_reader_that_goes_away(busy: Process) -> None:
+    pids = workers(busy)
+    assert busy.stdout is not None
+    busy.stdout.close()
+    assert busy.wait(60) == Exit.OK
+    assert busy.stderr is not None
+    assert busy.stderr.read() == b""
+    assert gone(pids)
+
+
+@needs_proc
+def test_no_worker_outlives_the_first_process(busy: Process) -> None:
+    pids = workers(busy)
+    busy.kill()
+    assert gone(pids)

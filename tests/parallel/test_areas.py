@@ -1,0 +1,56 @@
+"""Areas: what is put into them comes out as it was, however large."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kafkasniff.model import Problem
+from kafkasniff.packets import COLUMNS, Note, PacketBatch
+from kafkasniff.parallel.areas import Area, get_object, get_packets, put_objects, put_packets
+from tests.craft.batches import batch
+from tests.craft.samples import mixed
+from tests.test_boundaries import cut
+
+
+def same(found: PacketBatch, expected: PacketBatch) -> None:
+    for name in COLUMNS:
+        if name != "offset":
+            assert np.array_equal(getattr(found, name), getattr(expected, name))
+    for one, other in ((found, expected), (expected, found)):
+        assert payloads(one) == payloads(other)
+    for name in ("captures", "end_clock", "end_order", "packets", "notes"):
+        assert getattr(found, name) == getattr(expected, name)
+    assert found.clock is not None
+    assert np.array_equal(found.clock, expected.time_ns if expected.clock is None else expected.clock)
+
+
+def payloads(packets: PacketBatch) -> list[bytes]:
+    pairs = zip(packets.offset.tolist(), packets.length.tolist(), strict=True)
+    return [packets.buffer[offset : offset + length] for offset, length in pairs]
+
+
+@pytest.mark.parametrize("rows", [[], [1, 7, 30], [50]])
+def test_packets(rows: list[int]) -> None:
+    area = Area()
+    for one in cut(batch(mixed()), rows):
+        one.notes = [Note(one.end_order, Problem("capture-truncated", "cut")), Note(0, ("10.0.0.1", "host"))]
+        same(get_packets(area, put_packets(area, one)), one)
+    area.close()
+
+
+def test_a_batch_without_packets() -> None:
+    area = Area()
+    whole, none = batch(mixed()).split(len(mixed()))
+    assert len(none) == 0
+    assert len(whole) > 0
+    same(get_packets(area, put_packets(area, none)), none)
+
+
+def test_objects_that_outgrow_the_area() -> None:
+    area, large = Area(), np.arange(1_000_000)
+    first = put_objects(area, ["small", {"a": 1}])
+    assert [get_object(area, place) for place in first] == ["small", {"a": 1}]
+    places = put_objects(area, [large, "behind"])
+    assert np.array_equal(get_object(area, places[0]), large)
+    assert get_object(area, places[1]) == "behind"

@@ -1,0 +1,256 @@
+"""What every kind of session has to do: run as a script of its own, since a process has one Spark context.
+
+    python -P checks.py KIND FOLDER CAPTURE…
+
+KIND is `connect` with the address in SPARK_REMOTE, `local-cluster`, or `shipped` for a session that kafkasniff did not
+make. FOLDER has an export and takes what the checks write. Prints JSON: the name of each check and what it found.
+Nothing of the tests is imported here: workers get these functions by value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+import os
+import shutil
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+# Tests are over before the second compiler pays.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+CONF = {
+    "spark.driver.extraJavaOptions": JAVA,
+    "spark.executor.extraJavaOptions": JAVA,
+    "spark.sql.shuffle.partitions": "2",
+}
+CLUSTER = "local-cluster[2,1,512]"
+
+
+def per_capture(packets: DataFrame) -> list[Any]:
+    """Packets and bytes of each capture."""
+    rows = packets.groupBy("capture_index").agg({"number": "count", "length": "sum"}).collect()
+    return sorted([row["capture_index"], row["count(number)"], row["sum(length)"]] for row in rows)
+
+
+def where_workers_run(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
+    """Their Python, where they find kafkasniff, and how many executors there are; a message decoded there."""
+
+    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import time
+
+        import pyarrow
+
+        import kafkasniff
+
+        message = kafkasniff.decode_request(bytes.fromhex("0012000000000005000474657374"))
+        for batch in batches:
+            # Longer than a worker takes to start: no executor does the work of both.
+            time.sleep(0.5)
+            columns = {
+                "python": sys.executable,
+                "package": kafkasniff.__file__,
+                "executor": f"{os.getppid()}",
+                "api": f"{message.api} {message.header}",
+            }
+            yield pyarrow.RecordBatch.from_pydict({name: [value] * len(batch) for name, value in columns.items()})
+
+    rows = spark.range(0, 4, 1, 4).mapInArrow(told, "python string, package string, executor string, api string")
+    return [row.asDict() for row in rows.collect()]
+
+
+def data_source(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
+    return per_capture(spark.read.format("kafkasniff").load(captures))
+
+
+def data_source_with_filters(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
+    reader = spark.read.format("kafkasniff").options(pushdown="true", columns="number,length,capture_index")
+    return per_capture(reader.load(captures).where("length > 0"))
+
+
+def data_source_in_sql(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
+    spark.sql(f"CREATE TEMPORARY VIEW first USING kafkasniff OPTIONS (path '{captures[0]}')")
+    return per_capture(spark.table("first"))
+
+
+def data_source_as_stream(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
+    """Packets and bytes, of a folder with one capture."""
+    watched, found = folder / "watched", folder / "found"
+    watched.mkdir()
+    shutil.copy(captures[0], watched)
+    stream = spark.readStream.format("kafkasniff").load(str(watched))
+    writer = stream.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(availableNow=True).start(str(found))
+    assert query.awaitTermination(120)
+    return per_capture(spark.read.parquet(str(found)))
+
+
+def planned_here(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
+    from kafkasniff.spark.source import open_captures
+
+    return per_capture(open_captures(spark, captures).packets())
+
+
+def planned_by_a_job(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
+    from kafkasniff.spark import source
+
+    source.FEW_BYTES = 0
+    return per_capture(source.open_captures(spark, captures, split_size=20_000).packets())
+
+
+def questions(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
+    """Answers about the export."""
+    from kafkasniff.spark import queries
+
+    tables = {name: spark.read.parquet(str(folder / "export" / name)) for name in ("exchanges", "records")}
+    found = {
+        "latency": queries.latency(tables["exchanges"].repartition(3), by=("api", "broker"), reducers=2),
+        "batching": queries.batching(tables["exchanges"], tables["records"], reducers=2),
+    }
+    return {name: frame.toArrow().to_pylist() for name, frame in found.items()}
+
+
+def exported(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
+    """Rows of each table of an export that the session makes."""
+    from kafkasniff.exports.options import ExportOptions
+    from kafkasniff.spark.export import export
+
+    return export(spark, captures, folder / "tables", ExportOptions(), split_size=100_000, shards=3).rows
+
+
+def settings(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
+    names = ("spark.master", "spark.sql.session.timeZone", "spark.sql.parquet.outputTimestampType")
+    return {name: spark.conf.get(name) for name in names}
+
+
+Check = Callable[["SparkSession", Path, list[str]], Any]
+
+CHECKS: dict[str, tuple[Check, ...]] = {
+    # What plans a stream does not see what was shipped (Spark 4.3).
+    "connect": (
+        settings,
+        where_workers_run,
+        data_source_with_filters,
+        data_source_in_sql,
+        planned_here,
+        questions,
+        exported,
+    ),
+    "local-cluster": (
+        settings,
+        where_workers_run,
+        data_source_as_stream,
+        planned_by_a_job,
+        exported,
+    ),
+    "shipped": (where_workers_run, data_source, exported),
+}
+
+
+def session(kind: str) -> SparkSession:
+    from kafkasniff.spark.session import get_session
+
+    if kind == "connect":
+        return get_session()
+    if kind == "local-cluster":
+        return get_session(CLUSTER, **CONF)
+    # As in a notebook or a job of somebody's own, whose cluster has never heard of kafkasniff.
+    from pyspark.sql import SparkSession
+
+    from kafkasniff.spark.java import find_java_home
+
+    os.environ.pop("PYTHONPATH", None)
+    os.environ["JAVA_HOME"] = str(find_java_home())
+    builder = SparkSession.builder.master(CLUSTER).config("spark.ui.enabled", "false")
+    builder = builder.config("spark.executor.memory", "512m")
+    for name, value in CONF.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def shipping(spark: SparkSession) -> Any:
+    """The zip's name; what happens without it, and that shipping twice is no matter."""
+    from kafkasniff.spark.shipping import ship
+
+    try:
+        spark.read.format("kafkasniff").load("nothing").schema.json()
+        before = "found"
+    except Exception as error:
+        before = str(error).split("\n", 1)[0]
+    path = ship(spark)
+    assert ship(spark) == path
+    assert path.is_file()
+    return {"before": before, "zip": path.name, "folder": str(path.parent)}
+
+
+def listening() -> list[str]:
+    """The addresses at which processes that this one has started listen (Linux)."""
+    parents = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The name of the program stands in parentheses and may have spaces.
+            parents[int(entry.parent.name)] = int(entry.read_text().rpartition(")")[2].split()[1])
+    ours = {os.getpid()}
+    while more := {child for child, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    sockets = set()
+    for process in ours:
+        for entry in Path(f"/proc/{process}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                sockets.add(os.readlink(entry).removeprefix("socket:[").removesuffix("]"))
+    found = []
+    for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and words[9] in sockets:
+                # 32 bits at a time in the machine's order (proc(5)).
+                packed = bytes.fromhex(words[1].partition(":")[0])
+                found.append(b"".join(struct.pack(">I", one) for (one,) in struct.iter_unpack("=I", packed)))
+    return sorted({str(plain(ipaddress.ip_address(address))) for address in found})
+
+
+def plain(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Any:
+    """An IPv4 address as such."""
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def main(kind: str, folder: str, *captures: str) -> None:
+    spark = session(kind)
+    found: dict[str, Any] = {"addresses": listening()}
+    if kind != "local-cluster":
+        found["shipping"] = shipping(spark)
+    for check in CHECKS[kind]:
+        found[check.__name__] = check(spark, Path(folder), list(captures))
+    if kind == "connect":
+        found["again"] = again(spark)
+    spark.stop()
+    print(json.dumps(found, default=str))
+
+
+def again(spark: SparkSession) -> Any:
+    """Asking for a session where there is one of Spark Connect."""
+    from kafkasniff.errors import UsageError
+    from kafkasniff.spark.session import get_session, is_connect, runs_elsewhere
+
+    assert get_session() is spark
+    assert is_connect(spark)
+    assert runs_elsewhere(spark)
+    assert get_session(f"{os.environ['SPARK_REMOTE']}/;user_id=me") is spark
+    told = []
+    for master in ("sc://127.0.0.1:1/;token=secret", "local[2]"):
+        try:
+            get_session(master)
+        except UsageError as error:
+            told.append(str(error))
+    return told
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

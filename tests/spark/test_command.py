@@ -1,0 +1,70 @@
+"""`kafkasniff export --engine spark` as a command, and what it says where it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.console import kafkasniff
+from tests.exports.exported import CAPTURES, manifest, run, tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CAPTURE = str(CAPTURES / "java-group-share.pcap")
+
+
+@pytest.mark.usefixtures("spark")
+def test_an_export_by_spark(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = kafkasniff("export", "--engine", "spark", CAPTURE, "-o", str(out))
+    assert (done.code, done.out) == (0, b"")
+    assert done.err.startswith(f"kafkasniff: 44 exchanges, 9 records, 7 connections, 0 problems in {out}: ")
+    assert manifest(out)["engine"] == "spark"
+    run([CAPTURE], tmp_path / "local")
+    assert tables(out) == tables(tmp_path / "local")
+    again = kafkasniff("export", "--engine", "spark", CAPTURE, "-o", str(out))
+    assert again.err == f"kafkasniff: nothing to do: {out} has these captures\n"
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_cut_capture_is_exported_as_far_as_it_goes(tmp_path: Path) -> None:
+    (tmp_path / "cut.pcap").write_bytes(Path(CAPTURE).read_bytes()[:-7])
+    done = kafkasniff("export", "--engine", "spark", str(tmp_path), "-o", str(tmp_path / "out"))
+    assert done.code == 4
+    assert "1 problem in" in done.err
+
+
+def test_what_a_task_raises_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    """A capture that changes after it was planned, which only a task sees."""
+    from kafkasniff.errors import CaptureError
+    from kafkasniff.spark.failures import told_by_tasks
+    from kafkasniff.spark.source import open_captures
+
+    capture = tmp_path / "capture.pcap"
+    data = Path(CAPTURE).read_bytes()
+    capture.write_bytes(data)
+    packets = open_captures(spark, [str(capture)]).packets()
+    capture.write_bytes(data[:2000])
+    with pytest.raises(CaptureError, match=r"^\S*capture\.pcap: .*$") as raised, told_by_tasks():
+        packets.count()
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--engine", "spark", "--api", "Fetch"], "filters are for --engine local"),
+        (["--engine", "spark", "--jobs", "2"], "--jobs is for --engine local"),
+        (["--engine", "spark", "--conf", "spark.ui.enabled"], "--conf: spark.ui.enabled is no NAME=VALUE"),
+        (["--master", "local[2]"], "--master and --conf are for --engine spark"),
+        (["--conf", "a=b"], "--master and --conf are for --engine spark"),
+    ],
+)
+def test_options_that_make_no_sense(options: list[str], said: str, tmp_path: Path) -> None:
+    done = kafkasniff("export", CAPTURE, "-o", str(tmp_path / "out"), *options)
+    assert done.code == 2
+    assert said in done.err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,94 @@
+"""Spark Connect: a server that has never heard of kafkasniff, and a client that ships it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.spark.processes import (
+    check_what_was_found,
+    connect_server,
+    python_without_kafkasniff,
+    require_spark,
+    run_checks,
+)
+
+pytestmark = pytest.mark.xdist_group("spark-processes")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("connect")
+
+
+@pytest.fixture(scope="module")
+def python(folder: Path) -> str:
+    return python_without_kafkasniff(folder / "python")
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path, python: str) -> dict[str, Any]:
+    environment = require_spark("grpc", "grpc_status")
+    with connect_server(folder, {**environment, "PYSPARK_PYTHON": python}) as address:
+        return run_checks("connect", folder, {**environment, "SPARK_REMOTE": address})
+
+
+def test_the_same_as_without_spark(found: dict[str, Any], folder: Path) -> None:
+    check_what_was_found(found, folder)
+
+
+def test_workers_take_it_from_what_was_shipped(found: dict[str, Any], python: str) -> None:
+    shipping = found["shipping"]
+    # Where the tests run with an installed kafkasniff, a server has it by that.
+    assert "DATA_SOURCE_NOT_FOUND" in shipping["before"] or shipping["before"] == "found"
+    for worker in found["where_workers_run"]:
+        assert worker["python"] == python
+        assert shipping["zip"] in Path(worker["package"]).parts
+
+
+def test_the_session_has_our_settings(found: dict[str, Any]) -> None:
+    assert found["settings"] == {
+        "spark.master": "local[2]",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    }
+
+
+def test_an_active_session_is_used(found: dict[str, Any]) -> None:
+    """The same server under another name for itself, another one, and a master that is no server."""
+    other, local = found["again"]
+    assert "is active already, with master sc://127.0.0.1:" in other
+    assert other.endswith(", not sc://127.0.0.1:1")
+    assert local.endswith(", not local[2]")
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("sc://127.0.0.1:1/;token=secret", "no Spark Connect server answers at 127.0.0.1:1"),
+        ("sc://127.0.0.1:nowhere", "no address of a Spark Connect server (sc://HOST:PORT): "),
+    ],
+)
+def test_no_server(address: str, told: str) -> None:
+    environment = require_spark("grpc", "grpc_status")
+    script = (
+        "import sys; from kafkasniff.errors import KafkasniffError; from kafkasniff.spark import session\n"
+        "session.CONNECT_SECONDS = 0.5\n"
+        "try: session.get_session(sys.argv[1])\n"
+        "except KafkasniffError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, address],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**environment, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.stdout.startswith(told), done.stderr
+    assert done.stdout.count("\n") == 1

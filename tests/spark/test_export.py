@@ -1,0 +1,130 @@
+"""`export --engine spark`: the rows of the local engine, on every capture, however it is cut and dealt out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyarrow import parquet as pq
+
+from kafkasniff.errors import CaptureError, OutputError, UsageError
+from kafkasniff.exports.options import ExportOptions
+from kafkasniff.rows import TABLES
+from tests.exports.exported import CAPTURES, cut, files, manifest, named_files, rows, run, tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kafkasniff.exports.run import Result
+
+SPLIT = 64 << 10
+
+
+def by_spark(spark: SparkSession, captures: list[Path], folder: Path, **more: object) -> Result:
+    from kafkasniff.spark.export import export
+
+    options = more.pop("options", ExportOptions())
+    return export(spark, [str(path) for path in captures], folder, options, split_size=SPLIT, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks of stage 2 that make rows of some kilobytes each."""
+    monkeypatch.setattr("kafkasniff.spark.slots.SMALL_PART", 32 << 10)
+    monkeypatch.setattr("kafkasniff.spark.slots.LARGE_PART", 64 << 10)
+
+
+def test_both_engines_make_the_same_rows_of_all_captures(
+    spark: SparkSession, captures: list[Path], tmp_path: Path
+) -> None:
+    local = run(captures, tmp_path / "local")
+    result = by_spark(spark, captures, tmp_path / "spark", shards=3)
+    assert tables(tmp_path / "spark") == tables(tmp_path / "local")
+    assert result.rows == local.rows
+    assert result.broken == local.broken
+    told, known = manifest(tmp_path / "spark"), manifest(tmp_path / "local")
+    assert told["captures"] == known["captures"]
+    assert (told["engine"], known["engine"]) == ("spark", "local")
+    assert files(tmp_path / "spark") == named_files(tmp_path / "spark")
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("shards", [1, 5])
+def test_rotated_captures_and_records_in_bodies(spark: SparkSession, tmp_path: Path, shards: int) -> None:
+    """Connections go from file to file, two brokers' captures run side by side, one file is cut within a packet."""
+    parts = cut(CAPTURES / "zookeeper-0.10.2-cluster.pcap", (0.2, 0.35, 0.7), tmp_path / "one")
+    others = cut(CAPTURES / "kraft-three-brokers.pcap", (0.5,), tmp_path / "other")
+    others[-1].write_bytes(others[-1].read_bytes()[:-11])
+    every = [parts[0], others[0], *parts[1:], others[1]]
+    options = ExportOptions(records=True)
+    local = run(every, tmp_path / "local", options)
+    result = by_spark(spark, every, tmp_path / "spark", options=options, shards=shards)
+    assert tables(tmp_path / "spark") == tables(tmp_path / "local")
+    assert result.broken
+    assert local.broken
+    assert [row["kind"] for row in rows(tmp_path / "spark", "problems")].count("capture-cut") == 1
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_files_are_sorted_and_private(spark: SparkSession, tmp_path: Path) -> None:
+    by_spark(spark, [CAPTURES / "kraft-three-brokers.pcap"], tmp_path)
+    entries = manifest(tmp_path)["tables"]["exchanges"]["files"]
+    assert len(entries) > 1
+    for entry in entries:
+        file = pq.ParquetFile(tmp_path / entry["path"])
+        found = file.read(["api", "time_ns"]).to_pylist()
+        assert found == sorted(found, key=lambda row: (row["api"] or "", row["time_ns"]))
+        assert file.schema_arrow.names == TABLES["exchanges"].names
+        assert file.metadata.metadata[b"kafkasniff.schema_version"] == b"1"
+        assert file.metadata.row_group(0).column(3).statistics is not None
+        assert (tmp_path / entry["path"]).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("order", [("local", "spark", "spark"), ("spark", "local", "spark")])
+def test_either_engine_goes_on_where_the_other_was(spark: SparkSession, tmp_path: Path, order: tuple[str, ...]) -> None:
+    parts = cut(CAPTURES / "franz-go.pcap", (0.3, 0.6), tmp_path / "parts")
+    run(parts, tmp_path / "once")
+    for engine, part in zip(order, parts, strict=True):
+        if engine == "spark":
+            by_spark(spark, [part], tmp_path / "out", shards=2)
+        else:
+            run([part], tmp_path / "out")
+    found, wanted = tables(tmp_path / "out"), tables(tmp_path / "once")
+    # A run knows no names that only later ones tell.
+    late = ("broker_id", "topics", "partitions", "request_body", "response_body", "topic")
+    for table, known in wanted.items():
+        assert [{**row, **dict.fromkeys(late)} for row in found[table]] == [
+            {**row, **dict.fromkeys(late)} for row in known
+        ]
+    assert files(tmp_path / "out") == named_files(tmp_path / "out")
+    assert manifest(tmp_path / "out")["runs"] == 3
+    again = by_spark(spark, parts, tmp_path / "out")
+    assert (again.new, again.rows) == (0, {})
+
+
+def test_some_tables_without_bodies(spark: SparkSession, tmp_path: Path) -> None:
+    options = ExportOptions(tables=("exchanges", "connections"), bodies=False)
+    capture = CAPTURES / "java-group-share.pcap"
+    run([capture], tmp_path / "local", options)
+    by_spark(spark, [capture], tmp_path / "spark", options=options)
+    assert set(manifest(tmp_path / "spark")["tables"]) == {"exchanges", "connections"}
+    for table in options.tables:
+        found, wanted = rows(tmp_path / "spark", table), rows(tmp_path / "local", table)
+        assert sorted(found, key=repr) == sorted(wanted, key=repr)
+    assert {row["request_body"] for row in rows(tmp_path / "spark", "exchanges")} == {None}
+
+
+def test_what_cannot_be_done_is_said(spark: SparkSession, tmp_path: Path) -> None:
+    capture = CAPTURES / "java-group-share.pcap"
+    with pytest.raises(CaptureError, match=r"nothing\.pcap: cannot be opened"):
+        by_spark(spark, [tmp_path / "nothing.pcap"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(UsageError, match="filters are for --engine local"):
+        by_spark(spark, [capture], tmp_path / "out", options=ExportOptions(filters=(("api", ("Fetch",)),)))
+    by_spark(spark, [capture], tmp_path / "out")
+    with pytest.raises(UsageError, match=r"other options \(bodies\)"):
+        by_spark(spark, [capture], tmp_path / "out", options=ExportOptions(bodies=False))
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OutputError):
+        by_spark(spark, [capture], tmp_path / "file")

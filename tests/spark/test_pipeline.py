@@ -1,0 +1,84 @@
+"""The tables as DataFrames, of the data source's packets and of planned captures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from kafkasniff.errors import UsageError
+from kafkasniff.shards import shard_of_rows
+from tests.exports.exported import CAPTURES, run, tables
+from tests.spark.tables import of_spark, plain
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_the_tables_of_packets(spark: SparkSession, tmp_path: Path) -> None:
+    """Through the data source: all that the packets themselves tell."""
+    from kafkasniff.spark import pipeline
+
+    capture = CAPTURES / "java-transactions.pcap"
+    run([capture], tmp_path)
+    packets = spark.read.format("kafkasniff").load(str(capture))
+    with pipeline.decode(packets, shards=3) as found:
+        assert of_spark(found) == plain(tables(tmp_path))
+
+
+def test_the_tables_of_captures(spark: SparkSession, tmp_path: Path) -> None:
+    """Cut in a packet, which only `Captures` tell."""
+    from kafkasniff.spark import pipeline
+    from kafkasniff.spark.source import open_captures
+
+    capture = tmp_path / "cut.pcap"
+    capture.write_bytes((CAPTURES / "java-group-classic.pcap").read_bytes()[:-5])
+    run([capture], tmp_path / "out")
+    with pipeline.decode(open_captures(spark, [str(capture)]), tables=["exchanges", "problems"]) as found:
+        wanted = plain(tables(tmp_path / "out"))
+        assert of_spark(found, ["exchanges", "problems"]) == {name: wanted[name] for name in ("exchanges", "problems")}
+        assert "capture-cut" in {row["kind"] for row in wanted["problems"]}
+        with pytest.raises(UsageError, match="there is no table records; decoded were exchanges, problems"):
+            found.table("records")
+
+
+def test_packets_can_be_chosen_before(spark: SparkSession) -> None:
+    """With Spark's own means, and the schema is known without a job."""
+    from kafkasniff.spark import pipeline
+
+    packets = spark.read.format("kafkasniff").load(str(CAPTURES / "kraft-three-brokers.pcap"))
+    (broker,) = packets.groupBy("dst_port").count().orderBy("count", ascending=False).limit(1).collect()
+    port = broker["dst_port"]
+    with pipeline.decode(packets.where(f"src_port = {port} or dst_port = {port}")) as found:
+        ports = {row["broker_port"] for row in found.exchanges.select("broker_port").distinct().collect()}
+        assert ports == {port}
+        found.exchanges.createOrReplaceTempView("exchanges")
+        (asked,) = spark.sql("select count(*) as n from exchanges where api = 'ApiVersions'").collect()
+        assert asked["n"] > 0
+
+
+def test_misuse_is_said(spark: SparkSession) -> None:
+    from kafkasniff.spark import pipeline
+
+    packets = spark.read.format("kafkasniff").load(str(CAPTURES / "java-group-share.pcap"))
+    with pytest.raises(UsageError, match="packets need the columns payload, too"):
+        pipeline.decode(packets.drop("payload"))
+    with pytest.raises(UsageError, match="tables are exchanges, records, connections, problems"):
+        pipeline.decode(packets, tables=["packets"])
+
+
+@pytest.mark.parametrize("shards", [1, 2, 7, 1000])
+def test_sparks_shards_are_those_of_jobs(spark: SparkSession, shards: int) -> None:
+    from pyspark.sql import functions as sf
+
+    from kafkasniff.capture import open_captures
+    from kafkasniff.spark.run import shard_of
+
+    path = str(CAPTURES / "kraft-three-brokers.pcap")
+    with open_captures([path]) as source:
+        wanted = np.concatenate([shard_of_rows(batch, shards) for batch in source])
+    packets = spark.read.format("kafkasniff").load(path).orderBy("number")
+    found = packets.select(shard_of(sf.col("connection_hash"), shards).alias("shard")).collect()
+    assert [row["shard"] for row in found] == wanted.tolist()

@@ -1,0 +1,131 @@
+"""Streams into exports: rows of one run over all, however the stream is cut, and whenever its driver is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkasniff.errors import UsageError
+from tests.conftest import ROOT
+from tests.exports.exported import CAPTURES, Rows, cut, files, manifest, named_files, run, tables
+from tests.spark.processes import require_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LATE = ("broker_id", "topics", "partitions", "request_body", "response_body", "topic")
+"""What a batch does not know if only a later one tells it; the rest of a row never changes."""
+PATIENCE = 240.0
+
+
+def without_late(rows: Rows) -> Rows:
+    return sorted(({**row, **dict.fromkeys(LATE)} for row in rows), key=repr)
+
+
+def same_rows(found: Path, wanted: Path) -> None:
+    told = tables(found)
+    for table, rows in tables(wanted).items():
+        assert without_late(told[table]) == without_late(rows), table
+
+
+def no_orphans(folder: Path) -> None:
+    """No file that the manifest does not name, but for Spark's own."""
+    ours = {path for path in files(folder) if not path.startswith(".checkpoint/")}
+    assert ours == named_files(folder)
+
+
+def follow(spark: SparkSession, captures: Path, folder: Path, size: str = "30k", **more: Any) -> None:
+    from kafkasniff.spark.streaming import decode_stream
+
+    packets = spark.readStream.format("kafkasniff").option("maxbytespertrigger", size).load(str(captures))
+    query = decode_stream(packets, folder, trigger={"availableNow": True}, **more)
+    query.awaitTermination()
+
+
+@pytest.fixture
+def rotated(tmp_path: Path) -> tuple[Path, list[Path]]:
+    """A folder for captures, and the files that will rotate into it."""
+    (tmp_path / "captures").mkdir()
+    return tmp_path / "captures", cut(CAPTURES / "franz-go.pcap", (0.3, 0.7), tmp_path / "aside")
+
+
+def test_a_stream_makes_the_rows_of_one_run(
+    spark: SparkSession, rotated: tuple[Path, list[Path]], tmp_path: Path
+) -> None:
+    folder, parts = rotated
+    shutil.copy(parts[0], folder)
+    follow(spark, folder, tmp_path / "out", shards=2)
+    first = manifest(tmp_path / "out")
+    for part in parts[1:]:
+        shutil.copy(part, folder)
+    follow(spark, folder, tmp_path / "out")
+    told = manifest(tmp_path / "out")
+    assert told["runs"] > first["runs"] >= 1
+    assert [Path(one["name"]).name for one in told["captures"]] == [part.name for part in parts]
+    run([folder / part.name for part in parts], tmp_path / "once")
+    same_rows(tmp_path / "out", tmp_path / "once")
+    no_orphans(tmp_path / "out")
+    with pytest.raises(UsageError, match="a stream writes into"):
+        run(parts, tmp_path / "out")
+
+
+def test_a_folder_of_something_else_is_left_alone(
+    spark: SparkSession, rotated: tuple[Path, list[Path]], tmp_path: Path
+) -> None:
+    folder, parts = rotated
+    run(parts[:1], tmp_path / "out")
+    before = files(tmp_path / "out")
+    shutil.copy(parts[1], folder)
+    with pytest.raises(Exception, match="is no stream's export"):
+        follow(spark, folder, tmp_path / "out")
+    assert {path for path in files(tmp_path / "out") if not path.startswith(".checkpoint/")} == before
+
+
+@contextlib.contextmanager
+def follower(captures: Path, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "tests.spark.follow_stream", str(captures), str(folder), "30k"]
+    # A group of its own: Java and Python's workers go with the driver.
+    environment = {**require_spark(), "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, start_new_session=True, env=environment)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(PATIENCE)
+
+
+def wait_for(done: Any, process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not done() and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+@pytest.mark.xdist_group("spark-processes")
+def test_a_killed_driver_leaves_each_row_once(rotated: tuple[Path, list[Path]], tmp_path: Path) -> None:
+    """Killed with its Java and its workers when a batch is in, and tasks have written files of the next one."""
+    folder, parts = rotated
+    for part in parts:
+        shutil.copy(part, folder)
+    out = tmp_path / "out"
+    with follower(folder, out) as process:
+        wait_for(lambda: (out / "manifest.json").exists() and any((out / ".partial").glob("attempt-*/*/*/*")), process)
+        assert process.poll() is None
+    killed = manifest(out)["runs"]
+    assert killed >= 1
+    with follower(folder, out) as process:
+        assert process.wait(PATIENCE) == 0
+    assert manifest(out)["runs"] > killed
+    run([folder / part.name for part in parts], tmp_path / "once")
+    same_rows(out, tmp_path / "once")
+    no_orphans(out)

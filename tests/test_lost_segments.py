@@ -1,0 +1,234 @@
+"""One segment is missing in a capture: what was in it loses its exchange, all others stay as they were.
+
+That is to hold however many requests are on the way, wherever the segment was, and although the loss is known for one
+only when many more packets have come.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import shipped_captures
+from tests.craft import kafka_bytes as kb
+from tests.craft.batches import batch
+from tests.craft.conversation import Conversation, Side
+from tests.craft.packet import Packet
+from tests.craft.pairs import Pair, Pairing, pairing, pairing_of_batches
+from tests.craft.read import read_packets
+
+SHIPPED = {path.name: path for path in shipped_captures()}
+WHOLE = [name for name, path in SHIPPED.items() if not any(packet.cut for packet in read_packets(path))]
+LOST_FOR_EACH = 6 if os.environ.get("KAFKASNIFF_HYPOTHESIS") != "deep" else 100_000
+"""How many segments of each capture are lost, one at a time."""
+
+Ids = Callable[[int], int]
+
+
+def rising(number: int) -> int:
+    return number + 1
+
+
+def always_0(number: int) -> int:
+    del number
+    return 0
+
+
+def restarting(number: int) -> int:
+    return number % 20
+
+
+def conversation(depth: int, *, count: int = 80, size: int = 1448, joined: int = 1, ids: Ids = rising) -> list[Packet]:
+    """A client that sends up to `depth` requests ahead, `joined` of them at once, in segments of `size` bytes.
+
+    The broker answers one by one, and every segment is acknowledged by itself.
+    """
+    talk = Conversation()
+    talk.handshake()
+    sent = answered = 0
+    while answered < count:
+        while sent < count and sent + joined - answered <= max(depth, joined):
+            numbers = range(sent, min(sent + joined, count))
+            talk.send("client", b"".join(kb.metadata_request(ids(n), [f"topic-{n:03}"]) for n in numbers), size)
+            sent = numbers.stop
+        talk.send("broker", kb.metadata_response(ids(answered), "host", 9092, [f"topic-{answered:03}"]), 1448)
+        answered += 1
+    talk.close()
+    return talk.packets
+
+
+def segments(packets: Sequence[Packet], side: Side | None = None) -> list[int]:
+    """The places of the segments with data, of one side or both."""
+    return [
+        place
+        for place, packet in enumerate(packets)
+        if packet.payload and (side is None or (packet.dport == 9092) == (side == "client"))
+    ]
+
+
+def comparable(pairs: Sequence[Pair]) -> Counter[Pair]:
+    """Without the reason why there is no response: the end of a connection may be in a packet that is missing, and a
+    response that never came may have been in a gap, for all that is known."""
+    without = {"unanswered", "lost"}
+    return Counter(pair._replace(status="open") if pair.status in without else pair for pair in pairs)
+
+
+def split(packets: Sequence[Packet], without: int) -> Pairing:
+    """The same with a batch for each packet."""
+    places = [place for place in range(len(packets)) if place != without]
+    return pairing_of_batches(batch([packets[place]], [place]) for place in places)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5, 12, 40])
+@pytest.mark.parametrize("where", [0, 1, 2, 7, 39, 77, 78])
+def test_a_lost_request_leaves_one_response_without_its_own(depth: int, where: int) -> None:
+    packets = conversation(depth)
+    lost = segments(packets, "client")[where]
+    whole, found = pairing(packets), pairing(packets, [lost])
+    gone = [pair for pair in whole.pairs if pair.is_part_of(packets[lost], lost + 1)]
+    assert len(gone) == 1
+    orphan = gone[0]._replace(request=None, status="orphan", latency_ns=None, duration_ns=None, clean=False)
+    assert Counter(found.pairs) == Counter(whole.pairs) - Counter(gone) + Counter([orphan])
+    assert found.kinds == {"tcp-gap": 1, "orphan-response": 1}
+    assert split(packets, lost) == found
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5, 12, 40])
+@pytest.mark.parametrize("where", [0, 1, 2, 7, 39, 77, 78])
+def test_a_lost_response_leaves_one_request_without_its_own(depth: int, where: int) -> None:
+    packets = conversation(depth)
+    lost = segments(packets, "broker")[where]
+    whole, found = pairing(packets), pairing(packets, [lost])
+    (gone,) = (pair for pair in whole.pairs if pair.is_part_of(packets[lost], lost + 1))
+    request = gone._replace(response=None, status="lost", latency_ns=None, duration_ns=None)
+    assert Counter(found.pairs) == Counter(whole.pairs) - Counter([gone]) + Counter([request])
+    assert found.kinds == {"tcp-gap": 1, "response-lost": 1}
+    assert split(packets, lost) == found
+
+
+@pytest.mark.parametrize("joined", [2, 5, 8])
+@pytest.mark.parametrize("where", [0, 1, 4, 8])
+def test_as_many_orphans_as_requests_were_in_the_segment(joined: int, where: int) -> None:
+    packets = conversation(2 * joined, joined=joined)
+    lost = segments(packets, "client")[where]
+    whole, found = pairing(packets), pairing(packets, [lost])
+    gone = [pair for pair in whole.pairs if pair.is_part_of(packets[lost], lost + 1)]
+    assert len(gone) == joined
+    assert Counter(pair for pair in found.pairs if pair.request) == Counter(whole.pairs) - Counter(gone)
+    assert [pair.response for pair in found.pairs if not pair.request] == [pair.response for pair in gone]
+    assert found.kinds == {"tcp-gap": 1, "orphan-response": joined}
+
+
+@pytest.mark.parametrize("ids", [rising, restarting])
+@pytest.mark.parametrize("depth", [3, 15])
+@pytest.mark.parametrize("size", [7, 20, 33, 50, 100])
+@given(data=st.data())
+@settings(max_examples=5)
+def test_a_segment_with_parts_of_requests(size: int, depth: int, ids: Ids, data: st.DataObject) -> None:
+    packets = conversation(depth, size=size, joined=3, ids=ids)
+    lost = data.draw(st.sampled_from(segments(packets)))
+    check(packets, lost)
+    assert split(packets, lost) == pairing(packets, [lost])
+
+
+@pytest.mark.parametrize("side", ["client", "broker"])
+@pytest.mark.parametrize("where", [0, 1, 2, 7, 39, 77])
+def test_one_id_for_all_requests(side: Side, where: int) -> None:
+    """A client that waits for each response, as those do that give no ids."""
+    packets = conversation(1, ids=always_0)
+    lost = segments(packets, side)[where]
+    check(packets, lost)
+    kinds = pairing(packets, [lost]).kinds
+    assert kinds == {"tcp-gap": 1, "orphan-response" if side == "client" else "response-lost": 1}
+
+
+@pytest.mark.parametrize("where", [0, 1, 5, 20, 35])
+def test_one_id_and_several_requests_on_the_way(where: int) -> None:
+    """Which of six was lost cannot be known; but once they are answered, all is well again."""
+    packets = conversation(6, count=36, joined=6, size=len(kb.metadata_request(0, ["topic-000"])), ids=always_0)
+    lost = segments(packets, "client")[where]
+    whole, found = pairing(packets), pairing(packets, [lost])
+    group = where // 6
+    others = [*whole.pairs[: 6 * group], *whole.pairs[6 * group + 6 :]]
+    assert not Counter(others) - Counter(found.pairs)
+    assert found.kinds["orphan-response"] <= 6
+    assert not found.kinds.keys() & {"response-out-of-order", "latency-negative"}
+
+
+def test_a_gap_that_is_known_late() -> None:
+    """Nothing acknowledges what is behind the gap: requests are held back to the end, when all responses are there."""
+    talk = Conversation()
+    talk.handshake()
+    talk.exchange(kb.metadata_request(1, None), kb.metadata_response(1, "host", 9092, []))
+    for number in range(2, 300):
+        talk.send("client", kb.metadata_request(number, None), acknowledge=False)
+    for number in range(2, 300):
+        talk.send("broker", kb.metadata_response(number, "host", 9092, []), acknowledge=False)
+    lost = segments(talk.packets, "client")[1]
+    check(talk.packets, lost)
+    assert pairing(talk.packets, [lost]).kinds == {"tcp-gap": 1, "orphan-response": 1}
+
+
+def test_requests_without_a_response() -> None:
+    talk = Conversation()
+    talk.handshake()
+    records = kb.record_batch([kb.record(0, None, b"value")])
+    for number in range(0, 120, 3):
+        for silent in (number, number + 1):
+            talk.send("client", kb.produce_request(silent, "topic", records, acks=0))
+        talk.exchange(kb.metadata_request(number + 2, None), kb.metadata_response(number + 2, "host", 9092, []))
+    talk.close()
+    packets = talk.packets
+    for lost in segments(packets, "client")[:-1:7]:  # behind the last one nothing shows that it is missing
+        whole, found = pairing(packets), pairing(packets, [lost])
+        gone = [pair for pair in whole.pairs if pair.is_part_of(packets[lost], lost + 1)]
+        answered = sum(pair.response is not None for pair in gone)
+        assert not comparable(whole.pairs) - Counter(gone) - comparable(found.pairs)
+        assert found.kinds == Counter({"tcp-gap": 1, "orphan-response": answered})
+
+
+# -- real captures
+
+
+@functools.cache
+def packets_of(name: str) -> list[Packet]:
+    return read_packets(SHIPPED[name])
+
+
+@functools.cache
+def original(name: str) -> Pairing:
+    return pairing(packets_of(name))
+
+
+def check(packets: Sequence[Packet], lost: int, whole: Pairing | None = None) -> None:
+    """Only exchanges with bytes in the segment at `lost` are different for its loss."""
+    whole = pairing(packets) if whole is None else whole
+    found = pairing(packets, [lost])
+    packet = packets[lost]
+    gone = [pair for pair in whole.pairs if pair.is_part_of(packet, lost + 1)]
+    # One request that does not decode to its last byte does not tell where frames begin again.
+    others = [pair for pair in whole.pairs if pair.clean and pair not in gone]
+    assert not comparable(others) - comparable(found.pairs)
+    kinds = found.kinds - whole.kinds
+    assert kinds["orphan-response"] <= sum(pair.response is not None for pair in whole.pairs if pair not in others)
+    assert kinds["response-lost"] <= len(gone) + sum(pair.response is None for pair in whole.pairs)
+    assert not kinds.keys() & {"response-out-of-order", "latency-negative", "not-kafka"}
+
+
+def lost_in_turn(name: str) -> list[int]:
+    """The places of some segments, spread over the capture, and others for each capture."""
+    places = segments(packets_of(name))
+    step = max(len(places) // LOST_FOR_EACH, 1)
+    return places[len(name) % step :: step]
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_lost_segment_of_a_real_capture(name: str) -> None:
+    for lost in lost_in_turn(name):
+        check(packets_of(name), lost, original(name))

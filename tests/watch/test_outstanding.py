@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from kafkasniff.watch import outstanding
+from kafkasniff.watch.outstanding import Outstanding
+from tests.watch.scenes import START_NS, Scene, Talk
+
+
+def test_until_the_response_or_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outstanding, "MAX_OUTSTANDING", 3)
+    talk, kept = Talk(Scene(), 1, "c", "10.0.0.1", ""), Outstanding()
+    requests = [talk.request(at, "Metadata") for at in (30, 10, 20, 40)]
+    for request in requests:
+        kept.message(request)
+    assert (len(kept), kept.overlooked) == (3, 1)
+    assert [one.time_ns for one in kept.since(START_NS + 25)] == [START_NS + 10, START_NS + 20]
+    kept.message(talk.response(requests[0], 5))
+    kept.exchange(talk.end(requests[1], None, "unanswered"))
+    kept.exchange(talk.end(requests[3], None, "open"))  # was never kept
+    assert list(kept.since(START_NS + 100)) == [requests[2]]
+
+
+def test_requests_without_a_time_or_a_number() -> None:
+    talk, kept = Talk(Scene(), 1, "c", "10.0.0.1", ""), Outstanding()
+    request = talk.request(0, "Metadata")
+    kept.message(msgspec.structs.replace(request, exchange=None))
+    assert len(kept) == 0
+    kept.message(msgspec.structs.replace(request, time_ns=None))
+    assert len(kept) == 1
+    assert list(kept.since(2**63)) == []
