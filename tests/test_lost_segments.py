@@ -129,7 +129,7 @@ def test_as_many_orphans_as_requests_were_in_the_segment(joined: int, where: int
 @pytest.mark.parametrize("depth", [3, 15])
 @pytest.mark.parametrize("size", [7, 20, 33, 50, 100])
 @given(data=st.data())
-@settings(max_examples=5)
+@settings(max_examples=3)
 def test_a_segment_with_parts_of_requests(size: int, depth: int, ids: Ids, data: st.DataObject) -> None:
     packets = conversation(depth, size=size, joined=3, ids=ids)
     lost = data.draw(st.sampled_from(segments(packets)))

@@ -148,7 +148,6 @@ CHECKS: dict[str, tuple[Check, ...]] = {
         where_workers_run,
         data_source_as_stream,
         planned_by_a_job,
-        exported,
     ),
     "shipped": (where_workers_run, data_source, exported),
 }

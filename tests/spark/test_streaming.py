@@ -93,7 +93,7 @@ def test_a_folder_of_something_else_is_left_alone(
 
 @contextlib.contextmanager
 def follower(captures: Path, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "tests.spark.follow_stream", str(captures), str(folder), "30k"]
+    command = [sys.executable, "-m", "tests.spark.follow_stream", str(captures), str(folder), "50k"]
     # A group of its own: Java and Python's workers go with the driver.
     environment = {**require_spark(), "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, start_new_session=True, env=environment)
