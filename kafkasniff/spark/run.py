@@ -99,7 +99,11 @@ class Run:
         describe(self._spark, "packets to exchanges")
         rows = _in_shards(packets, self.shards, first).mapInArrow(read, ddl(EXCHANGES))
         self._exchanges = self._keep(rows, StorageLevel.DISK_ONLY)
-        ends = self._exchanges.where(f"kind = '{END}'").select("data").collect()
+        try:
+            ends = self._exchanges.where(f"kind = '{END}'").select("data").collect()
+        except BaseException:
+            self.close()  # nobody else has this run yet
+            raise
         self.ends: list[ShardEnd] = sorted((pickle.loads(row["data"]) for row in ends), key=lambda end: end.shard)
         self.tellings = before.tellings
         self.tellings.hosts.update(hosts or {})
