@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 # Extra arguments: make test ARGS="-k records"
 ARGS ?=
 BENCH ?=
-WORKERS ?= auto
+# One more than cores: tests wait a good deal for processes of their own, Java above all.
+WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2) + 1 )))
 # The interpreter that makes the virtual environment; looked for when not given: make test PYTHON=/opt/python3.13
 PYTHON ?=
 
