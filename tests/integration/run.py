@@ -10,12 +10,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,8 +24,9 @@ from captures.record.programs import CLIENTS, CONFLUENT, KAFKA_PYTHON_PACKAGES, 
 from captures.record.sniffer import Sniffer, SniffOptions
 from tests.evidence.compare import Line
 from tests.evidence.kafka_classes import RELEASES
+from tests.integration.broker_log import REQUEST_LOG, Handled, handled
+from tests.integration.processes import ClientError, finished, live, process, write
 
-ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).with_name("clients")
 JAVA_PROGRAM = "JavaWorkload"
 
@@ -43,12 +41,7 @@ ENVIRONMENTS = (CONFLUENT, KAFKA_PYTHON_PACKAGES)
 """Packages of the Python clients, pinned: the formats of their logs are no interface."""
 
 CLIENT_TIMEOUT_S = 180
-LIVE_TIMEOUT_S = 30
 COMPILE_TIMEOUT_S = 120
-
-
-class ClientError(SetupError):
-    """A client program ended by itself before it was through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +64,8 @@ PROGRAMS = (
         "java",
         lambda classes: [
             *(java(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
-            *(f"{LOGGER}.defaultLogLevel=warn", f"{LOGGER}.log.org.apache.kafka.clients.NetworkClient=debug"),
+            *(f"{LOGGER}.defaultLogLevel=warn", f"{LOGGER}.showDateTime=true"),
+            f"{LOGGER}.log.org.apache.kafka.clients.NetworkClient=debug",
             *("-cp", f"{classes}{os.pathsep}{class_path(RELEASE)}", JAVA_PROGRAM),
         ],
         java_log,
@@ -111,6 +105,8 @@ class Run:
     """What it wrote to stderr."""
     exit_code: int
     accounts: tuple[Account, ...]
+    handled: tuple[Handled, ...]
+    """What the broker's own log says of the requests that it was through with."""
 
     def account(self, name: str) -> Account:
         """That of the program with this name."""
@@ -136,23 +132,24 @@ def make(folder: Path) -> None:
     started = time.monotonic()
     classes = folder / "classes"
     listeners = [Listener(program.listener) for program in PROGRAMS]
-    broker = RealBroker(folder / "broker", version=RELEASE, listeners=listeners, properties=PROPERTIES)
+    settings: dict[str, Any] = {"properties": PROPERTIES, "java_options": [REQUEST_LOG]}
+    broker = RealBroker(folder / "broker", version=RELEASE, listeners=listeners, **settings)
     with ExitStack() as stack:
-        compiling = stack.enter_context(_process(_compiler(classes), folder, "javac"))
+        compiling = stack.enter_context(process(_compiler(classes), folder, "javac"))
         stack.enter_context(broker)
-        _finished(compiling, folder, "javac", COMPILE_TIMEOUT_S)
+        finished(compiling, folder, "javac", COMPILE_TIMEOUT_S)
         ports = {program.name: broker.port(program.listener) for program in PROGRAMS}
-        _write(folder / "manifest.json", {"captures": [{"file": "beside.pcap", "broker_ports": [*ports.values()]}]})
+        write(folder / "manifest.json", {"captures": [{"file": "beside.pcap", "broker_ports": [*ports.values()]}]})
         with ExitStack() as captures:
-            live = captures.enter_context(_live(folder, [*ports.values()]))
+            listening = captures.enter_context(live(folder, [*ports.values()]))
             captures.enter_context(Sniffer(folder / "beside.pcap", [*ports.values()], SniffOptions(nanoseconds=True)))
             ready = time.monotonic()
             _run_clients(folder, classes, broker)
             ended = time.monotonic()
-        exit_code = live.returncode
+        exit_code = listening.returncode
     shutil.rmtree(broker.directory / "data")
     seconds = {"all": time.monotonic() - started, "set-up": ready - started, "clients": ended - ready}
-    _write(folder / "run.json", {"ports": ports, "exit_code": exit_code, "seconds": seconds})
+    write(folder / "run.json", {"ports": ports, "exit_code": exit_code, "seconds": seconds})
 
 
 def load(folder: Path) -> Run:
@@ -173,7 +170,8 @@ def load(folder: Path) -> Run:
             )
         )
     said = (folder / "live.err").read_text(encoding="utf-8")
-    return Run(folder, facts["ports"], lines, said, facts["exit_code"], tuple(accounts))
+    told = tuple(handled(folder / "broker" / "server.log"))
+    return Run(folder, facts["ports"], lines, said, facts["exit_code"], tuple(accounts), told)
 
 
 def _compiler(classes: Path) -> list[str]:
@@ -182,65 +180,17 @@ def _compiler(classes: Path) -> list[str]:
     return [*command, "-sourcepath", str(CLIENTS / "java"), str(FOLDER / f"{JAVA_PROGRAM}.java")]
 
 
-@contextmanager
-def _live(folder: Path, ports: Sequence[int]) -> Iterator[subprocess.Popen[bytes]]:
-    """`kafkasniff live` on the ports, from the moment that it listens; stopped as Ctrl-C does when the block ends."""
-    bpf = " or ".join(f"tcp port {port}" for port in ports)
-    command = [sys.executable, "-m", "kafkasniff", "live", "-i", "lo", "--format", "json", bpf]
-    with _process(command, folder, "live") as process:
-        deadline = time.monotonic() + LIVE_TIMEOUT_S
-        while "listening on lo" not in (folder / "live.err").read_text(encoding="utf-8"):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise SetupError(f"kafkasniff live does not listen: {_tail(folder / 'live.err')}")
-            time.sleep(0.02)
-        yield process
-        process.send_signal(signal.SIGINT)
-        process.wait(LIVE_TIMEOUT_S)
-
-
 def _run_clients(folder: Path, classes: Path, broker: RealBroker) -> None:
     """All programs at once: the machine has idle time in each of them."""
     commands = {program.name: [*program.command(classes), broker.bootstrap(program.listener)] for program in PROGRAMS}
     with ExitStack() as stack:
         running = {
-            name: stack.enter_context(_process(command, folder, name, PYTHONPATH=str(CLIENTS)))
+            name: stack.enter_context(process(command, folder, name, PYTHONPATH=str(CLIENTS)))
             for name, command in commands.items()
         }
         deadline = time.monotonic() + CLIENT_TIMEOUT_S
-        for name, process in running.items():
+        for name, client in running.items():
             try:
-                _finished(process, folder, name, max(0.0, deadline - time.monotonic()))
+                finished(client, folder, name, max(0.0, deadline - time.monotonic()))
             except SetupError as error:
                 raise ClientError(str(error)) from None
-
-
-@contextmanager
-def _process(command: Sequence[str], folder: Path, name: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process whose output goes to `NAME.out` and `NAME.err`; ended, by force if need be, when the block ends."""
-    with (folder / f"{name}.out").open("wb") as out, (folder / f"{name}.err").open("wb") as err:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=ROOT, env={**os.environ, **environment}
-        )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-
-def _finished(process: subprocess.Popen[bytes], folder: Path, name: str, timeout_s: float) -> None:
-    try:
-        code = process.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-        raise SetupError(f"{name} did not end: {_tail(folder / f'{name}.err')}") from None
-    if code != 0:
-        raise SetupError(f"{name} ended with {code}: {_tail(folder / f'{name}.err')}")
-
-
-def _tail(file: Path) -> str:
-    return file.read_text(encoding="utf-8", errors="replace")[-2000:]
-
-
-def _write(file: Path, facts: dict[str, Any]) -> None:
-    file.write_text(json.dumps(facts, indent=1), encoding="utf-8")

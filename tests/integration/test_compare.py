@@ -12,7 +12,7 @@ import pytest
 
 from tests.evidence.compare import Line
 from tests.evidence.decoded import Decoded, Entry, objects
-from tests.integration import compare
+from tests.integration import compare, latencies
 from tests.integration.run import PROGRAMS, Run
 
 pytestmark = [pytest.mark.broker, pytest.mark.root, pytest.mark.xdist_group("broker")]
@@ -153,3 +153,54 @@ def test_a_record_that_a_report_names_is_looked_for(real_run: Run, name: str) ->
     told = next(entry for entry in account.reports if entry["kind"] == "produced")
     wrong = dataclasses.replace(account, reports=({**told, "value": "another value"},))
     assert list(compare.each_report(wrong, Decoded(account.lines, ())))
+
+
+def changed_responses(lines: tuple[Line, ...], change: Callable[[Line], Line]) -> tuple[Line, ...]:
+    return tuple(change(line) if line["type"] == "response" else line for line in lines)
+
+
+@every_client
+@pytest.mark.parametrize("latency", [None, -0.1, 10_000.0])
+def test_a_latency_that_the_client_would_have_noticed(real_run: Run, name: str, latency: float | None) -> None:
+    account = real_run.account(name)
+    lines = changed_responses(account.lines, lambda line: {**line, "latency_ms": latency, "duration_ms": 20_000.0})
+    wrong = dataclasses.replace(account, lines=lines)
+    told = list(latencies.longer_than_told(wrong, name))
+    assert len(told) > 100, told
+
+
+def test_a_latency_that_the_broker_would_have_noticed(real_run: Run) -> None:
+    """Those of all requests that it had for longer: fetches above all."""
+    listeners = {program.listener for program in PROGRAMS}
+    lines = changed_responses(real_run.lines, lambda line: {**line, "latency_ms": line["latency_ms"] / 2 - 1.5})
+    assert len(list(latencies.broker_differs(lines, real_run.handled, listeners))) > 100
+
+
+def test_a_request_that_the_broker_does_not_tell_of_or_that_is_there_twice(real_run: Run) -> None:
+    listeners = {program.listener for program in PROGRAMS}
+    answered = {line["exchange"] for line in real_run.lines if line["type"] == "response"}
+    place = next(
+        index
+        for index, line in enumerate(real_run.lines)
+        if line["type"] == "request" and line["exchange"] in answered and index > 100
+    )
+    again = {**real_run.lines[place], "exchange": -1}
+    told = tuple(one for one in real_run.handled if one.listener in listeners)
+    for lines, handled in (
+        ((*real_run.lines, again), told),
+        (real_run.lines[:place] + real_run.lines[place + 1 :], told),
+        (real_run.lines, told[:50] + told[51:]),
+    ):
+        assert list(latencies.broker_differs(lines, handled, listeners))
+
+
+@every_client
+def test_a_connection_that_is_no_other(real_run: Run, name: str) -> None:
+    """What the client did on two connections, decoded as if it had been one."""
+    account = real_run.account(name)
+    ids = {"java": "java-idle", "librdkafka": "rdkafka-idle", "python": "python-idle"}
+    lines = tuple(
+        {**line, "connection": -1, "client": "127.0.0.1:1"} if line["client_id"] == ids[name] else line
+        for line in account.lines
+    )
+    assert list(latencies.connections_differ(dataclasses.replace(account, lines=lines), name))

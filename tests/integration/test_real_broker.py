@@ -14,7 +14,8 @@ from tests.evidence.compare import Line, line_differences
 from tests.evidence.decoded import Decoded
 from tests.evidence.kafka_classes import ask
 from tests.evidence.wire import walk
-from tests.integration import compare
+from tests.integration import compare, latencies
+from tests.integration.processes import OWN_STATE
 from tests.integration.run import PROGRAMS, RELEASE, Run
 
 pytestmark = [pytest.mark.broker, pytest.mark.root, pytest.mark.xdist_group("broker")]
@@ -34,7 +35,11 @@ def test_the_capture_was_whole(real_run: Run) -> None:
     found = re.search(r"([\d,]+) connections \(([\d,]+) Kafka\), ([\d,]+) messages\b.*?([\d,]+) bytes lost", summary)
     assert found, summary
     connections, kafka, messages, lost = (int(one.replace(",", "")) for one in found.groups())
-    assert connections == kafka == len({line["connection"] for line in real_run.lines})
+    assert (
+        connections
+        == kafka
+        == len({line["connection"] for line in real_run.lines if line.get("kind") not in OWN_STATE})
+    )
     assert messages == sum(line["type"] != "problem" for line in real_run.lines)
     assert lost == 0
 
@@ -51,7 +56,7 @@ def test_every_line_is_of_one_of_the_clients(real_run: Run) -> None:
             assert line["broker"] in ports
             assert line["problems"] == []
     # A closed socket answers what still comes with a RST that has the number of its FIN, one below what is expected.
-    assert others.keys() <= {"request-unanswered", "stream-cut", "tcp-rst-ignored"}
+    assert others.keys() <= {"request-unanswered", "stream-cut", "tcp-rst-ignored"} | OWN_STATE
     requests = {line["exchange"] for line in real_run.lines if line["type"] == "request"}
     answered = {line["exchange"] for line in real_run.lines if line["type"] == "response"}
     wants_nothing = {
@@ -81,6 +86,37 @@ def test_the_client_did_what_there_is_to_see(real_run: Run, name: str) -> None:
     assert len({line["connection"] for line in account.lines}) > 20
 
 
+@every_client
+def test_answers_came_while_the_client_waited_for_them(real_run: Run, name: str) -> None:
+    assert list(latencies.longer_than_told(real_run.account(name), name)) == []
+
+
+def test_the_broker_tells_of_the_same_requests_and_had_them_no_longer(real_run: Run) -> None:
+    """Its log names each with its client's port: with that every request is told apart, and so is one there twice."""
+    listeners = {program.listener for program in PROGRAMS}
+    assert list(latencies.broker_differs(real_run.lines, real_run.handled, listeners)) == []
+    assert len(real_run.handled) > 500
+
+
+@every_client
+def test_clients_connect_as_often_as_they_tell(real_run: Run, name: str) -> None:
+    assert list(latencies.connections_differ(real_run.account(name), name)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "client_id", "api"),
+    [("java", "java-idle", "Fetch"), ("librdkafka", "rdkafka-idle", "Produce"), ("python", "python-idle", "Produce")],
+)
+def test_a_client_that_connects_anew(real_run: Run, name: str, client_id: str, api: str) -> None:
+    """The same client goes on with a new connection after it has closed its old one."""
+    times = defaultdict(list)
+    for line in real_run.account(name).lines:
+        if line["client_id"] == client_id and line["api"] == api:
+            times[line["connection"]].append(datetime.fromisoformat(line["time"]))
+    first, *_, last = sorted(times)
+    assert max(times[first]) < min(times[last])
+
+
 def test_the_kept_packets_decode_to_the_same_messages(real_run: Run) -> None:
     """In each stream, one by one; only times and numbers given across streams may differ from the live run's."""
     result = kafkasniff("decode", "--quiet", "--format", "json", real_run.capture)
@@ -96,7 +132,7 @@ def test_the_kept_packets_decode_to_the_same_messages(real_run: Run) -> None:
 
 
 def problems(lines: Any) -> Counter[str]:
-    return Counter(line["kind"] for line in lines if line["type"] == "problem")
+    return Counter(line["kind"] for line in lines if line["type"] == "problem" and line["kind"] not in OWN_STATE)
 
 
 PLACES = ("exchange", "connection", "time", "first_packet", "last_packet", "latency_ms", "duration_ms")

@@ -46,6 +46,7 @@ final class JavaWorkload {
             group(bootstrap);
             transactions(bootstrap, admin);
             errors(bootstrap, admin);
+            reconnect(bootstrap);
         }
     }
 
@@ -178,6 +179,35 @@ final class JavaWorkload {
                 }
             });
         }
+    }
+
+    /** A reader that is silent for longer than it keeps a connection, and has to connect anew for the second record. */
+    private static void reconnect(String bootstrap) throws Exception {
+        var partition = List.of(new TopicPartition(SMALL, 0));
+        try (var producer = Clients.producer(bootstrap, "java-late-producer");
+                var consumer = Clients.consumer(bootstrap, "java-idle", "connections.max.idle.ms", 600, "fetch.max.wait.ms", 200)) {
+            consumer.assign(partition);
+            consumer.seekToBeginning(partition);
+            Clients.consume(consumer, "java-idle", 1);
+            consumer.pause(partition);
+            long deadline = System.nanoTime() + Duration.ofSeconds(60).toNanos();
+            while (closedConnections(consumer) < 2) {
+                consumer.poll(Duration.ofMillis(50));
+                if (System.nanoTime() > deadline) {
+                    throw new IllegalStateException("no idle connection was closed");
+                }
+            }
+            consumer.resume(partition);
+            send(producer, record(SMALL, 0, "k", "after a silence"), "none");
+            Clients.consume(consumer, "java-idle", 1);
+        }
+    }
+
+    /** That to the bootstrap address counts, too. */
+    private static double closedConnections(KafkaConsumer<?, ?> consumer) {
+        return consumer.metrics().values().stream()
+            .filter(one -> one.metricName().name().equals("connection-close-total") && one.metricName().group().equals("consumer-metrics"))
+            .mapToDouble(one -> (Double) one.metricValue()).sum();
     }
 
     private static ProducerRecord<byte[], byte[]> record(String topic, Integer partition, String key, String value) {

@@ -21,6 +21,7 @@ from sample_records import CODECS, RECORDS, Header, timestamp
 GROUP = "python-group"
 WRITER = "python-writer"
 WAIT_S = 60.0
+SILENCE_S = 1.5
 
 bootstrap = sys.argv[1]
 logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
@@ -232,6 +233,15 @@ def errors(admin: KafkaAdminClient) -> None:
     producer.close()
 
 
+def reconnect() -> None:
+    """A producer that is silent for longer than it keeps a connection, and connects anew for the second record."""
+    producer = producer_of("python-idle", enable_idempotence=False, connections_max_idle_ms=500)
+    send(producer, "python-small", [(b"k", b"before a silence", [], 0, timestamp(0))])
+    time.sleep(SILENCE_S)
+    send(producer, "python-small", [(b"k", b"after a silence", [], 0, timestamp(0))])
+    producer.close()
+
+
 report("client", name="kafka-python", version=kafka.__version__)
 admin = KafkaAdminClient(bootstrap_servers=bootstrap, client_id="python-admin")
 topics = {"python-samples": 2, "python-events": 2, "python-ledger": 1}
@@ -245,4 +255,5 @@ samples()
 group()
 transactions()
 errors(admin)
+reconnect()
 admin.close()

@@ -16,9 +16,11 @@ from sample_records import CODECS, RECORDS, Header, timestamp
 GROUP = "rd-group"
 WRITER = "rd-writer"
 WAIT_S = 60.0
+SILENCE_S = 2.0
+"""librdkafka looks for idle connections once a second."""
 
 bootstrap = sys.argv[1]
-base: dict[str, Any] = {"bootstrap.servers": bootstrap, "debug": "protocol"}
+base: dict[str, Any] = {"bootstrap.servers": bootstrap, "debug": "protocol,broker"}
 
 
 def send(
@@ -175,7 +177,7 @@ def group() -> None:
 
 
 def transactions() -> None:
-    own = {"client.id": "rdkafka-txn", "transactional.id": WRITER, "linger.ms": 5, "debug": "protocol,eos"}
+    own = {"client.id": "rdkafka-txn", "transactional.id": WRITER, "linger.ms": 5, "debug": "protocol,broker,eos"}
     producer = Producer({**base, **own})
     producer.init_transactions(WAIT_S)
     for result, values in (("commit", ["kept 1"]), ("abort", ["dropped 1", "dropped 2"]), ("commit", ["kept 2"])):
@@ -209,6 +211,16 @@ def errors(admin: AdminClient) -> None:
                 sys.exit(f"{operation} did not fail")
 
 
+def reconnect() -> None:
+    """A producer that is silent for longer than it keeps a connection, and connects anew for the second record."""
+    producer = Producer({**base, "client.id": "rdkafka-idle", "connections.max.idle.ms": 500})
+    send(producer, "rd-small", b"before a silence", b"k")
+    producer.flush(WAIT_S)
+    time.sleep(SILENCE_S)
+    send(producer, "rd-small", b"after a silence", b"k")
+    producer.flush(WAIT_S)
+
+
 report("client", name="librdkafka", version=confluent_kafka.libversion()[0])
 admin = AdminClient({**base, "client.id": "rdkafka-admin"})
 create(
@@ -222,3 +234,4 @@ samples()
 group()
 transactions()
 errors(admin)
+reconnect()

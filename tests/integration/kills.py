@@ -1,0 +1,265 @@
+"""One run in which a client and then the broker are ended with SIGKILL while `kafkasniff live` looks on.
+
+Three client programs, each with a listener of its own, keep long fetches outstanding: the *victim* (kafka-python, a
+member of a group and a reader beside it), the *survivor* (librdkafka, the group's other member) and the *watcher*
+(kafka-python, a reader). The victim is killed, the group goes on without it. Then the broker is killed; the clients
+find nobody at its port until it is started again there, and then read what the survivor produces.
+
+What has to be so before something is killed, the programs' own logs tell. The run becomes files in one folder.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from captures.record.broker import Listener, RealBroker
+from captures.record.distribution import python_with
+from captures.record.journal import Entry, LogParser, kafka_python_log, rdkafka_log
+from captures.record.programs import CLIENTS, CONFLUENT, KAFKA_PYTHON_PACKAGES
+from tests.evidence.compare import Line
+from tests.integration.broker_log import REQUEST_LOG, Handled, handled
+from tests.integration.processes import live, process, wait_for, write
+from tests.integration.run import PROPERTIES, RELEASE, Account
+
+FOLDER = Path(__file__).with_name("clients")
+
+TOPIC = "vigil"
+GROUP = "vigil-group"
+SHORT_WAIT_MS = 2000
+"""How long the victim's fetches as a member may be held by the broker: an answer comes while the run goes on."""
+LONG_WAIT_MS = 60_000
+"""Those of the others: an answer without records does not come before the broker is killed."""
+LAST_WORD = "after the restart"
+
+STEP_TIMEOUT_S = 60
+REFUSED_S = 1.0
+"""How long nobody listens at the broker's port: a few attempts to connect, with the clients' 0.3 to 0.6 s between."""
+LAST_PACKETS_S = 0.3
+"""How long a broker may take for the answers to clients that are at rest, and the kernel to hand on their packets."""
+
+
+Key = tuple[Any, ...]
+"""Of a request in a client's log: client, port, node, correlation id, how many others there are with the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """A client program of the run; its name is that of its files and its listener."""
+
+    name: str
+    packages: tuple[str, ...]
+    script: str
+    arguments: tuple[str, ...]
+    """After the broker's address and the topic."""
+    log: LogParser
+
+
+VICTIM = Party(
+    "victim",
+    KAFKA_PYTHON_PACKAGES,
+    "kafka_python_readers.py",
+    (f"victim:{SHORT_WAIT_MS}:{GROUP}", f"victim-reader:{LONG_WAIT_MS}"),
+    kafka_python_log,
+)
+SURVIVOR = Party("survivor", CONFLUENT, "librdkafka_survivor.py", ("survivor", str(LONG_WAIT_MS), GROUP), rdkafka_log)
+WATCHER = Party(
+    "watcher", KAFKA_PYTHON_PACKAGES, "kafka_python_readers.py", (f"watcher:{LONG_WAIT_MS}",), kafka_python_log
+)
+PARTIES = (VICTIM, SURVIVOR, WATCHER)
+
+
+@dataclass(frozen=True, slots=True)
+class Kills:
+    """The files of the run, read."""
+
+    folder: Path
+    ports: dict[str, int]
+    """Of each party's listener."""
+    times_ns: dict[str, tuple[int, int]]
+    """Wall clock (Unix nanoseconds) before and after `client-killed`, `broker-killed` and `restarted`."""
+    lines: tuple[Line, ...]
+    """All lines of `kafkasniff live`, in their order."""
+    said: str
+    exit_code: int
+    accounts: dict[str, Account]
+    handled: tuple[Handled, ...]
+    """What the broker's own log says of the requests that it was through with."""
+
+    @property
+    def tables(self) -> Path:
+        """The export of the same `kafkasniff live`."""
+        return self.folder / "tables"
+
+    @property
+    def kept(self) -> Path:
+        """All packets that it saw."""
+        return self.folder / "kept.pcapng"
+
+
+class _Party:
+    """A running party, looked at through its files."""
+
+    def __init__(self, party: Party, folder: Path, started: subprocess.Popen[bytes]) -> None:
+        self.process = started
+        self._log = party.log
+        self._out = folder / f"{party.name}.out"
+        self._err = folder / f"{party.name}.err"
+
+    def told(self, kind: str) -> list[Entry]:
+        """Its reports of a kind; the last line may be half written."""
+        return [one for one in read_reports_so_far(self._out) if one["kind"] == kind]
+
+    def fetches(self) -> set[Key]:
+        """Those that its log names without their responses, those of connections that are gone included."""
+        waiting = outstanding(self._log(self._err.read_text(encoding="utf-8", errors="replace").splitlines()))
+        return {key for key, entry in waiting.items() if entry["api"] == "Fetch"}
+
+
+def make(folder: Path) -> None:
+    """Make the run. Raises SetupError where something does not start; of these ClientError where it is a client."""
+    started = time.monotonic()
+    broker = RealBroker(
+        folder / "broker",
+        version=RELEASE,
+        listeners=[Listener(party.name.upper()) for party in PARTIES],
+        properties={**PROPERTIES, "group.min.session.timeout.ms": "1000"},
+        java_options=[REQUEST_LOG],
+    )
+    times: dict[str, tuple[int, int]] = {}
+    with broker, ExitStack() as stack:
+        ports = {party.name: broker.port(party.name.upper()) for party in PARTIES}
+        looking = stack.enter_context(ExitStack())
+        options = ("--export", str(folder / "tables"), "--write-all", "--write", str(folder / "kept.pcapng"))
+        running = looking.enter_context(live(folder, [*ports.values()], *options))
+
+        def start(party: Party) -> _Party:
+            command = [python_with(*party.packages), str(FOLDER / party.script)]
+            command += [broker.bootstrap(party.name.upper()), TOPIC, *party.arguments]
+            environment = {"PYTHONPATH": str(CLIENTS)}
+            begun = stack.enter_context(process(command, folder, party.name, stdin=subprocess.PIPE, **environment))
+            return _Party(party, folder, begun)
+
+        def timed(what: str, act: Callable[[], object]) -> None:
+            before = time.time_ns()
+            act()
+            times[what] = before, time.time_ns()
+
+        survivor = start(SURVIVOR)
+        wait_for(lambda: _owns(survivor, [0, 1]), "the survivor to be alone", STEP_TIMEOUT_S)
+        victim, watcher = start(VICTIM), start(WATCHER)
+
+        def shared() -> bool:
+            return _owns(survivor, [0]) != _owns(survivor, [1]) and len(victim.told("assigned")) == 1
+
+        wait_for(shared, "the victim to be a member", STEP_TIMEOUT_S)
+        wait_for(lambda: len(victim.fetches()) == 2 and watcher.fetches(), "fetches", STEP_TIMEOUT_S)
+        # A fetch that has just begun: there is time to kill its client before it is answered.
+        old = victim.fetches()
+        wait_for(lambda: len(victim.fetches() | old) > 2, "a new fetch of the victim", STEP_TIMEOUT_S)
+        timed("client-killed", lambda: (victim.process.kill(), victim.process.wait()))
+
+        wait_for(lambda: _owns(survivor, [0, 1]), "the survivor to be alone again", STEP_TIMEOUT_S)
+        stayed = (survivor, watcher)
+        wait_for(lambda: all(one.fetches() for one in stayed), "fetches before the broker is killed", STEP_TIMEOUT_S)
+        lost = [one.fetches() for one in stayed]
+        timed("broker-killed", broker.kill)
+        with _nobody_at(ports.values()):
+            time.sleep(REFUSED_S)
+            timed("restarted", broker.start)
+
+        def fetch_again() -> bool:
+            return all(one.fetches() - gone for one, gone in zip(stayed, lost, strict=True))
+
+        wait_for(fetch_again, "fetches after the restart", STEP_TIMEOUT_S)
+        assert survivor.process.stdin is not None
+        survivor.process.stdin.write(LAST_WORD.encode() + b"\n")
+        survivor.process.stdin.flush()
+
+        def read() -> bool:
+            return len(survivor.told("consumed")) == 2 and len(watcher.told("consumed")) == 1
+
+        wait_for(read, "what was produced after the restart", STEP_TIMEOUT_S)
+        wait_for(fetch_again, "fetches in the end", STEP_TIMEOUT_S)
+        # What the clients do when nobody looks any more does not belong here.
+        for one in stayed:
+            one.process.send_signal(signal.SIGSTOP)
+        time.sleep(LAST_PACKETS_S)
+        looking.close()
+        exit_code = running.returncode
+    shutil.rmtree(broker.directory / "data")
+    facts = {"ports": ports, "times_ns": times, "exit_code": exit_code, "seconds": time.monotonic() - started}
+    write(folder / "run.json", facts)
+
+
+def load(folder: Path) -> Kills:
+    """Read the files of the run."""
+    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    lines = tuple(json.loads(line) for line in (folder / "live.out").read_bytes().splitlines())
+    accounts = {}
+    for party in PARTIES:
+        end = f":{facts['ports'][party.name]}"
+        stderr = (folder / f"{party.name}.err").read_text(encoding="utf-8", errors="replace")
+        accounts[party.name] = Account(
+            party.name,
+            tuple(read_reports_so_far(folder / f"{party.name}.out")),
+            tuple(party.log(stderr.splitlines())),
+            stderr,
+            tuple(line for line in lines if line["type"] != "problem" and line["broker"].endswith(end)),
+        )
+    return Kills(
+        folder,
+        facts["ports"],
+        {name: (before, after) for name, (before, after) in facts["times_ns"].items()},
+        lines,
+        (folder / "live.err").read_text(encoding="utf-8"),
+        facts["exit_code"],
+        accounts,
+        tuple(handled(folder / "broker" / "server.log")),
+    )
+
+
+@contextmanager
+def _nobody_at(ports: Iterable[int]) -> Iterator[None]:
+    """Keep ports from being given to anybody else: a client that is given the very port that it wants to connect to
+    would talk to itself. They refuse connections, and a broker can listen there."""
+    with ExitStack() as stack:
+        for port in ports:
+            placeholder = stack.enter_context(socket.socket())
+            placeholder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            placeholder.bind(("127.0.0.1", port))
+        yield
+
+
+def outstanding(logged: Iterable[Entry]) -> dict[Key, Entry]:
+    """Requests that a log names without naming their responses."""
+    waiting: dict[Key, list[Entry]] = defaultdict(list)
+    for entry in logged:
+        key = (entry.get("client_id"), entry.get("client_port"), entry["node"], entry["correlation_id"])
+        if entry["kind"] == "request":
+            waiting[key].append(entry)
+        elif waiting[key]:
+            # One that has begun anew to count its requests gets no answer any more to those of before.
+            waiting[key].pop()
+    return {(*key, place): entry for key, entries in waiting.items() for place, entry in enumerate(entries)}
+
+
+def read_reports_so_far(file: Path) -> list[Entry]:
+    """All whole reports: who is killed may leave half a line."""
+    whole, _, _ = file.read_text(encoding="utf-8").rpartition("\n")
+    return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
+
+
+def _owns(member: _Party, partitions: list[int]) -> bool:
+    told = member.told("assigned")
+    return bool(told) and told[-1]["partitions"] == partitions

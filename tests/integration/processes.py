@@ -1,0 +1,92 @@
+"""The processes of a run, with their output in files of its folder: client programs and `kafkasniff live`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from captures.record.distribution import SetupError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+LIVE_TIMEOUT_S = 30
+
+OWN_STATE = {"live-behind", "live-caught-up"}
+"""Problems of the watcher, not of what it watches: on a busy machine it may fall behind for a moment. What it left out
+meanwhile would be missing in the comparisons."""
+
+
+class ClientError(SetupError):
+    """A client program ended by itself before it was through, or did not get through."""
+
+
+@contextmanager
+def process(
+    command: Sequence[str], folder: Path, name: str, *, stdin: int = subprocess.DEVNULL, **environment: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process whose output goes to `NAME.out` and `NAME.err`; ended, by force if need be, when the block ends."""
+    with (folder / f"{name}.out").open("wb") as out, (folder / f"{name}.err").open("wb") as err:
+        started = subprocess.Popen(
+            command, stdin=stdin, stdout=out, stderr=err, cwd=ROOT, env={**os.environ, **environment}
+        )
+    try:
+        yield started
+    finally:
+        if started.poll() is None:
+            started.kill()
+            started.wait()
+        if started.stdin is not None:
+            started.stdin.close()
+
+
+@contextmanager
+def live(folder: Path, ports: Sequence[int], *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`kafkasniff live` on the ports, from the moment that it listens; stopped as Ctrl-C does when the block ends."""
+    bpf = " or ".join(f"tcp port {port}" for port in ports)
+    command = [sys.executable, "-m", "kafkasniff", "live", "-i", "lo", "--format", "json", *options, bpf]
+    with process(command, folder, "live") as running:
+        deadline = time.monotonic() + LIVE_TIMEOUT_S
+        while "listening on lo" not in (folder / "live.err").read_text(encoding="utf-8"):
+            if running.poll() is not None or time.monotonic() > deadline:
+                raise SetupError(f"kafkasniff live does not listen: {tail(folder / 'live.err')}")
+            time.sleep(0.02)
+        yield running
+        running.send_signal(signal.SIGINT)
+        running.wait(LIVE_TIMEOUT_S)
+
+
+def finished(running: subprocess.Popen[bytes], folder: Path, name: str, timeout_s: float) -> None:
+    """Wait for a process that has to end with 0. Raises SetupError with what it said."""
+    try:
+        code = running.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        raise SetupError(f"{name} did not end: {tail(folder / f'{name}.err')}") from None
+    if code != 0:
+        raise SetupError(f"{name} ended with {code}: {tail(folder / f'{name}.err')}")
+
+
+def wait_for(done: Callable[[], bool], what: str, timeout_s: float) -> None:
+    """Return when `done`. Raises ClientError where that takes too long."""
+    deadline = time.monotonic() + timeout_s
+    while not done():
+        if time.monotonic() > deadline:
+            raise ClientError(f"waited in vain for {what}")
+        time.sleep(0.05)
+
+
+def tail(file: Path) -> str:
+    """The end of what a process said."""
+    return file.read_text(encoding="utf-8", errors="replace")[-2000:]
+
+
+def write(file: Path, facts: dict[str, Any]) -> None:
+    """Facts of a run that its tests ask for."""
+    file.write_text(json.dumps(facts, indent=1), encoding="utf-8")

@@ -1,0 +1,343 @@
+"""What `kafkasniff live` shows when a client, and then the broker, ends without a word (SIGKILL)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter, defaultdict
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.console import kafkasniff
+from tests.evidence.compare import Line
+from tests.evidence.decoded import Decoded
+from tests.integration import compare, latencies
+from tests.integration.kills import GROUP, LAST_WORD, PARTIES, SHORT_WAIT_MS, Kills, outstanding
+from tests.integration.latencies import CLOCKS_MS, client_port
+from tests.integration.processes import OWN_STATE
+
+pytestmark = [pytest.mark.broker, pytest.mark.root, pytest.mark.xdist_group("broker")]
+
+every_party = pytest.mark.parametrize("party", PARTIES, ids=lambda party: party.name)
+
+KINDS = {"victim": "python", "survivor": "librdkafka", "watcher": "python"}
+"""What kind of client each party is (of `client_logs.LOGS`)."""
+
+SOON_NS = 1_000_000_000
+"""How long after a kill the kernel may take to end the connections of who was killed."""
+
+_SEGMENT = re.compile(r"^(\d+)\.(\d{9}) IP 127\.0\.0\.1\.(\d+) > 127\.0\.0\.1\.(\d+): Flags \[([A-Z.]+)\]")
+
+
+def nanoseconds(time: str) -> int:
+    """Of a line, since 1970."""
+    whole, _, fraction = time.removesuffix("Z").partition(".")
+    return int(datetime.fromisoformat(whole).replace(tzinfo=UTC).timestamp()) * 1_000_000_000 + int(fraction)
+
+
+def messages(run: Kills, kind: str) -> list[Line]:
+    return [line for line in run.lines if line["type"] == kind]
+
+
+def unanswered(lines: tuple[Line, ...]) -> list[Line]:
+    """Requests without a response."""
+    answered = {line["exchange"] for line in lines if line["type"] == "response"}
+    return [line for line in lines if line["type"] == "request" and line["exchange"] not in answered]
+
+
+def table(run: Kills, name: str) -> list[dict[str, Any]]:
+    import pyarrow.dataset
+
+    return pyarrow.dataset.dataset(run.tables / name, format="parquet").to_table().to_pylist()
+
+
+@cache
+def ends(kept: Path) -> dict[int, list[tuple[int, bool, str]]]:
+    """By client port: when a SYN, FIN or RST came (ns), whether the client sent it, and its flags, as tcpdump reads."""
+    flags = "tcp[tcpflags] & (tcp-syn|tcp-fin|tcp-rst) != 0"
+    command = ["tcpdump", "-nn", "-tt", "--nano", "-r", str(kept), flags]
+    found = defaultdict(list)
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    for line in said.splitlines():
+        segment = _SEGMENT.match(line)
+        assert segment, line
+        seconds, fraction, sender, receiver = (int(one) for one in segment.groups()[:4])
+        # Clients' ports of one run differ, and are no listeners'.
+        found[sender].append((seconds * 1_000_000_000 + fraction, True, segment[5]))
+        found[receiver].append((seconds * 1_000_000_000 + fraction, False, segment[5]))
+    return dict(found)
+
+
+def ends_of_clients(run: Kills) -> dict[int, list[tuple[int, bool, str]]]:
+    return {port: found for port, found in ends(run.kept).items() if port not in run.ports.values()}
+
+
+def ends_of(run: Kills, port: int, time: int) -> list[tuple[int, bool, str]]:
+    """Those of one connection, which there was at this time: a port may be used again."""
+    found = ends(run.kept)[port]
+    begins = [place for place, (_, by_client, flags) in enumerate(found) if by_client and flags == "S"]
+    begin = max(place for place in begins if found[place][0] <= time)
+    return found[begin : min((place for place in begins if place > begin), default=len(found))]
+
+
+def test_there_was_a_run(killing: Kills | str) -> None:
+    assert isinstance(killing, Kills), killing
+
+
+def test_nothing_is_lost_and_nothing_is_invented(kills_run: Kills) -> None:
+    assert kills_run.exit_code == 0
+    addresses = {f"127.0.0.1:{port}" for port in kills_run.ports.values()}
+    for line in kills_run.lines:
+        if line["type"] == "problem":
+            # What comes from a socket that is no more may bear a number that is no longer expected.
+            assert line["kind"] in {"request-unanswered", "tcp-rst-ignored"} | OWN_STATE
+        else:
+            assert line["type"] in {"request", "response"}
+            assert line["broker"] in addresses
+            assert line["problems"] == []
+    assert "0 bytes lost" in kills_run.said
+
+
+@every_party
+def test_client_and_kafkasniff_tell_the_same_messages(kills_run: Kills, party: Any) -> None:
+    account = kills_run.accounts[party.name]
+    seen = Decoded(account.lines, ())
+    assert [*compare.messages(account, seen), *compare.pairs(account, seen)] == []
+    assert list(latencies.longer_than_told(account, KINDS[party.name])) == []
+    assert list(latencies.connections_differ(account, KINDS[party.name])) == []
+
+
+@every_party
+def test_what_a_client_waited_for_in_vain_is_unanswered(kills_run: Kills, party: Any) -> None:
+    """By its own log; but for answers that came when the client was gone, at rest, or closing the connection."""
+    account = kills_run.accounts[party.name]
+    told = Counter((entry["api"], entry["correlation_id"]) for entry in outstanding(account.logged).values())
+    ours = Counter((line["api"], line["correlation_id"]) for line in unanswered(account.lines))
+    logged, decoded = (
+        Counter(
+            (one["api"], one["correlation_id"]) for one in entries if one.get("kind", one.get("type")) == "response"
+        )
+        for entries in (account.logged, account.lines)
+    )
+    assert ours + (decoded - logged) == told
+    assert any(api == "Fetch" for api, _ in ours)
+
+
+def test_each_unanswered_request_is_told_when_its_connection_ends(kills_run: Kills) -> None:
+    """One problem for each, at the packet that ended the connection; of what was open in the end there is none."""
+    told: dict[int, list[int]] = defaultdict(list)
+    for line in messages(kills_run, "problem"):
+        if line["kind"] == "request-unanswered":
+            assert line["direction"] == "request"
+            told[line["connection"]].append(nanoseconds(line["time"]))
+    waiting: dict[int, list[Line]] = defaultdict(list)
+    for line in unanswered(kills_run.lines):
+        waiting[line["connection"]].append(line)
+    assert told.keys() <= waiting.keys()
+    over = 0
+    for connection, requests in waiting.items():
+        found = ends_of(kills_run, client_port(requests[0]), nanoseconds(requests[0]["time"]))
+        over_at = {time for time, _, flags in found if set("FR") & set(flags)}
+        if over_at:
+            assert len(told[connection]) == len(requests)
+            assert len(set(told[connection])) == 1
+            assert set(told[connection]) <= over_at
+            over += len(requests)
+        else:
+            assert connection not in told
+    # Of victim, survivor and watcher one fetch each, at the least; the last two wait again in the end.
+    assert over >= 3
+    assert len(unanswered(kills_run.lines)) >= over + 2
+
+
+def test_the_tables_tell_how_each_exchange_and_each_connection_ended(kills_run: Kills) -> None:
+    exchanges = table(kills_run, "exchanges")
+    told = Counter(line["kind"] for line in messages(kills_run, "problem"))
+    statuses = Counter(one["status"] for one in exchanges)
+    assert statuses.keys() == {"answered", "unanswered", "open"}
+    assert statuses["answered"] == len(messages(kills_run, "response"))
+    assert statuses["unanswered"] == told["request-unanswered"]
+    assert statuses["unanswered"] + statuses["open"] == len(unanswered(kills_run.lines))
+    restarted = kills_run.times_ns["restarted"][0]
+    assert all(one["time_ns"] > restarted for one in exchanges if one["status"] == "open")
+    assert all(one["problems"] == ["request-unanswered"] for one in exchanges if one["status"] == "unanswered")
+
+    connections = table(kills_run, "connections")
+    assert len(connections) == len({line["connection"] for line in kills_run.lines if line["connection"] is not None})
+    for one in connections:
+        found = ends_of(kills_run, one["client_port"], one["time_ns"])
+        finished = {by_client for _, by_client, flags in found if "F" in flags}
+        if finished == {True, False}:
+            assert one["ended"] in {"fin", "rst"}  # a RST may come before the second FIN, or behind it
+        elif any("R" in flags for _, _, flags in found):
+            assert one["ended"] == "rst"
+        else:
+            assert one["ended"] == "end"
+        of_it = [exchange for exchange in exchanges if exchange["connection_id"] == one["connection_id"]]
+        assert one["verdict"] == "kafka"
+        assert (one["requests"], one["responses"]) == (
+            len(of_it),
+            sum(exchange["status"] == "answered" for exchange in of_it),
+        )
+        assert one["unanswered"] == one["requests"] - one["responses"]
+
+
+def test_the_kernel_ends_the_connections_of_a_killed_client(kills_run: Kills) -> None:
+    """And nothing comes from it afterwards."""
+    before, after = kills_run.times_ns["client-killed"]
+    lines = kills_run.accounts["victim"].lines
+    assert all(nanoseconds(line["time"]) < after for line in lines if line["type"] == "request")
+    killed = 0
+    for port, time in {client_port(line): nanoseconds(line["time"]) for line in lines}.items():
+        found = ends_of(kills_run, port, time)
+        closed = [time for time, by_client, flags in found if by_client and set("FR") & set(flags)]
+        if min(closed) > before:
+            killed += 1
+            assert min(closed) < after + SOON_NS
+    assert killed >= 3  # the member's fetches and its coordinator's, the reader's fetches
+
+
+def test_the_broker_answers_a_fetch_of_a_client_that_is_gone(kills_run: Kills) -> None:
+    """A broker does not read from a connection while it has a request of it: it finds nobody there when it answers."""
+    _, killed = kills_run.times_ns["client-killed"]
+    late = [
+        line
+        for line in kills_run.accounts["victim"].lines
+        if line["type"] == "response" and nanoseconds(line["time"]) > killed + SOON_NS // 10
+    ]
+    assert [(line["api"], line["client_id"]) for line in late] == [("Fetch", "victim")]
+    assert late[0]["latency_ms"] >= SHORT_WAIT_MS - CLOCKS_MS
+    connection = next(one for one in table(kills_run, "connections") if one["client_port"] == client_port(late[0]))
+    assert (connection["ended"], connection["unanswered"]) == ("rst", 0)
+    assert connection["end_time_ns"] >= nanoseconds(late[0]["time"])
+
+
+def test_a_fetch_of_a_killed_client_that_nobody_answers(kills_run: Kills) -> None:
+    """The other one is held for longer than the broker lives."""
+    waiting = unanswered(kills_run.accounts["victim"].lines)
+    assert {line["client_id"] for line in waiting} == {"victim-reader"}
+    told = [
+        nanoseconds(line["time"])
+        for line in messages(kills_run, "problem")
+        if line["kind"] == "request-unanswered" and line["connection"] == waiting[0]["connection"]
+    ]
+    before, after = kills_run.times_ns["broker-killed"]
+    assert len(told) == len(waiting)
+    assert all(before < time < after + SOON_NS for time in told)
+
+
+def test_the_group_goes_on_without_its_killed_member(kills_run: Kills) -> None:
+    """It did not leave: the coordinator finds out when its session ends, and tells the other in a heartbeat."""
+    _, killed = kills_run.times_ns["client-killed"]
+    survivor, victim = (Decoded(kills_run.accounts[name].lines, ()) for name in ("survivor", "victim"))
+    assert victim.messages("LeaveGroup", "request") == []
+    names = [one["member_id"] for one in kills_run.accounts["victim"].reports if one["kind"] == "assigned"]
+    joined = [line for line in survivor.messages("JoinGroup", "response") if not line["errors"]]
+    with_it = [line for line in joined if nanoseconds(line["time"]) < killed]
+    without = [line for line in joined if nanoseconds(line["time"]) > killed]
+    assert {one["member_id"] for one in with_it[-1]["body"]["members"]} > set(names)
+    assert {one["member_id"] for one in without[0]["body"]["members"]} == {without[0]["body"]["member_id"]}
+    assert without[0]["body"]["generation_id"] == with_it[-1]["body"]["generation_id"] + 1
+    told = [
+        line
+        for line in survivor.messages("Heartbeat", "response")
+        if nanoseconds(line["time"]) > killed and [one["name"] for one in line["errors"]] == ["REBALANCE_IN_PROGRESS"]
+    ]
+    assert told
+    assert nanoseconds(told[0]["time"]) < nanoseconds(without[0]["time"])
+    assert survivor.assignments("survivor")[-1] == {"vigil-0", "vigil-1"}
+    assert {line["body"]["group_id"] for line in survivor.messages("JoinGroup", "request")} == {GROUP}
+
+
+def test_a_killed_broker_ends_every_connection_and_says_nothing_more(kills_run: Kills) -> None:
+    before, after = kills_run.times_ns["broker-killed"]
+    restarted, _ = kills_run.times_ns["restarted"]
+    for line in kills_run.lines:
+        if line["type"] != "problem":
+            assert not after + SOON_NS // 2 < nanoseconds(line["time"]) < restarted
+    connections = [one for one in table(kills_run, "connections") if one["time_ns"] < before]
+    still = [one for one in connections if one["end_time_ns"] > before]
+    assert {one["broker_port"] for one in still} == set(kills_run.ports.values())
+    for one in connections:
+        assert one["ended"] in {"fin", "rst"}
+        assert one["end_time_ns"] < after + SOON_NS
+
+
+def test_attempts_to_connect_to_nobody_are_no_conversations(kills_run: Kills) -> None:
+    """A SYN that is answered with a RST has neither messages nor problems nor a row."""
+    killed, _ = kills_run.times_ns["broker-killed"]
+    refused = {
+        port: found
+        for port, found in ends_of_clients(kills_run).items()
+        if [(by_client, flags) for _, by_client, flags in found] == [(True, "S"), (False, "R.")]
+    }
+    assert len(refused) >= 2
+    assert all(time > killed for found in refused.values() for time, _, _ in found)
+    rows = {one["client_port"] for one in table(kills_run, "connections")}
+    assert not refused.keys() & rows
+    ours = {client_port(line) for line in kills_run.lines if line["type"] != "problem"}
+    assert not refused.keys() & ours
+
+
+def test_connections_to_the_broker_that_is_back_are_new_ones(kills_run: Kills) -> None:
+    restarted, _ = kills_run.times_ns["restarted"]
+    for name in ("survivor", "watcher"):
+        lines = kills_run.accounts[name].lines
+        old = {line["connection"] for line in lines if nanoseconds(line["time"]) < restarted}
+        new = {line["connection"] for line in lines if nanoseconds(line["time"]) > restarted}
+        assert new
+        assert old
+        assert max(old) < min(new)
+        for connection in new:
+            first = next(line for line in lines if line["connection"] == connection)
+            assert (first["type"], first["api"]) == ("request", "ApiVersions")
+
+
+def test_what_is_said_after_the_restart_is_decoded(kills_run: Kills) -> None:
+    restarted, _ = kills_run.times_ns["restarted"]
+    everything = Decoded(kills_run.lines, ())
+    produced = {(one.topic, one.partition, one.offset, one.record["value"]) for one in everything.produced}
+    assert produced == {
+        ("vigil", one["partition"], one["offset"], one["value"])
+        for one in kills_run.accounts["survivor"].reports
+        if one["kind"] == "produced"
+    }
+    assert {value for *_, value in produced} == {LAST_WORD}
+    for name in ("survivor", "watcher"):
+        account = kills_run.accounts[name]
+        consumed = Counter(
+            (one.partition, one.record["value"]) for one in Decoded(account.lines, ()).consumed if one.topic == "vigil"
+        )
+        told = Counter((one["partition"], one["value"]) for one in account.reports if one["kind"] == "consumed")
+        assert consumed == told
+    assert all(nanoseconds(line["time"]) > restarted for line in everything.messages("Produce", "request"))
+
+
+def test_the_broker_tells_of_the_same_requests(kills_run: Kills) -> None:
+    """Those that it had answered: its log ends with it. It goes on when nobody looks any more."""
+    last = {client_port(line): line["correlation_id"] for line in messages(kills_run, "request")}
+    listeners = {party.name.upper() for party in PARTIES}
+    looked_at = [one for one in kills_run.handled if one.correlation_id <= last.get(one.client_port, -1)]
+    differences = list(latencies.broker_differs(kills_run.lines, looked_at, listeners))
+    assert [one for one in differences if not one.startswith("answered, but not told")] == []
+    assert len(differences) <= 1  # killed between its answer and its log
+
+
+def test_the_kept_packets_decode_to_the_same(kills_run: Kills) -> None:
+    result = kafkasniff("decode", "--quiet", "--format", "json", kills_run.kept)
+    assert (result.code, result.err) == (0, "")
+
+    def facts(lines: Any) -> Counter[tuple[Any, ...]]:
+        return Counter(
+            ("problem", line["kind"], line["connection"], line["time"], line["packet"])
+            if line["type"] == "problem"
+            else (line["type"], line["exchange"], line["connection"], line["api"], line["correlation_id"], line["time"])
+            for line in lines
+            if line.get("kind") not in OWN_STATE
+        )
+
+    assert facts(result.objects) == facts(kills_run.lines)
