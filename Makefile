@@ -13,7 +13,7 @@ PYTHON ?=
 DEMO_CAPTURE ?= captures/librdkafka-codecs.pcap
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types check vectors golden bench clean
+.PHONY: help demo test lint types check vectors golden bench bench-live scale clean
 
 help:
 	@echo "make demo    decode a capture of a real Apache Kafka broker"
@@ -24,6 +24,8 @@ help:
 	@echo "make vectors have the classes of Kafka's newest release write the vectors again (needs Java and Maven)"
 	@echo "make golden  write golden files, evidence, the list of what is proven and docs/coverage.md again (needs the same)"
 	@echo "make bench   compare with tshark on generated captures (needs tshark and tcpdump; BENCH='--help' for options)"
+	@echo "make bench-live  live capture under rising load, beside tshark (needs root, Linux, tshark, tcpdump, tcpreplay)"
+	@echo "make scale   both engines of export on 1 to 8 GB of captures (some hours, 60 GB of disk; BENCH as above)"
 	@echo "make clean   remove the virtual environment and all caches"
 
 # A stamp per set of dependencies: pip runs again when pyproject.toml changes, else not at all.
@@ -86,6 +88,12 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[clients]'
 	$(BIN)/python -m benchmarks.generate --missing
 	$(BIN)/python -m benchmarks.compare $(BENCH)
+
+bench-live: $(VENV)/.installed-test
+	$(BIN)/python -m benchmarks.live_load $(BENCH)
+
+scale: $(VENV)/.installed-test
+	$(BIN)/python -m benchmarks.scale $(BENCH)
 
 clean:
 	rm -rf "$(VENV)" build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -53,6 +53,12 @@ class MockCluster:
         library.rd_kafka_destroy.restype = None
         library.rd_kafka_mock_set_apiversion.argtypes = [ctypes.c_void_p, *[ctypes.c_int16] * 3]
         library.rd_kafka_mock_topic_create.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int]
+        library.rd_kafka_mock_start_request_tracking.argtypes = [ctypes.c_void_p]
+        library.rd_kafka_mock_start_request_tracking.restype = None
+        library.rd_kafka_mock_get_requests.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]
+        library.rd_kafka_mock_get_requests.restype = ctypes.c_void_p
+        library.rd_kafka_mock_request_destroy_array.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        library.rd_kafka_mock_request_destroy_array.restype = None
         self._library = library
         error = ctypes.create_string_buffer(512)
         settings = library.rd_kafka_conf_new()
@@ -70,6 +76,17 @@ class MockCluster:
     def create_topic(self, name: str, partitions: int) -> None:
         if error := self._library.rd_kafka_mock_topic_create(self._cluster, name.encode(), partitions, 1):
             raise SystemExit(f"topic {name}: librdkafka error {error}")
+
+    def start_counting(self) -> None:
+        """From now on requests are counted, each at the cost of some bytes that it is remembered in."""
+        self._library.rd_kafka_mock_start_request_tracking(self._cluster)
+
+    def requests(self) -> int:
+        """How many requests its brokers got since `start_counting`."""
+        count = ctypes.c_size_t()
+        found = self._library.rd_kafka_mock_get_requests(self._cluster, ctypes.byref(count))
+        self._library.rd_kafka_mock_request_destroy_array(found, count)
+        return count.value
 
     def __enter__(self) -> MockCluster:
         return self

@@ -131,8 +131,11 @@ def disk_bytes(folder: Path) -> int:
 class Sampler:
     """Follows a process and all that it started, from another thread, until `stop`."""
 
-    def __init__(self, root: int, folder: Path, before: Set[tuple[int, int]]) -> None:
-        """`before`: pid and start of children that we had already; all other children are orphans of the root's."""
+    def __init__(self, root: int, folder: Path, before: Set[tuple[int, int]] | None) -> None:
+        """`before`: pid and start of children that we had already; all other children are orphans of the root's.
+
+        None where others start children meanwhile: then orphans count that were seen while they were none.
+        """
         self._root = root
         self._before = before
         self._folder = folder
@@ -178,7 +181,7 @@ class Sampler:
                 parent = every.get(process.parent)
                 ours[process.pid] = (
                     key in self._cpu
-                    or (process.parent == os.getpid() and key not in self._before)
+                    or (self._before is not None and process.parent == os.getpid() and key not in self._before)
                     or (parent is not None and is_ours(parent))
                 )
             return ours[process.pid]
@@ -228,7 +231,7 @@ def measure(command: Sequence[str], folder: Path, *, limit_s: float, env: dict[s
     Raises CommandFailedError.
     """
     told = folder / "stderr"
-    with _orphans_come_here(), told.open("wb") as errors, (folder / "stdout").open("wb") as output:
+    with orphans_come_here(), told.open("wb") as errors, (folder / "stdout").open("wb") as output:
         mine = {(one.pid, one.started) for one in processes().values() if one.parent == os.getpid()}
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         begin = time.perf_counter()
@@ -249,7 +252,7 @@ def measure(command: Sequence[str], folder: Path, *, limit_s: float, env: dict[s
             if not late:
                 raise
         finally:
-            _wait_for_orphans(sampler)
+            wait_for_orphans(sampler)
             sampler.stop()
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if late or child.returncode != 0:
@@ -261,7 +264,8 @@ def measure(command: Sequence[str], folder: Path, *, limit_s: float, env: dict[s
 
 
 @contextlib.contextmanager
-def _orphans_come_here() -> Iterator[None]:
+def orphans_come_here() -> Iterator[None]:
+    """Within the block this process is the one that orphans of its children are handed to. Raises OSError."""
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
@@ -271,7 +275,7 @@ def _orphans_come_here() -> Iterator[None]:
         library.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def _wait_for_orphans(sampler: Sampler) -> None:
+def wait_for_orphans(sampler: Sampler) -> None:
     """Until all that the command started is over and accounted for; what does not end by itself is killed."""
     deadline = time.monotonic() + ORPHANS_S
     while left := [process for process in sampler.family() if process.parent == os.getpid()]:

@@ -16,6 +16,7 @@ from kafkasniff.kafka.events import ExchangeEvent, MessageEvent, VerdictEvent
 from kafkasniff.model import Connection, Endpoint, Message
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER, Closed
 from kafkasniff.tcp import TcpConnection
+from kafkasniff.tls.gate import TlsGate
 
 __all__ = ["Account", "ConnectionEnd", "InspectedConnection", "OpenExchange", "endpoint"]
 
@@ -59,6 +60,7 @@ class InspectedConnection:
         "kafka",
         "number",
         "place",
+        "tls",
     )
 
     def __init__(self, number: int, tcp: TcpConnection, options: ConnectionOptions, ports: frozenset[int]) -> None:
@@ -79,6 +81,8 @@ class InspectedConnection:
                 forced = 1
         self.forced = forced is not None
         self.kafka = KafkaConnection(options, forced)
+        self.tls: TlsGate | None = TlsGate()
+        """What takes TLS off its streams; None where they have none."""
         self.client: Endpoint | None = None
         self.broker: Endpoint | None = None
         self.id = 0

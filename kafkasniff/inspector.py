@@ -9,26 +9,25 @@ whose endpoint spoke Kafka before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Literal
+from typing import Literal
 
 from kafkasniff.accounts import Account, ConnectionEnd, InspectedConnection, OpenExchange, endpoint
 from kafkasniff.kafka.connection import ConnectionOptions
 from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.detail import Detail, LeftOut, Level
 from kafkasniff.kafka.events import Event, ExchangeEvent, MessageEvent, ProblemEvent, TokenEvent, VerdictEvent
 from kafkasniff.kafka.framing import MAX_FRAME
 from kafkasniff.model import Connection, Direction, Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.packets import PacketBatch
-from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed
+from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed, Item
 from kafkasniff.tcp import Reassembler
 from kafkasniff.tcp.plan import Key
 from kafkasniff.tcp.reassembly import Delta
+from kafkasniff.tls.keylog import KeyLog
 
 __all__ = ["Inspector", "Output"]
 
 Output = Message | SaslToken | Exchange | Problem | Connection
-
-MAX_SECRETS: Final = 1024
-"""Blocks of decryption secrets kept."""
 
 
 class Inspector:
@@ -42,6 +41,7 @@ class Inspector:
     - `exchanges`: yield `Exchange` objects also (they keep the request until its response is there)
     - `connections`: yield a `Connection` at the end of each that carried data also, and put the client's software
       into exchanges
+    - `keys`: secrets that decrypt TLS, besides those in the captures
     """
 
     def __init__(
@@ -53,11 +53,13 @@ class Inspector:
         max_frame: int = MAX_FRAME,
         exchanges: bool = True,
         connections: bool = False,
+        keys: KeyLog | None = None,
     ) -> None:
         self._ports = frozenset(ports)
         self._show_secrets = show_secrets
+        self._detail = Detail(DecodeOptions(records=records, show_secrets=show_secrets))
         self._options = ConnectionOptions(
-            decode=DecodeOptions(records=records, show_secrets=show_secrets),
+            detail=self._detail,
             max_frame=max_frame,
             every_end=exchanges,
         )
@@ -71,8 +73,8 @@ class Inspector:
         self.summary = Summary()
         self.names: dict[str, str] = {}
         """Address → name, from the captures' name records."""
-        self.secrets: list[bytes] = []
-        """Decryption secrets found in the captures, at most MAX_SECRETS blocks."""
+        self.keys = KeyLog() if keys is None else keys
+        """Secrets that decrypt TLS. Those of a file are no part of a state: who loads one names the file again."""
         self.judged: set[Key] | None = None
         """Where a reader wants to know: endpoints of connections found to be Kafka, until the reader clears it."""
 
@@ -100,12 +102,40 @@ class Inspector:
             if isinstance(note.value, Problem):
                 keyed.append((note.order, -1, index, None, note.value))
             elif isinstance(note.value, bytes):
-                if len(self.secrets) < MAX_SECRETS:
-                    self.secrets.append(note.value)
+                self.keys.add_captured(note.value, note.order)
+                self._tell_key_log(note.order, index, keyed)
             else:
                 self.names[note.value[0]] = note.value[1]
+        self._tell_key_log(batch.end_order - batch.packets, -1, keyed)
         self._take(deltas, keyed)
         return keyed
+
+    def _tell_key_log(self, order: int, index: int, keyed: list[_Keyed]) -> None:
+        """What there is to tell of a key log's lines."""
+        flaws = self.keys.take_flaws()
+        if flaws:
+            keyed.append((order, -1, index, None, Problem("tls-key-log", "; ".join(flaws))))
+
+    def follow_key_log(self, keys: KeyLog, *, tells: bool = True) -> None:
+        """Take secrets from this key log, too; `tells`: its bad lines are told here."""
+        keys.absorb(self.keys)
+        if not tells:
+            keys.take_flaws()
+        self.keys = keys
+
+    @property
+    def level(self) -> Level:
+        """How much is left out of what comes next, because whoever feeds packets is behind them; may be set."""
+        return self._detail.level
+
+    @level.setter
+    def level(self, level: Level) -> None:
+        self._detail.set(level)
+
+    @property
+    def left_out(self) -> LeftOut:
+        """What was left out of messages so far, by `level`."""
+        return self._detail.left_out
 
     def close(self) -> list[Output]:
         """The capture has ended; returns what was still open."""
@@ -150,6 +180,7 @@ class Inspector:
         for other in others:
             self._known_brokers |= other._known_brokers
             self.names.update(other.names)
+            self.keys.absorb(other.keys)
 
     # -- merging ----------------------------------------------------------------------------------------------------
 
@@ -162,7 +193,7 @@ class Inspector:
                 continue
             kafka = connection.kafka
             seen, decoded, lost = kafka.bytes_seen, kafka.bytes_decoded, kafka.bytes_lost
-            events = kafka.feed(items)
+            events = kafka.feed(items if connection.tls is None else self._without_tls(connection, items))
             summary.bytes_stream += kafka.bytes_seen - seen + kafka.bytes_lost - lost
             summary.bytes_decoded += kafka.bytes_decoded - decoded
             summary.bytes_lost += kafka.bytes_lost - lost
@@ -174,6 +205,15 @@ class Inspector:
             if connection.account is not None and isinstance(last, Closed) and (kafka.bytes_seen or kafka.bytes_lost):
                 keyed.append((last.order, place, len(events), connection, ConnectionEnd(tcp, last)))
         summary.bytes_skipped = summary.bytes_stream - summary.bytes_lost - summary.bytes_decoded
+
+    def _without_tls(self, connection: InspectedConnection, items: list[Item]) -> list[Item]:
+        """The same for a connection that is TLS, or whose first bytes are still to come."""
+        gate = connection.tls
+        assert gate is not None
+        clear = gate.feed(items, self.keys, wanted=connection.kafka.verdict != "not-kafka")
+        if gate.plain:
+            connection.tls = None
+        return clear
 
     def _merge(self, keyed: list[_Keyed]) -> list[Output]:
         # The first three differ between any two entries, so that the comparison never reaches the events.
@@ -360,11 +400,12 @@ class Inspector:
             self._known_brokers.add(connection.endpoints[1 - event.client])
             return
         self.summary.not_kafka += 1
-        if connection.forced or not self._known_brokers.isdisjoint(connection.endpoints):
+        if event.likely or connection.forced or not self._known_brokers.isdisjoint(connection.endpoints):
             ends = " and ".join(str(endpoint(end)) for end in connection.endpoints)
+            what = " is not Kafka" if event.kind == "not-kafka" else ""
             problem = Problem(
-                "not-kafka",
-                f"the connection between {ends} is not Kafka: {event.detail}",
+                event.kind,
+                f"the connection between {ends}{what}: {event.detail}",
                 connection=connection.number,
                 time_ns=None if event.time_ns == NO_TIME else event.time_ns,
                 capture=self._capture(event.packet),

@@ -34,14 +34,16 @@ def read(
     enrich: bool = True,
     two_pass: bool = False,
     topic_ids: Mapping[str, str] | None = None,
+    keylog: Path | None = None,
     **options: Any,
 ) -> Iterator[Exchange]:
     """Exchanges of one or several captures, in order of completion.
 
     `enrich`: add what other messages tell (`_topic_name` beside topic ids, `Exchange.broker_id` …); `two_pass`: read
     the captures twice, so that what is told later is known from the beginning; `topic_ids`: topic id → name, for what
-    no message tells. Other `options` are those of `Inspector`. Bytes stay bytes in bodies. Raises CaptureError if a
-    capture cannot be opened, UsageError where `two_pass` is asked of what can be read only once.
+    no message tells; `keylog`: a file with secrets that decrypt TLS (SSLKEYLOGFILE). Other `options` are those of
+    `Inspector`. Bytes stay bytes in bodies. Raises CaptureError if a capture cannot be opened, UsageError where
+    `two_pass` is asked of what can be read only once, or the key log cannot be read.
     """
     # What single messages do not need, NumPy above all, is imported here.
     from kafkasniff.capture import open_captures  # noqa: PLC0415
@@ -51,6 +53,10 @@ def read(
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
     names = [os.fspath(path) for path in paths]
+    if keylog is not None:
+        from kafkasniff.capture.key_log_file import open_key_log  # noqa: PLC0415
+
+        options["keys"] = open_key_log(keylog)
     inspector = Inspector(**{**options, "exchanges": True})
     enricher: Enricher | None = None
     if enrich:
@@ -60,6 +66,8 @@ def read(
             if once is not None:
                 raise UsageError(f"{once} can be read only once")
             arguments = {name: value for name, value in options.items() if name in {"ports", "max_frame"}}
+            if keylog is not None:
+                arguments["keys"] = open_key_log(keylog)
             learn(catalog, lambda: open_captures(names), arguments)
         enricher = Enricher(catalog, summary=inspector.summary)
     with open_captures(names) as source:

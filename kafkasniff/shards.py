@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.inspector import Inspector
+from kafkasniff.model import Problem
 from kafkasniff.packets import COLUMNS, PacketBatch
 from kafkasniff.tcp.plan import Key, connection_hash, endpoint_hash
 
@@ -53,7 +54,8 @@ def share(batch: PacketBatch, shard: int, shards: int) -> PacketBatch:
         end_clock=batch.end_clock,
         end_order=batch.end_order,
         packets=batch.packets if first else 0,
-        notes=batch.notes if first else [note for note in batch.notes if isinstance(note.value, tuple)],
+        # Names and secrets are for all.
+        notes=batch.notes if first else [note for note in batch.notes if not isinstance(note.value, Problem)],
         ticks=batch.ticks or (batch.order, batch.time_ns if batch.clock is None else batch.clock),
     )
 

@@ -38,6 +38,7 @@ _MODULES: Final = frozenset(
         "kafkasniff.kafka.boundaries",
         "kafkasniff.kafka.connection",
         "kafkasniff.kafka.context",
+        "kafkasniff.kafka.detail",
         "kafkasniff.kafka.dialogue",
         "kafkasniff.kafka.early",
         "kafkasniff.kafka.embedded.envelope",
@@ -46,6 +47,7 @@ _MODULES: Final = frozenset(
         "kafkasniff.kafka.framing",
         "kafkasniff.kafka.memory",
         "kafkasniff.kafka.message",
+        "kafkasniff.kafka.opening",
         "kafkasniff.kafka.record_batch",
         "kafkasniff.kafka.sasl",
         "kafkasniff.kafka.search",
@@ -53,6 +55,15 @@ _MODULES: Final = frozenset(
         "kafkasniff.tcp.connection",
         "kafkasniff.tcp.reassembly",
         "kafkasniff.tcp.stream",
+        "kafkasniff.tls.clear",
+        "kafkasniff.tls.gate",
+        "kafkasniff.tls.half",
+        "kafkasniff.tls.handshake",
+        "kafkasniff.tls.keylog",
+        "kafkasniff.tls.negotiation",
+        "kafkasniff.tls.protection",
+        "kafkasniff.tls.record",
+        "kafkasniff.tls.session",
     }
 )
 """Modules whose classes may be in a state; none of them does anything when it is made."""

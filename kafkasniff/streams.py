@@ -19,11 +19,13 @@ __all__ = [
     "Gap",
     "Hole",
     "Item",
+    "Rejected",
     "Retransmit",
     "Run",
     "Started",
     "Stretch",
     "TcpProblem",
+    "Wrapped",
 ]
 
 NO_TIME: Final = -(2**63)
@@ -105,6 +107,9 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
     """The bytes were on the wire, but the snap length of the capture cut them off."""
     resumed_ns: int = NO_TIME
     """time_ns of the packet that delivered what stands behind the gap (snapped: of the segment that was cut)."""
+    exact: bool = True
+    """As many bytes as `size` are missing of what the next run goes on with; False: an unknown number (of clear bytes,
+    where what is missing was encrypted)."""
 
 
 class Hole(msgspec.Struct, frozen=True, gc=False):
@@ -137,6 +142,26 @@ class TcpProblem(msgspec.Struct, frozen=True, gc=False):
     bytes: int | None = None
 
 
+class Wrapped(msgspec.Struct, frozen=True, gc=False):
+    """Bytes of the stream of `direction` that a layer in between took off; below zero: that it hands on later."""
+
+    direction: int
+    size: int
+
+
+class Rejected(msgspec.Struct, frozen=True, gc=False):
+    """A layer in between can read no more of the connection."""
+
+    order: int
+    direction: int
+    kind: str
+    detail: str
+    packet: int
+    time_ns: int
+    likely: bool
+    """It may well be Kafka that could not be read."""
+
+
 class Closed(msgspec.Struct, frozen=True, gc=False):
     """The end of the connection; nothing follows."""
 
@@ -148,6 +173,10 @@ class Closed(msgspec.Struct, frozen=True, gc=False):
     time_ns: int
     packets: int = 0
     """Packets of either direction that belong to the connection."""
+    by: int | None = None
+    """Direction of the stream whose FIN or RST was the first that was believed."""
+    by_ns: int = NO_TIME
+    """time_ns of that packet."""
 
 
-Item = Stretch | Started | Gap | Hole | Retransmit | TcpProblem | Closed
+Item = Stretch | Started | Gap | Hole | Retransmit | TcpProblem | Wrapped | Rejected | Closed

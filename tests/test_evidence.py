@@ -15,8 +15,9 @@ import pytest
 
 from kafkasniff.kafka.coverage import defined_pairs, proven
 from kafkasniff.kafka.dissectors import snake_case
-from tests.craft.read import file_bytes, raw_packets
-from tests.evidence.compare import differences, interprets, line_differences, rfc3339, snake
+from tests.craft.packet import FIN, RST
+from tests.craft.read import file_bytes, raw_packets, read_packets
+from tests.evidence.compare import Line, differences, interprets, line_differences, rfc3339, snake
 from tests.evidence.kafka_classes import RELEASES, Evidence, ask, evidence
 from tests.evidence.match import golden_lines, match, open_lines, tokens
 from tests.evidence.proven import PART, proven_lines
@@ -106,11 +107,30 @@ def test_raw_tokens_are_those_on_the_wire(capture_path: Path):
 NO_ANSWER = re.compile(r"exchange (\d+), (\w+) v(\d+) #(-?\d+): ")
 
 
+def left_without_an_answer(capture: Path, line: Line) -> bool:
+    """Whether the broker ended the connection of a line, and the client had the last word."""
+    ends = next(
+        (one["client"], one["broker"])
+        for one in golden_lines(capture)
+        if one["connection"] == line["connection"] and one["type"] != "problem"
+    )
+    packets = [
+        packet
+        for packet in read_packets(capture)
+        if {f"{packet.src}:{packet.sport}", f"{packet.dst}:{packet.dport}"} == set(ends)
+    ]
+    *_, last_word = (packet for packet in packets if packet.payload)
+    farewells = [packet for packet in packets if packet.flags & (FIN | RST)]
+    by_client = [f"{packet.src}:{packet.sport}" == ends[0] for packet in (last_word, farewells[0])]
+    return by_client == [True, False] and rfc3339(farewells[-1].time_ns) == line["time"]
+
+
 def test_every_other_line_is_of_a_kind_whose_reason_is_known(capture_path: Path):
     """Problems of streams have no message of their own that Kafka could read.
 
     - request-unanswered, response-lost: the walk of the wire finds no whole response to that request;
     - stream-cut: the walk has that many bytes left behind the last whole frame of that stream;
+    - connection-rejected: the client's was the last word, and the broker was the first to close;
     - sasl: test_raw_tokens_are_those_on_the_wire.
     """
     times = {number: raw[0] for number, raw in enumerate(raw_packets(file_bytes(capture_path)), 1)}
@@ -126,6 +146,9 @@ def test_every_other_line_is_of_a_kind_whose_reason_is_known(capture_path: Path)
         assert line["time"] == rfc3339(times[line["packet"]])
         if line["kind"] == "stream-cut":
             cut_off[line["connection"], line["direction"]] = line["bytes"]
+            continue
+        if line["kind"] == "connection-rejected":
+            assert left_without_an_answer(capture_path, line)
             continue
         assert line["kind"] in {"request-unanswered", "response-lost"}, "a kind of line that nothing has checked"
         found = NO_ANSWER.match(line["detail"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -50,7 +51,10 @@ def keep(
     """What a live capture of these packets says, while it keeps those of Kafka."""
     inspector = Inspector(exchanges=False, **options)
     events: list[Any] = []
-    with LiveSource([FakeInterface("eth0", 0, packets, blocks)]) as source:
+    with (
+        patch("kafkasniff.capture.live.JOIN_BYTES", 0),
+        LiveSource([FakeInterface("eth0", 0, packets, blocks)]) as source,
+    ):
         files = CaptureFiles(str(path), source.interfaces, Rotation(), counts=source.counts, failed=pytest.fail)
         keeper = Keeper(files, None if every else inspector)
         source.stop()

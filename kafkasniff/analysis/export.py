@@ -24,12 +24,17 @@ MAX_MANIFEST: Final = 1 << 28
 BATCH_ROWS: Final = 1 << 14
 """Rows that are looked at together: bodies of as many exchanges have to be in memory at once."""
 
+_PAYLOAD: Final = frozenset({"key", "value", "headers"})
+"""Columns of `records` with payload."""
+
 
 class Export(msgspec.Struct, frozen=True):
     """An export: the files of each table."""
 
     folder: Path
     tables: Mapping[str, tuple[Path, ...]]
+    has_payload: bool = True
+    """False: nulls or hashes stand in the place of keys and values."""
 
     @classmethod
     def open(cls, folder: str) -> Self:
@@ -55,9 +60,26 @@ class Export(msgspec.Struct, frozen=True):
                 name: tuple(_inside(path, file["path"]) for file in table["files"])
                 for name, table in manifest["tables"].items()
             }
+            has_payload = manifest.get("options", {}).get("payload", {}).get("form", "shown") == "shown"
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise CaptureError(f"{folder} is not an export: its manifest.json makes no sense ({error})") from None
-        return cls(path, tables)
+        return cls(path, tables, has_payload)
+
+    def missing(self, question: Accumulator[Any]) -> list[str]:
+        """The tables of a question that are not there, or lack the keys and values that it measures; it can do without.
+
+        Raises UsageError where it cannot.
+        """
+        left_out = missing_tables(self.tables, question)
+        reading = question.reads().get("records")
+        if self.has_payload or reading is None or "records" in left_out or _PAYLOAD.isdisjoint(reading.columns):
+            return left_out
+        if not reading.optional:
+            raise UsageError(
+                f"{question.name} needs keys and values, which {self.folder} does not have "
+                "(it was exported with --no-payload or --hash-payload)"
+            )
+        return [*left_out, "records"]
 
     def files(self, table: str, since_ns: int | None = None, until_ns: int | None = None) -> list[Path]:
         """The files of a table that can hold rows of a time."""
@@ -117,11 +139,11 @@ class Export(msgspec.Struct, frozen=True):
 def answer(
     export: Export, question: Accumulator[Any], since_ns: int | None = None, until_ns: int | None = None
 ) -> list[str]:
-    """Give a question the rows of an export. Returns the optional tables that are missing.
+    """Give a question the rows of an export. Returns the optional tables that are missing (`Export.missing`).
 
-    Raises UsageError where a table that it needs is missing, CaptureError where a file cannot be read.
+    Raises UsageError where a table that it needs is missing, or payload, CaptureError where a file cannot be read.
     """
-    left_out = missing_tables(export.tables, question)
+    left_out = export.missing(question)
     for table, reading in question.reads().items():
         if table not in left_out:
             for batch in export.batches(table, reading, since_ns, until_ns):

@@ -72,6 +72,9 @@ class RegularFile:
         wanted = kept + max(size, need - kept)
         try:
             data = os.pread(self._descriptor, wanted, self.bytes_read - kept)
+            if kept and len(data) == kept:
+                # The end, or a place that cannot be read: a read that comes as far as that gives what is before it.
+                data += os.pread(self._descriptor, wanted - kept, self.bytes_read)
         except OSError as error:
             self.failure = Failure("capture-broken", f"reading it failed: {error.strerror}")
             return tail

@@ -21,7 +21,7 @@ from kafkasniff.capture.ring import SOL_PACKET, Block, Ring
 from kafkasniff.errors import CaptureError, MissingPartError, UsageError
 from kafkasniff.model import Problem
 
-__all__ = ["DEFAULT_SNAPLEN", "MAX_BUFFER", "InterfaceSocket"]
+__all__ = ["DEFAULT_SNAPLEN", "MAX_BUFFER", "InterfaceSocket", "end_problems", "fresh_loss"]
 
 DEFAULT_SNAPLEN: Final = 262_144
 """Bytes kept of a packet: all of it."""
@@ -56,6 +56,9 @@ class InterfaceSocket:
     UsageError for a wrong filter, MissingPartError without privileges or (for a filter) libpcap.
     """
 
+    look_again_s: Final = None
+    """The kernel wakes whoever waits for `fileno`."""
+
     def __init__(
         self, name: str, capture: int, *, bpf: str | None, snaplen: int, buffer: int | None, promiscuous: bool
     ) -> None:
@@ -66,6 +69,8 @@ class InterfaceSocket:
         """Packets captured so far."""
         self._capture = capture
         self._received = self._dropped = 0
+        self._told = (0, 0)
+        """What the kernel had counted when losses were told last."""
         everywhere = name == ANY
         if everywhere and promiscuous:
             raise UsageError(f"no promiscuous mode on {ANY}: name the interface")
@@ -116,6 +121,15 @@ class InterfaceSocket:
         """Blocks of the ring."""
         return self._ring.blocks
 
+    @property
+    def backlog(self) -> float:
+        """Part of the ring, 0 to 1, that waits to be taken; 0 while that is little."""
+        return self._ring.backlog()
+
+    def fileno(self) -> int:
+        """What becomes readable when there is something to take."""
+        return self.socket.fileno()
+
     def take(self) -> Frames | None:
         """The packets of the next block that the kernel has handed over; None where there is none yet."""
         block = self._ring.take()
@@ -136,17 +150,14 @@ class InterfaceSocket:
             self._dropped += dropped
         return self._received, self._dropped
 
+    def fresh_loss(self) -> Problem | None:
+        """What was lost since this was asked last, if anything."""
+        before, self._told = self._told, self.counts()
+        return fresh_loss(self.name, before, self._told)
+
     def problems(self) -> list[Problem]:
         """What is to be told at the end."""
-        found = []
-        if self.error is not None:
-            found.append(Problem("capture-cut", self.error, capture=self.name, packet=self.packets or None))
-        received, dropped = self.counts()
-        if dropped:
-            lost = f"{dropped} of {received} packets were lost"
-            text = f"{self.name}: {lost} because they were not taken from the kernel in time"
-            found.append(Problem("capture-loss", text, capture=self.name))
-        return found
+        return end_problems(self.name, self.error, self.packets, self.counts())
 
     def close(self) -> None:
         """Let go of the interface."""
@@ -174,6 +185,28 @@ class InterfaceSocket:
         )
         self.packets += len(packets.start)
         return Frames.cooked(packets, block.heads) if self._cooked else Frames.ethernet(packets, block.heads)
+
+
+def end_problems(name: str, error: str | None, packets: int, counts: tuple[int, int]) -> list[Problem]:
+    """What is to be told at the end of a capture: why it ended by itself, and how many of its packets were lost."""
+    found = []
+    if error is not None:
+        found.append(Problem("capture-cut", error, capture=name, packet=packets or None))
+    received, dropped = counts
+    if dropped:
+        found.append(_loss(name, f"in all, {dropped:,} of {received:,} packets"))
+    return found
+
+
+def fresh_loss(name: str, before: tuple[int, int], now: tuple[int, int]) -> Problem | None:
+    """What is to be told where packets were lost between two counts (`CapturedInterface.counts`)."""
+    received, dropped = now[0] - before[0], now[1] - before[1]
+    return _loss(name, f"{dropped:,} of {received:,} packets since the last look") if dropped else None
+
+
+def _loss(name: str, packets: str) -> Problem:
+    text = f"{name}: {packets} were lost because they were not taken from the kernel in time"
+    return Problem("capture-loss", text, capture=name)
 
 
 def _bind_everywhere(target: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""The machine's network interfaces, as anyone may ask for them (Linux)."""
+"""The machine's network interfaces, as anyone may ask for them."""
 
 from __future__ import annotations
 
@@ -6,24 +6,30 @@ import ctypes
 import errno
 import socket
 import struct
+import sys
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
 import msgspec
 
-from kafkasniff.errors import CaptureError, MissingPartError
+from kafkasniff.errors import CaptureError
 
-__all__ = ["ANY", "NetworkInterface", "hardware_type", "interface_name", "list_interfaces"]
+__all__ = ["ANY", "NetworkInterface", "hardware_type", "interface_name", "interface_names", "list_interfaces"]
 
 ANY: Final = "any"
-"""Stands for all interfaces together."""
+"""Stands for all interfaces together (Linux)."""
 
-SIOCGIFFLAGS: Final = 0x8913
 SIOCGIFHWADDR: Final = 0x8927
+"""Linux's number."""
+
 UP: Final = 0x1
 LOOPBACK: Final = 0x8
 RUNNING: Final = 0x40
+"""IFF_: the same on Linux, the BSDs and macOS."""
+
+ADDRESS_SIZE: Final = 24
+"""Bytes of a `struct sockaddr` up to the end of its IPv6 address."""
 
 MAX_ADDRESSES: Final = 65_536
 """Entries of the system's list that are looked at; a machine has one for each address."""
@@ -39,7 +45,7 @@ class NetworkInterface(msgspec.Struct, frozen=True):
 
 
 class _Entry(ctypes.Structure):
-    """`struct ifaddrs` of getifaddrs(3), as far as it is needed."""
+    """`struct ifaddrs` of getifaddrs(3), as far as it is needed and the same on all systems."""
 
 
 _Entry._fields_ = [
@@ -51,18 +57,26 @@ _Entry._fields_ = [
 
 
 def list_interfaces() -> list[NetworkInterface]:
-    """All interfaces, those in use first, loopback behind them, and at the end ANY. Raises MissingPartError."""
-    if not hasattr(socket, "AF_PACKET"):
-        raise MissingPartError("listing interfaces needs Linux")
-    addresses = _addresses()
+    """All interfaces, those in use first, loopback behind them, and at the end ANY where the system has it."""
+    asked = _asked()
     found = []
     for number, name in socket.if_nameindex():
-        flags = _flags(name)
+        flags, addresses = asked.get(name, (0, []))
         state = tuple(word for bit, word in ((UP, "up"), (RUNNING, "running"), (LOOPBACK, "loopback")) if flags & bit)
         rank = (not flags & UP, not flags & RUNNING, bool(flags & LOOPBACK), number)
-        found.append((rank, NetworkInterface(name, state, tuple(addresses.get(name, ())))))
+        found.append((rank, NetworkInterface(name, state, tuple(addresses))))
     found.sort(key=lambda entry: entry[0])
-    return [*(interface for _, interface in found), NetworkInterface(ANY, ("all interfaces",))]
+    everywhere = [NetworkInterface(ANY, ("all interfaces",))] if _has_any() else []
+    return [*(interface for _, interface in found), *everywhere]
+
+
+def interface_names() -> list[str]:
+    """Names of all that can be captured."""
+    return [name for _, name in socket.if_nameindex()] + ([ANY] if _has_any() else [])
+
+
+def _has_any() -> bool:
+    return hasattr(socket, "AF_PACKET")
 
 
 def interface_name(given: str) -> str:
@@ -77,21 +91,13 @@ def interface_name(given: str) -> str:
 
 
 def hardware_type(interface: str) -> int:
-    """Type (ARPHRD_) of the interface. Raises CaptureError where there is none of this name."""
+    """Type (ARPHRD_) of the interface (Linux). Raises CaptureError where there is none of this name."""
     try:
         answer = _ask(interface, SIOCGIFHWADDR)
     except (OSError, UnicodeError, ImportError) as error:
-        there = ", ".join(name for _, name in socket.if_nameindex())
         reason = "there is no such interface" if getattr(error, "errno", 0) == errno.ENODEV else str(error)
-        raise CaptureError(f"{interface}: {reason}; there are: {there}, {ANY}") from None
+        raise CaptureError(f"{interface}: {reason}; there are: {', '.join(interface_names())}") from None
     return int(struct.unpack_from("=H", answer, 16)[0])
-
-
-def _flags(interface: str) -> int:
-    try:
-        return int(struct.unpack_from("=H", _ask(interface, SIOCGIFFLAGS), 16)[0])
-    except OSError:
-        return 0  # it went away just now
 
 
 def _ask(interface: str, request: int) -> bytes:
@@ -101,33 +107,49 @@ def _ask(interface: str, request: int) -> bytes:
         return fcntl.ioctl(asked, request, struct.pack("16s16x", interface.encode()[:15]))
 
 
-def _addresses() -> dict[str, list[str]]:
-    """Addresses by name of the interface; none where the system's library does not tell."""
+def _asked() -> dict[str, tuple[int, list[str]]]:
+    """(flags, addresses) by name of the interface; none where the system's library does not tell."""
     libc = ctypes.CDLL(None, use_errno=True)
     first = ctypes.POINTER(_Entry)()
-    found: dict[str, list[str]] = {}
+    found: dict[str, tuple[int, list[str]]] = {}
     if libc.getifaddrs(ctypes.byref(first)):
         return found
     try:
         entry, seen = first, 0
         while entry and seen < MAX_ADDRESSES:
             here = entry.contents
-            text = _address(here.address)
+            _, addresses = found.setdefault((here.name or b"").decode("utf-8", "replace"), (here.flags, []))
+            text = _address_at(here.address)
             if text is not None:
-                found.setdefault((here.name or b"").decode("utf-8", "replace"), []).append(text)
+                addresses.append(text)
             entry, seen = here.next, seen + 1
     finally:
         libc.freeifaddrs(first)
     return found
 
 
-def _address(at: int | None) -> str | None:
-    """An IPv4 or IPv6 address from where its `struct sockaddr` lies; None: it is of another kind."""
+def _address_at(at: int | None) -> str | None:
+    """The address where a `struct sockaddr` lies; None: it is of another kind than IPv4 and IPv6."""
     if not at:
         return None
-    (family,) = struct.unpack("=H", ctypes.string_at(at, 2))
+    begins_with_length = sys.platform != "linux"
+    family = _family(ctypes.string_at(at, 2), begins_with_length=begins_with_length)
+    if family not in {socket.AF_INET, socket.AF_INET6}:
+        return None
+    return _address(family, ctypes.string_at(at, ADDRESS_SIZE if family == socket.AF_INET6 else 8))
+
+
+def _family(data: bytes, *, begins_with_length: bool) -> int:
+    """The address family at the beginning of a `struct sockaddr`: on BSD a byte behind the byte of its length."""
+    return data[1] if begins_with_length else int(struct.unpack("=H", data)[0])
+
+
+def _address(family: int, data: bytes) -> str:
+    """The address in a `struct sockaddr_in` or `sockaddr_in6`."""
     if family == socket.AF_INET:
-        return str(IPv4Address(ctypes.string_at(at + 4, 4)))
-    if family == socket.AF_INET6:
-        return str(IPv6Address(ctypes.string_at(at + 8, 16)))
-    return None
+        return str(IPv4Address(data[4:8]))
+    address = bytearray(data[8:24])
+    if address[0] == 0xFE and address[1] & 0xC0 == 0x80:
+        # Kernels of KAME's descent keep the number of the interface in link-local addresses; RFC 4291 has zeros there.
+        address[2:4] = bytes(2)
+    return str(IPv6Address(bytes(address)))

@@ -1,4 +1,7 @@
-"""Live capture from interfaces on Linux: the same batches as from a file, within some 50 ms."""
+"""Live capture from interfaces: the same batches as from a file, within some 50 ms.
+
+On Linux through packet sockets and their rings (`interface_socket`), elsewhere through libpcap (`libpcap_capture`).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +25,68 @@ from kafkasniff.capture.raw import Interface, RawPackets
 from kafkasniff.capture.ring import RETIRE_MS
 from kafkasniff.capture.time_merge import TimeMerge
 from kafkasniff.errors import MissingPartError, UsageError
+from kafkasniff.model import Problem
 from kafkasniff.packets import Note, PacketBatch
 
-__all__ = ["DEFAULT_SNAPLEN", "MAX_BUFFER", "LiveSource", "open_live"]
+__all__ = ["DEFAULT_SNAPLEN", "MAX_BUFFER", "CapturedInterface", "LiveSource", "open_live"]
 
 LAST_BLOCKS_S: Final = 3 * RETIRE_MS / 1000
 """Seconds after `stop` for the kernel to hand over what was captured before it."""
 
+JOIN_BYTES: Final = 1 << 20
+"""Packets that wait are taken together up to so many bytes: no more, for how much is decoded of each is settled anew
+with each batch."""
+
+LOSS_S: Final = 1.0
+"""Seconds between two looks at what the kernel lost."""
+
 MERGE_S: Final = 2 * RETIRE_MS / 1000
 """Seconds that packets of several interfaces wait for those of the others."""
+
+
+class CapturedInterface(Protocol):
+    """One interface being captured."""
+
+    name: str
+    error: str | None
+    """Why the capture ended by itself."""
+    decoded: Interface
+    """What the engine gets."""
+    written: Interface
+    """What stands in a file."""
+
+    @property
+    def blocks(self) -> int:
+        """How often `take` may have to be called until all is taken that the kernel holds at one time."""
+
+    @property
+    def backlog(self) -> float:
+        """Part of what the kernel can hold, 0 to 1, that waits to be taken: at 1 packets are lost."""
+
+    @property
+    def look_again_s(self) -> float | None:
+        """Seconds after which there may be something to take although `fileno` has not become readable."""
+
+    def fileno(self) -> int:
+        """What becomes readable when there is something to take."""
+
+    def take(self) -> Frames | None:
+        """The next packets, which may be none; None where there is nothing to take yet."""
+
+    def check(self) -> bool:
+        """Whether the capture goes on, when the system has told of an error; else `error` says why not."""
+
+    def counts(self) -> tuple[int, int]:
+        """(packets, of these lost because they were not taken in time) since the start."""
+
+    def fresh_loss(self) -> Problem | None:
+        """What was lost since this was asked last, if anything."""
+
+    def problems(self) -> list[Problem]:
+        """What is to be told at the end."""
+
+    def close(self) -> None:
+        """Let go of the interface."""
 
 
 class LiveSource:
@@ -38,7 +94,7 @@ class LiveSource:
 
     bytes_total: Final = None
 
-    def __init__(self, sockets: Sequence[InterfaceSocket], *, idle_seconds: float | None = None) -> None:
+    def __init__(self, sockets: Sequence[CapturedInterface], *, idle_seconds: float | None = None) -> None:
         self.captures: tuple[str, ...] = tuple(one.name for one in sockets)
         self.interfaces: tuple[Interface, ...] = tuple(one.written for one in sockets)
         """What a file that holds `frames` has to say of each."""
@@ -79,6 +135,11 @@ class LiveSource:
             with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well
                 os.write(self._wake_write, b"x")
 
+    @property
+    def backlog(self) -> float:
+        """Part of the fullest ring, 0 to 1, that waits to be taken: at 1 packets are lost."""
+        return max((one.backlog for one in self._sockets), default=0.0) if not self._closed else 0.0
+
     def counts(self) -> list[tuple[int, int]]:
         """(packets, of these lost) of each interface, as the kernel has counted since the start."""
         return [one.counts() for one in self._sockets]
@@ -96,9 +157,15 @@ class LiveSource:
     def _batches(self) -> Iterator[PacketBatch]:
         decoder = PacketDecoder(self.captures, lambda capture, _index: self._sockets[capture].decoded)
         order = 0
+        look_at = time.monotonic() + LOSS_S
         for frames in self._taken():
             packets = frames.packets
-            batch = decoder.decode(packets, order, [])
+            losses: list[Note] = []
+            if time.monotonic() >= look_at and not self._closed:
+                # Packets of this block were waiting while others were lost, or came after that.
+                look_at = time.monotonic() + LOSS_S
+                losses = [Note(order, loss) for one in self._sockets if (loss := one.fresh_loss()) is not None]
+            batch = decoder.decode(packets, order, losses)
             order = batch.end_order
             self.frames = frames
             fragments = decoder.fragment_rows
@@ -119,12 +186,13 @@ class LiveSource:
         merge = TimeMerge(len(self._sockets), 0.0 if alone else MERGE_S)
         waiting = select.poll()
         for one in self._sockets:
-            waiting.register(one.socket, select.POLLIN | select.POLLERR)
+            waiting.register(one.fileno(), select.POLLIN | select.POLLERR)
         waiting.register(self._wake_read, select.POLLIN)
         live = dict(enumerate(self._sockets))
         quiet_since = time.monotonic()
         deadline: float | None = None
         left = max(one.blocks for one in self._sockets)
+        looks = [one.look_again_s for one in self._sockets if one.look_again_s is not None]
         while not self._closed:
             unread = []
             for capture, one in live.items():
@@ -134,7 +202,7 @@ class LiveSource:
                     if not found.total:
                         continue
                     if alone:
-                        yield found
+                        yield _with_what_waits(one, found)
                     else:
                         merge.add(found, time.monotonic())
             now = time.monotonic()
@@ -160,18 +228,33 @@ class LiveSource:
             idle_until = None if self._idle is None or deadline is not None else quiet_since + self._idle
             due = merge.due_in(now)
             ends = [at for at in (deadline, idle_until, None if due is None else now + due) if at is not None]
+            ends += [now + look for look in looks]
             events = dict(waiting.poll(max(0, int((min(ends) - now) * 1000) + 1) if ends else None))
             if not events and idle_until is not None and time.monotonic() >= idle_until:
                 quiet_since = time.monotonic()
                 yield Frames.plain(_no_packets())
             for capture, one in list(live.items()):
-                if events.get(one.socket.fileno(), 0) & select.POLLERR and not one.check():
+                told = events.get(one.fileno(), 0) & select.POLLERR
+                if one.error is not None or (told and not one.check()):
                     self.broken = True
-                    waiting.unregister(one.socket)
+                    waiting.unregister(one.fileno())
                     del live[capture]
         last = merge.rest()
         if last is not None:
             yield last
+
+
+def _with_what_waits(one: CapturedInterface, found: Frames) -> Frames:
+    """These packets and those that are there by now, too: many at once cost less each than a few at a time."""
+    parts, size = [found], len(found.packets.buffer)
+    while size < JOIN_BYTES:
+        more = one.take()
+        if more is None:
+            break
+        if more.total:
+            parts.append(more)
+            size += len(more.packets.buffer)
+    return found if len(parts) == 1 else Frames.merge(parts, np.arange(sum(part.total for part in parts)))
 
 
 _NONE: Final = np.empty(0, np.int64)
@@ -198,13 +281,9 @@ def open_live(
     tcpdump, `snaplen` the most bytes kept of a packet, `buffer` the MiB that the kernel keeps for each interface until
     they are read. With `idle_seconds` an empty batch comes whenever none has come for so long, for who has something
     else to do. Raises CaptureError where an interface cannot be opened, UsageError for a wrong filter or number,
-    MissingPartError without Linux, privileges or (for a filter) libpcap.
+    MissingPartError without privileges, or libpcap (on Linux for a filter only), or (elsewhere) scapy.
     """
     given = [interface] if isinstance(interface, str) else list(interface)
-    if not hasattr(socket, "AF_PACKET"):
-        raise MissingPartError(
-            f"live capture needs Linux; elsewhere use: tcpdump -i {given[0]} -U -w - | kafkasniff decode -"
-        )
     if snaplen < 1:
         raise UsageError("snaplen must be positive")
     if buffer is not None and not 1 <= buffer <= MAX_BUFFER:
@@ -212,12 +291,11 @@ def open_live(
     names = [interface_name(name) for name in given]
     if not names or len(set(names)) < len(names):
         raise UsageError("name each interface once")
-    sockets: list[InterfaceSocket] = []
+    open_one = _way_to_capture()
+    sockets: list[CapturedInterface] = []
     try:
         for capture, name in enumerate(names):
-            sockets.append(
-                InterfaceSocket(name, capture, bpf=bpf, snaplen=snaplen, buffer=buffer, promiscuous=promiscuous)
-            )
+            sockets.append(open_one(name, capture, bpf=bpf, snaplen=snaplen, buffer=buffer, promiscuous=promiscuous))
         source = LiveSource(sockets, idle_seconds=idle_seconds)
     except BaseException:
         for one in sockets:
@@ -230,3 +308,14 @@ def open_live(
             source.close()
             raise
     return source
+
+
+def _way_to_capture() -> Callable[..., CapturedInterface]:
+    """What captures an interface on this system. Raises MissingPartError where nothing does."""
+    if hasattr(socket, "AF_PACKET"):
+        return InterfaceSocket
+    if os.name != "posix":
+        raise MissingPartError("live capture needs Linux, macOS or a BSD; elsewhere decode what dumpcap writes")
+    from kafkasniff.capture.libpcap_capture import LibpcapInterface
+
+    return LibpcapInterface

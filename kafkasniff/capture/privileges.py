@@ -1,4 +1,4 @@
-"""What to do where the right to capture is missing, in one line that fits the machine (Linux)."""
+"""What to do where the right to capture is missing, in one line that fits the machine."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ __all__ = ["Standing", "advice", "standing"]
 
 CAP_NET_RAW: Final = 13
 PROC_STATUS: Final = "/proc/self/status"
+"""Linux's; elsewhere nothing is known of capabilities, and there are none."""
+
+LASTING: Final = (
+    ("darwin", "Wireshark's ChmodBPF does that at every start"),
+    ("freebsd", "own and perm in /etc/devfs.conf do that at every start"),
+)
+"""How the devices keep their permissions, by the beginning of `sys.platform`."""
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -30,6 +37,8 @@ class Standing(msgspec.Struct, frozen=True):
     """How kafkasniff is called."""
     python: str
     """The file whose capabilities count."""
+    platform: str = "linux"
+    """`sys.platform`."""
 
 
 def standing(status: str | None = None) -> Standing:
@@ -50,12 +59,15 @@ def standing(status: str | None = None) -> Standing:
         sudo=shutil.which("sudo") is not None,
         program=os.path.abspath(program) if os.sep in program and " " not in program else program,
         python=os.path.realpath(sys.executable),
+        platform=sys.platform,
     )
 
 
 def advice(interface: str, at: Standing) -> str:
     """One line for the person: which way to run it fits, and what works elsewhere."""
     pipe = f"tcpdump -i {interface} -U -w - | kafkasniff decode -"
+    if at.platform != "linux":
+        return _of_devices(interface, at, pipe)
     needs = f"capturing on {interface} needs the capability CAP_NET_RAW"
     if at.bounded:
         return (
@@ -79,6 +91,18 @@ def advice(interface: str, at: Standing) -> str:
         f"{needs}, and there is no sudo here: as root, {at.program} live -i {interface}, or once, for all that this "
         f"Python runs: {setcap}; or, as root: {pipe}"
     )
+
+
+def _of_devices(interface: str, at: Standing, pipe: str) -> str:
+    """The BSDs and macOS: who may read the devices may capture."""
+    needs = f"capturing on {interface} needs the right to read /dev/bpf*"
+    if at.root:
+        return f"{needs}, which this process lacks although it is root's (a jail, a sandbox): outside of it: {pipe}"
+    lasting = "".join(f"; {how}" for system, how in LASTING if at.platform.startswith(system))
+    group = f"give /dev/bpf* to a group of yours (chgrp, chmod g+r{lasting})"
+    if at.sudo:
+        return f"{needs}: sudo {at.program} live -i {interface}; or, as root, {group}; or: sudo {pipe}"
+    return f"{needs}, and there is no sudo here: as root, {at.program} live -i {interface}, or {group}, or: {pipe}"
 
 
 def _is_hex(text: str) -> bool:

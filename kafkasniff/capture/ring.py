@@ -33,6 +33,10 @@ MIN_BLOCK: Final = 128 << 10
 FRAME_SIZE: Final = 2048
 """Has no effect on blocks of packets of any size, but must divide a block."""
 
+LITTLE_PACKETS: Final = 1_000
+LITTLE_BYTES: Final = 1 << 20
+"""Less than this waiting in a ring is gone through in some 50 ms."""
+
 SOL_PACKET: Final = 263
 PACKET_RX_RING: Final = 5
 PACKET_STATISTICS: Final = 6
@@ -155,6 +159,23 @@ class Ring:
             heads["kind"].copy(),
             heads,
         )
+
+    def backlog(self) -> float:
+        """Part of the blocks, 0 to 1, that were handed over and not taken yet; 0 while what is in them is little.
+
+        Whoever was kept from looking for a while finds many blocks with next to nothing in them.
+        """
+        blocks = packets = size = 0
+        while blocks < self._count:
+            at = (self._next + blocks) % self._count * self._size + STATUS_AT
+            status, count, _, used = struct.unpack_from("=4I", self._memory, at)
+            if not status & STATUS_USER:
+                break
+            blocks += 1
+            packets += count
+            size += used
+        little = min(LITTLE_BYTES, self._size * self._count // 4)
+        return blocks / self._count if packets >= LITTLE_PACKETS or size >= little else 0.0
 
     def statistics(self) -> tuple[int, int]:
         """(packets, drops) since the last call; packets include the dropped ones."""

@@ -1,7 +1,7 @@
-"""Rare link types by scapy, where it is installed: how far into the packet IP begins.
+"""What scapy is asked for, where it is installed: rare link types, and its binding of libpcap.
 
 scapy is GPL-2.0-only and optional; this is the only file that imports it. It reads some ten thousand packets a second,
-so it is asked only about link types that nothing else here knows.
+so it is asked only about link types that nothing else here knows; libpcap's packets do not pass through it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from kafkasniff.capture.walk import Span, Walk
 
-__all__ = ["find_ip"]
+__all__ = ["find_ip", "libpcap"]
 
 
 @functools.cache
@@ -50,3 +50,13 @@ def find_ip(walk: Walk, span: Span, link: int) -> Span | None:
                 break
     found = sizes >= 0
     return span.skip(sizes).pick(found)
+
+
+def libpcap() -> Any:
+    """The module of scapy that declares libpcap's functions and structures to ctypes, as each system has them.
+
+    Raises ImportError without scapy, OSError without libpcap.
+    """
+    from scapy.libs import winpcapy  # named after the first system that it was for
+
+    return winpcapy

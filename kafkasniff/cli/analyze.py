@@ -138,14 +138,14 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
         raise UsageError("--master goes with --engine spark")
 
     from kafkasniff.analysis import make_parameters
-    from kafkasniff.analysis.export import Export, answer, missing_tables
+    from kafkasniff.analysis.export import Export, answer
     from kafkasniff.cli.output import Output
 
     given = {name: value for name, value in options.items() if value not in (None, ())}
     accumulator = question(make_parameters(question, given))
     export = Export.open(directory)
     bounds = [_moment(text, export) for text in (since, until)]
-    left_out = missing_tables(export.tables, accumulator)
+    left_out = export.missing(accumulator)
     if engine == "spark":
         from kafkasniff.spark.queries import answer_export
         from kafkasniff.spark.shipping import ready_session
@@ -159,7 +159,8 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
             stream.write(data)
     if not quiet:
         for table in left_out:
-            environment.say(f"the export has no table {table}: what it would tell is left out")
+            what = "keys and values" if table in export.tables else f"table {table}"
+            environment.say(f"the export has no {what}: what it would tell is left out")
         for note in accumulator.notes():
             environment.say(note)
         if form == "text" and not result.num_rows:
@@ -197,12 +198,15 @@ def _moment(text: str | None, export: Export) -> int | None:
 def _rendered(environment: Environment, result: pa.Table, form: str, colour: str, *, to_stdout: bool) -> Any:
     from kafkasniff.cli.result_table import json_lines, parquet_bytes, text_table
 
+    terminal = to_stdout and environment.stdout_tty
     if form == "json":
-        yield from json_lines(result)
+        from kafkasniff.sinks.printable import visible_json
+
+        lines = json_lines(result)
+        yield from map(visible_json, lines) if terminal else lines
     elif form == "parquet":
         yield parquet_bytes(result)
     elif result.num_rows:
-        terminal = to_stdout and environment.stdout_tty
         text = text_table(
             result,
             width=max(environment.width, 40) if terminal else DEFAULT_WIDTH,

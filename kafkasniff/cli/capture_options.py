@@ -170,7 +170,7 @@ def _size(text: str) -> int:
 
 
 def interface_table() -> str:
-    """What `-D` prints: a line for each interface. Raises MissingPartError."""
+    """What `-D` prints: a line for each interface."""
     from kafkasniff.capture.interfaces import list_interfaces
     from kafkasniff.sinks.printable import printable
 

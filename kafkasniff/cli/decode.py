@@ -14,6 +14,7 @@ from kafkasniff.cli.options import (
     framing_arguments,
     inspector_arguments,
     inspector_options,
+    key_arguments,
     make_catalog,
     make_predicate,
     make_sink,
@@ -24,6 +25,7 @@ from kafkasniff.cli.options import (
     topic_ids_option,
     verbosity_options,
 )
+from kafkasniff.cli.payload_options import payload_options, take_payload
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ __all__ = ["decode_command"]
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
 @output_options
 @inspector_options
+@payload_options
 @filter_options
 @click.option("--two-pass", is_flag=True, help="Read twice, so that names told later are known from the beginning.")
 @topic_ids_option
@@ -55,6 +58,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     Several files are one timeline: connections go on from one to the next.
     """
     environment.verbosity = options["verbose"]
+    payload = take_payload(options)
     wanted, quiet = split_options(OutputOptions, options), options.pop("quiet")
     predicate = make_predicate(split_options(FilterOptions, options))
     limit, two_pass, jobs = options.pop("count"), options.pop("two_pass"), options.pop("jobs")
@@ -62,7 +66,9 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
         raise UsageError("stdin is a terminal: pipe a capture into it")
     two_pass = reads_twice(two_pass, captures)
     catalog, framing = make_catalog(options), framing_arguments(options)
-    arguments = inspector_arguments(options, records_wanted(wanted), exchanges=predicate is not None)
+    if two_pass:
+        framing |= key_arguments(options)
+    arguments = inspector_arguments(options, records_wanted(wanted, predicate), exchanges=predicate is not None)
 
     from kafkasniff.capture import open_captures
     from kafkasniff.cli.output import Output
@@ -74,7 +80,9 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     inspector = Inspector(**arguments)
     with open_captures(captures, stdin=environment.stdin) as source:
         with Output(environment, wanted.output, inputs=captures) as output:
-            sink = make_sink(environment, output, wanted, captures=len(captures) > 1, names=inspector.names)
+            sink = make_sink(
+                environment, output, wanted, captures=len(captures) > 1, names=inspector.names, payload=payload
+            )
             to_terminal = output.is_stdout and environment.stdout_tty
             # Someone may be waiting: at a pipe's other end, or at the terminal.
             flush = sink.flush if "-" in captures or to_terminal else None

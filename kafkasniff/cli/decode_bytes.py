@@ -50,7 +50,10 @@ def decode_bytes_command(environment: Environment, /, data: tuple[str, ...], **o
     spans = spans_of(message, content, options["show_secrets"])
     with Output(environment, options["output"]) as output:
         if options["form"] == "json":
-            output.write(_json(message, spans, options["bytes_form"]))
+            from kafkasniff.sinks.printable import visible_json
+
+            line = _json(message, spans, options["bytes_form"])
+            output.write(visible_json(line) if output.is_stdout and environment.stdout_tty else line)
         else:
             paint = COLOUR if environment.colour(options["color"], to_stdout=output.is_stdout) else PLAIN
             lines = _head(message, paint, " after their length" if prefixed else "")

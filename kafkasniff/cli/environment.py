@@ -119,6 +119,7 @@ class Environment:
         width: int = 120,
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        owns_process: bool = False,
     ) -> None:
         self.stdin = stdin
         self.stdout = stdout
@@ -133,6 +134,8 @@ class Environment:
         self.environ: Mapping[str, str] = {} if environ is None else environ
         self.clock = clock
         """Seconds, monotonic."""
+        self.owns_process = owns_process
+        """The process is there for this run alone: nobody else misses rights that it gives up."""
         self.interrupts = Interrupts()
         self.verbosity = 0
         """Set by the running command; an internal error shows its traceback from 1 on."""
@@ -151,6 +154,7 @@ class Environment:
             encoding=sys.stdout.encoding if sys.stdout is not None else "utf-8",
             width=shutil.get_terminal_size((120, 40)).columns,
             environ=os.environ,
+            owns_process=True,
         )
 
     def colour(self, wanted: str, *, to_stdout: bool = True) -> bool:

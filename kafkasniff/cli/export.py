@@ -15,6 +15,7 @@ from kafkasniff.cli.options import (
     filter_options,
     framing_arguments,
     inspector_options,
+    key_arguments,
     make_catalog,
     make_predicate,
     reads_twice,
@@ -22,12 +23,14 @@ from kafkasniff.cli.options import (
     topic_ids_option,
     verbosity_options,
 )
+from kafkasniff.cli.payload_options import payload_options, take_payload
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.cli.progress import Progress
     from kafkasniff.enrich import Catalog
     from kafkasniff.exports.run import Result
+    from kafkasniff.filters import Predicate
 
 __all__ = ["export_command"]
 
@@ -51,6 +54,7 @@ __all__ = ["export_command"]
 )
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, metavar="N", help="Processes [default: 1].")
 @inspector_options
+@payload_options
 @filter_options
 @topic_ids_option
 @verbosity_options
@@ -65,7 +69,13 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     filters = split_options(FilterOptions, options)
     predicate = make_predicate(filters)
     wanted = make_export_options(
-        options["tables"], options, filters, bodies=not options["no_bodies"], records=options["records"]
+        options["tables"],
+        options,
+        filters,
+        predicate,
+        bodies=not options["no_bodies"],
+        records=options["records"],
+        payload=take_payload(options),
     )
     jobs: int = options.pop("jobs")
     engine, master, conf = options.pop("engine"), options.pop("master"), options.pop("conf")
@@ -74,6 +84,8 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
             raise UsageError("filters are for --engine local; with Spark, filter the tables")
         if jobs != 1:
             raise UsageError("--jobs is for --engine local; with Spark, --master says how many cores work")
+        if options["keylog"] is not None:
+            raise UsageError("--keylog is for --engine local")
         if "-" in captures:
             raise UsageError("stdin is for --engine local: Spark reads captures in several places at once")
         properties = _properties(conf)
@@ -91,8 +103,9 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         raise UsageError("--master and --conf are for --engine spark")
     if "-" in captures and environment.stdin_tty:
         raise UsageError("stdin is a terminal: pipe a capture into it")
+    key_arguments(options)  # what cannot be read is told before there is a folder
     # What names a topic has to be known when it is asked for: then captures are read twice, if they can be.
-    names_first = predicate is not None and bool(filters.topic) and reads_twice(None, captures)
+    names_first = _asks_for_topics(predicate) and reads_twice(None, captures)
 
     from kafkasniff.cli.pipeline import learn_names
     from kafkasniff.cli.progress import Progress, wants_progress
@@ -107,7 +120,9 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
             progress.update()
 
     def learn(catalog: Catalog, paths: Sequence[str]) -> None:
-        learn_names(environment, catalog, paths, framing_arguments(options), progress=shows)
+        learn_names(
+            environment, catalog, paths, {**framing_arguments(options), **key_arguments(options)}, progress=shows
+        )
 
     hooks = Hooks(
         opened=(lambda source: shown.append(Progress(environment, source))) if shows else None,
@@ -124,6 +139,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
             learn=learn if names_first else None,
             jobs=jobs,
             hooks=hooks,
+            keylog=options["keylog"],
         )
     finally:
         for progress in shown:
@@ -131,6 +147,14 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     if not quiet:
         environment.say(_told(result, output))
     return Exit.BROKEN if result.broken else Exit.OK
+
+
+def _asks_for_topics(predicate: Predicate | None) -> bool:
+    if predicate is None:
+        return False
+    from kafkasniff.filters import needs_topic_names
+
+    return needs_topic_names(predicate)
 
 
 def _properties(conf: tuple[str, ...]) -> dict[str, str]:

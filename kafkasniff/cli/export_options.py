@@ -10,6 +10,8 @@ from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.exports.options import ExportOptions
+    from kafkasniff.filters import Predicate
+    from kafkasniff.payload import Payload
 
 __all__ = ["TABLES", "make_export_options", "rows_line"]
 
@@ -17,9 +19,18 @@ TABLES: Final = ("exchanges", "records", "connections", "problems")
 
 
 def make_export_options(
-    tables: str, options: Mapping[str, Any], filters: FilterOptions, *, bodies: bool, records: bool
+    tables: str,
+    options: Mapping[str, Any],
+    filters: FilterOptions,
+    predicate: Predicate | None,
+    *,
+    bodies: bool,
+    records: bool,
+    payload: Payload,
 ) -> ExportOptions:
     """What an export is made with: `tables` by commas, `options` with those of `inspector_options`.
+
+    `predicate` is that of `filters`.
 
     Raises UsageError.
     """
@@ -30,12 +41,13 @@ def make_export_options(
     if unknown or not named:
         raise UsageError(f"--tables: {', '.join(unknown) or 'none'}; there are {', '.join(TABLES)}")
     arguments = framing_arguments(options)
-    return ExportOptions(
+    made = ExportOptions(
         tables=tuple(name for name in TABLES if name in named),
         bodies=bodies,
         records=records,
         ports=tuple(sorted(set(arguments.pop("ports")))),
         show_secrets=options["show_secrets"],
+        payload=payload,
         filters=tuple(
             (name, value)
             for name in filters.__struct_fields__
@@ -43,6 +55,12 @@ def make_export_options(
         ),
         **arguments,
     )
+    if predicate is not None and made.decode_records != "full":
+        from kafkasniff.filters import needs_records
+
+        if needs_records(predicate):
+            raise UsageError("--filter asks about records: for tables it needs them in their bodies (--records)")
+    return made
 
 
 def rows_line(rows: Mapping[str, int], directory: str) -> str:

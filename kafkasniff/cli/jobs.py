@@ -33,10 +33,22 @@ def make_shards(
 ) -> tuple[list[Shard[Any]], Coordinator]:
     """The shards of a run and their coordinator; `options` are those of the `Inspector`."""
     shards = [
-        Shard(shard, jobs, NumberedInspector(**options), copy.deepcopy(catalog), form.render, _selector(predicate))
+        Shard(
+            shard,
+            jobs,
+            NumberedInspector(**_options_of(shard, options)),
+            copy.deepcopy(catalog),
+            form.render,
+            _selector(predicate),
+        )
         for shard in range(jobs)
     ]
     return shards, Coordinator(jobs, copy.deepcopy(catalog), names=predicate is not None)
+
+
+def _options_of(shard: int, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Only the first shard tells what is to be told of a key log."""
+    return options if shard == 0 or "keys" not in options else {**options, "keys": options["keys"].silent()}
 
 
 def _selector(predicate: Predicate | None) -> Any:

@@ -28,6 +28,7 @@ from kafkasniff.cli.options import (
     OutputOptions,
     filter_options,
     inspector_options,
+    key_arguments,
     make_catalog,
     make_inspector,
     make_predicate,
@@ -38,15 +39,21 @@ from kafkasniff.cli.options import (
     topic_ids_option,
     verbosity_options,
 )
+from kafkasniff.cli.payload_options import payload_options, take_payload
+from kafkasniff.cli.privileges import Rights, take_rights, user_option
 from kafkasniff.cli.watching import IDLE_SECONDS, Watch, WatchOptions, watch_options
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.capture.live import LiveSource
-    from kafkasniff.cli.pipeline import Event
+    from kafkasniff.cli.pipeline import Event, Sink
     from kafkasniff.exports.live import LiveExport
+    from kafkasniff.filters import Predicate
+    from kafkasniff.inspector import Inspector
     from kafkasniff.keeping import Keeper
     from kafkasniff.packets import PacketBatch
+    from kafkasniff.payload import Payload
+    from kafkasniff.pressure import Pressure
 
 __all__ = ["live_command"]
 
@@ -58,9 +65,11 @@ MIN_EVERY_SECONDS: Final = 1.0
 
 @click.command("live")
 @capture_options
+@user_option
 @click.argument("bpf", nargs=-1, metavar="[BPF FILTER]")
 @output_options
 @inspector_options
+@payload_options
 @filter_options
 @topic_ids_option
 @click.option("--duration", metavar="S", help="Stop after this time (seconds, or 500ms, 5m).")
@@ -88,44 +97,55 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         environment.stdout.write(interface_table().encode())
         return Exit.OK
     interfaces, capturing = take_interfaces(options), take_capturing(options)
+    rights = take_rights(options, environment)
     writing, expression = take_writing(options, _seconds), " ".join(bpf) or None
     wanted, quiet = split_options(OutputOptions, options), options.pop("quiet")
+    payload = take_payload(options)
     filters = split_options(FilterOptions, options)
     predicate = make_predicate(filters)
     limit, seconds = options.pop("count"), _seconds(options.pop("duration"))
-    exporting = _export_arguments(options, filters, records=bool(wanted.records))
+    exporting = _export_arguments(options, filters, predicate, records=bool(wanted.records), payload=payload)
     catalog = make_catalog(options)
     watching = WatchOptions(environment, options)
     # The screen of --top is no place for messages.
     shows = wanted.output is not None and not (watching.top and wanted.output == "-")
     if not watching.top:
         shows = shows or not quiet or (exporting is None and writing is None and not watching)
+    table_keys = {} if exporting is None else key_arguments(options, grows=True)
     inspector = make_inspector(
         options,
-        records_wanted(wanted) if shows else "metadata",
+        records_wanted(wanted, predicate, shown=shows),
         exchanges=predicate is not None or bool(watching),
         connections=bool(watching),
+        grows=True,
     )
     if exporting is not None and len(interfaces) > 1:
         raise UsageError("--export takes one interface, or any")
 
     from kafkasniff.capture.live import open_live
+    from kafkasniff.cli.delays import TimedSink
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.pipeline import Pipeline, summary_line
     from kafkasniff.enrich import Enricher
+    from kafkasniff.kafka.detail import Level
+    from kafkasniff.pressure import left_out_line
 
     def ready() -> None:
         if not (quiet or watching.top):
-            environment.say(f"listening on {', '.join(interfaces)}, Ctrl-C to stop")
+            environment.say(f"listening on {', '.join(interfaces)}{rights.told}, Ctrl-C to stop")
 
     with contextlib.ExitStack() as around:
+        around.enter_context(rights.explained())
         tables: LiveExport | None = None
         if exporting is not None:
             from kafkasniff.exports.live import LiveExport
 
-            tables = around.enter_context(
-                LiveExport(interface=interfaces[0], given=catalog.given, predicate=predicate, **exporting)
-            )
+            with rights.acting():
+                tables = around.enter_context(
+                    LiveExport(interface=interfaces[0], given=catalog.given, predicate=predicate, **exporting)
+                )
+            if "keys" in table_keys:
+                tables.inspector.follow_key_log(table_keys["keys"])
         idle = None if tables is None else LOOK_SECONDS
         if watching:
             idle = IDLE_SECONDS
@@ -137,24 +157,36 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 on_ready=ready,
                 **capturing,
             ) as source,
+            watching.listening(),
+            _given_up(rights),
             Output(environment, wanted.output) as output,
             _timer(seconds, source.stop),
             Watch(environment, watching, source, inspector.summary, quiet=quiet) as watch,
         ):
+            sink: Sink = _NoSink()
+            timed: TimedSink | None = None
+            if shows:
+                sink = timed = TimedSink(
+                    make_sink(environment, output, wanted, captures=len(interfaces) > 1, live=True, payload=payload)
+                )
             pipeline = Pipeline(
                 environment,
                 inspector,
-                watch.sink(
-                    make_sink(environment, output, wanted, captures=len(interfaces) > 1, live=True)
-                    if shows
-                    else _NoSink()
-                ),
+                watch.sink(sink),
                 enricher=Enricher(catalog, summary=inspector.summary),
                 predicate=predicate,
                 limit=limit,
                 ended=watch.ended if watching else None,
             )
-            batches = iter(source) if tables is None else _exported(environment, source, tables)
+            decodes = shows or limit is not None or bool(watching)
+            runs = decodes or writing is not None
+            pressure = _pressure(source, inspector if decodes else None, tables)
+            if not decodes:
+                # Files of packets ask no more than whose they are.
+                inspector.level = Level.NO_MESSAGES
+            batches = pressure.batches(source)
+            if tables is not None:
+                batches = _exported(environment, batches, tables)
             keeper: Keeper | None = None
             if writing is not None:
                 keeper = make_keeper(environment, writing, source, inspector, expression)
@@ -163,7 +195,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 around.callback(written.close)
             try:
                 with environment.interrupts.stopping(source.stop):
-                    if shows or limit is not None or keeper is not None or watching:
+                    if runs:
                         pipeline.run(watch.batches(batches))
                     else:
                         for _ in batches:
@@ -181,7 +213,9 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         rows = "" if tables is None else f"{_finished(environment, tables)}: "
         if not quiet:
             selected = predicate is not None or limit is not None
-            environment.say(told + rows + summary_line(inspector.summary, pipeline.shown if selected else None))
+            line = summary_line(inspector.summary, pipeline.shown if selected else None)
+            more = [left_out_line(pressure.left_out()), "" if timed is None else timed.line()]
+            environment.say(", ".join([told + rows + line, *(one for one in more if one)]))
     return Exit.OK if keeper is None or not keeper.files.broken else Exit.UNAVAILABLE
 
 
@@ -195,7 +229,9 @@ class _NoSink:
         """There is nothing to finish."""
 
 
-def _export_arguments(options: dict[str, Any], filters: FilterOptions, *, records: bool) -> dict[str, Any] | None:
+def _export_arguments(
+    options: dict[str, Any], filters: FilterOptions, predicate: Predicate | None, *, records: bool, payload: Payload
+) -> dict[str, Any] | None:
     """Arguments of `LiveExport` from the options for tables, which are taken out; None without `--export`.
 
     Raises UsageError.
@@ -214,14 +250,31 @@ def _export_arguments(options: dict[str, Any], filters: FilterOptions, *, record
             raise UsageError(f"--export-every: {MIN_EVERY_SECONDS:g} s at least")
         arguments["every_seconds"] = seconds
     arguments["options"] = make_export_options(
-        ",".join(TABLES) if tables is None else tables, options, filters, bodies=not no_bodies, records=records
+        ",".join(TABLES) if tables is None else tables,
+        options,
+        filters,
+        predicate,
+        bodies=not no_bodies,
+        records=records,
+        payload=payload,
     )
     return arguments
 
 
-def _exported(environment: Environment, source: LiveSource, tables: LiveExport) -> Iterator[PacketBatch]:
+def _pressure(source: LiveSource, inspector: Inspector | None, tables: LiveExport | None) -> Pressure:
+    """What keeps a run up with its source. Rows of exchanges are never left out."""
+    from kafkasniff.kafka.detail import Level
+    from kafkasniff.pressure import Pressure
+
+    inspectors = [] if inspector is None else [(inspector, Level.NO_MESSAGES)]
+    if tables is not None:
+        inspectors.append((tables.inspector, Level.NO_BODIES))
+    return Pressure(lambda: source.backlog, inspectors)
+
+
+def _exported(environment: Environment, batches: Iterator[PacketBatch], tables: LiveExport) -> Iterator[PacketBatch]:
     """The batches of a source, each when it is in the tables. A signal waits until it is."""
-    for batch in source:
+    for batch in batches:
         with environment.interrupts.held():
             tables.feed(batch)
         yield batch
@@ -235,6 +288,13 @@ def _finished(environment: Environment, tables: LiveExport) -> str:
     except Interrupted:
         environment.say(f"stopped at once: {tables.directory} lacks what came last")
         raise
+
+
+@contextlib.contextmanager
+def _given_up(rights: Rights) -> Iterator[None]:
+    """Within the block there are no rights left but a user's."""
+    rights.give_up()
+    yield
 
 
 @contextlib.contextmanager

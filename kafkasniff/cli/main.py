@@ -100,8 +100,10 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
         return Exit.UNAVAILABLE
     except Exception as error:  # the last resort: a bug becomes one line and its exit code
         if environment.verbosity:
+            # Its last line may quote what came from the wire.
+            lines = traceback.format_exc().splitlines()
             with contextlib.suppress(OSError, ValueError):
-                environment.stderr.write(traceback.format_exc())
+                environment.stderr.write("".join(f"{_visible(line)}\n" for line in lines))
         hint = "" if environment.verbosity else " (-v shows where)"
         environment.say(f"internal error: {type(error).__name__}: {_one_line(str(error))}{hint}")
         return Exit.INTERNAL
@@ -120,9 +122,13 @@ def _flush(environment: Environment) -> None:
 
 def _one_line(text: str) -> str:
     """Messages may quote what the user or a file said: one line, and nothing a terminal would act on."""
+    return _visible(" ".join(text.split()))
+
+
+def _visible(text: str) -> str:
     from kafkasniff.sinks.printable import printable
 
-    return printable(" ".join(text.split()))
+    return printable(text)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate
     from kafkasniff.inspector import Inspector
+    from kafkasniff.payload import Payload
     from kafkasniff.sinks.jsonl import JsonSink
     from kafkasniff.sinks.text import TextSink
 
@@ -26,6 +28,7 @@ __all__ = [
     "framing_arguments",
     "inspector_arguments",
     "inspector_options",
+    "key_arguments",
     "make_catalog",
     "make_inspector",
     "make_predicate",
@@ -49,8 +52,9 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class FilterOptions(msgspec.Struct, frozen=True):
-    """The short forms of filters, as given."""
+    """Filters as given: expressions and short forms."""
 
+    filter: tuple[str, ...] = ()
     api: tuple[str, ...] = ()
     topic: tuple[str, ...] = ()
     client_id: tuple[str, ...] = ()
@@ -83,10 +87,16 @@ def _stack(command: _Command, options: list[Callable[[_Command], _Command]]) -> 
 
 
 def filter_options(command: _Command) -> _Command:
-    """The short forms; several of one option are alternatives, different options must all hold."""
+    """Expressions, and the short forms: several of one of these are alternatives, all else must hold together."""
     return _stack(
         command,
         [
+            click.option(
+                "--filter",
+                multiple=True,
+                metavar="EXPR",
+                help="By an expression, as 'api == \"Fetch\" and latency_ms > 100' (docs/filters.md).",
+            ),
             click.option("--api", multiple=True, metavar="NAME|KEY", help="Only these APIs (repeatable, comma lists)."),
             click.option("--topic", multiple=True, metavar="NAME", help="Exchanges that name a topic; *, ?, [] match."),
             click.option("--client-id", multiple=True, metavar="ID", help="Exchanges of a client; *, ?, [] match."),
@@ -122,6 +132,7 @@ def inspector_options(command: _Command) -> _Command:
                 metavar="BYTES",
                 help="Longest message that is believed [default: 100 MiB].",
             ),
+            click.option("--keylog", metavar="FILE", help="Decrypt TLS with the secrets in this file (SSLKEYLOGFILE)."),
         ],
     )
 
@@ -178,7 +189,7 @@ def split_options(kind: type[_Options], options: dict[str, Any]) -> _Options:
 
 
 def make_predicate(options: FilterOptions) -> Predicate | None:
-    """The predicate tree of the short forms; None where there are none. Raises UsageError."""
+    """The predicate tree of filter options; None where there are none. Raises UsageError."""
     if options == FilterOptions():
         return None
     from kafkasniff import filters
@@ -189,12 +200,13 @@ def make_predicate(options: FilterOptions) -> Predicate | None:
 
     return filters.all_of(
         [
+            *map(_expression, options.filter),
             filters.api_filter(options.api) if options.api else None,
             filters.topic_filter(options.topic),
             filters.client_filter(options.client_id),
             filters.any_of(filters.host_filter(one) for one in options.host),
-            Compare("errors", "exists") if options.errors else None,
-            Compare("latency", ">", filters.parse_duration(options.slower_than)) if options.slower_than else None,
+            filters.error_filter() if options.errors else None,
+            Compare("latency_ms", ">", filters.parse_duration(options.slower_than)) if options.slower_than else None,
             numbers("connection"),
             numbers("exchange"),
             numbers("correlation_id"),
@@ -204,25 +216,44 @@ def make_predicate(options: FilterOptions) -> Predicate | None:
     )
 
 
+def _expression(text: str) -> Predicate:
+    # Imported where there is one: most runs have none.
+    from kafkasniff.filters.expression import parse_filter
+
+    try:
+        return parse_filter(text)
+    except UsageError as error:
+        raise UsageError(f"--filter: {error}") from None
+
+
 def make_inspector(
     options: dict[str, Any],
     records: Literal["full", "metadata", "batches", "skip"],
     *,
     exchanges: bool,
     connections: bool = False,
+    grows: bool = False,
 ) -> Inspector:
-    """An inspector by `inspector_options`, which are taken out of `options`."""
+    """An inspector by `inspector_options`, which are taken out of `options`; `grows`: a key log is being written."""
     from kafkasniff.inspector import Inspector
 
-    return Inspector(**inspector_arguments(options, records, exchanges=exchanges), connections=connections)
+    arguments = inspector_arguments(options, records, exchanges=exchanges, grows=grows)
+    return Inspector(**arguments, connections=connections)
 
 
 def inspector_arguments(
-    options: dict[str, Any], records: Literal["full", "metadata", "batches", "skip"], *, exchanges: bool
+    options: dict[str, Any],
+    records: Literal["full", "metadata", "batches", "skip"],
+    *,
+    exchanges: bool,
+    grows: bool = False,
 ) -> dict[str, Any]:
-    """The arguments of an `Inspector` by `inspector_options`, which are taken out of `options`."""
-    arguments = framing_arguments(options)
-    del options["ports"], options["max_frame"]
+    """The arguments of an `Inspector` by `inspector_options`, which are taken out of `options`.
+
+    `grows`: a key log is being written. Raises UsageError.
+    """
+    arguments = {**framing_arguments(options), **key_arguments(options, grows=grows)}
+    del options["ports"], options["max_frame"], options["keylog"]
     return {"records": records, "exchanges": exchanges, "show_secrets": options.pop("show_secrets"), **arguments}
 
 
@@ -232,6 +263,21 @@ def framing_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
     if options["max_frame"] is not None:
         arguments["max_frame"] = options["max_frame"]
     return arguments
+
+
+def key_arguments(options: Mapping[str, Any], *, grows: bool = False) -> dict[str, Any]:
+    """What of `inspector_options` says which secrets there are, as arguments of `Inspector`. Raises UsageError.
+
+    Each call reads the key log anew; `grows`: it is being written.
+    """
+    path = options["keylog"]
+    if path is None:
+        return {}
+    if importlib.util.find_spec("cryptography") is None:
+        raise UsageError("--keylog needs the package cryptography: pip install 'kafkasniff[tls]'")
+    from kafkasniff.capture.key_log_file import open_key_log
+
+    return {"keys": open_key_log(path, grows=grows)}
 
 
 def make_catalog(options: dict[str, Any]) -> Catalog:
@@ -275,9 +321,23 @@ def _text_of(path: str) -> str:
         raise UsageError(f"{path}:{line}: not UTF-8") from None
 
 
-def records_wanted(options: OutputOptions) -> Literal["full", "metadata", "batches"]:
-    """How far records have to be decoded for the output."""
+def records_wanted(
+    options: OutputOptions, predicate: Predicate | None, *, shown: bool = True
+) -> Literal["full", "metadata", "batches"]:
+    """How far records have to be decoded for the output, if messages are `shown`, and for what is selected.
+
+    Raises UsageError where the one must not have them and the other needs them.
+    """
     wanted = options.records
+    if predicate is not None:
+        from kafkasniff.filters import needs_records
+
+        if needs_records(predicate):
+            if wanted is False:
+                raise UsageError("--filter asks about records, which --no-records leaves out")
+            return "full"
+    if not shown:
+        return "metadata"
     if wanted is None:
         if options.form == "text" and options.verbose <= 1:
             return "metadata"  # lines tell what the metadata log says, and names are learnt from it
@@ -293,15 +353,23 @@ def make_sink(
     captures: bool = False,
     live: bool = False,
     names: Mapping[str, str] | None = None,
+    payload: Payload | None = None,
 ) -> TextSink | JsonSink:
     """The sink for text or JSON lines.
 
-    `captures`: there are several, so tell which; `live`: each line at once; `names`: address → name, for text.
+    `captures`: there are several, so tell which; `live`: each line at once; `names`: address → name, for text;
+    `payload`: what becomes of payload.
     """
+    from kafkasniff.payload import SHOWN
+
+    payload = SHOWN if payload is None else payload
     if options.form == "json":
         from kafkasniff.sinks.jsonl import JsonSink
 
-        return JsonSink(output, form=options.bytes_form, capture=captures, live=live)
+        terminal = output.is_stdout and environment.stdout_tty
+        return JsonSink(
+            output, form=options.bytes_form, capture=captures, live=live, payload=payload, terminal=terminal
+        )
     from kafkasniff.sinks.text import TextSink
 
     return TextSink(
@@ -314,4 +382,5 @@ def make_sink(
         captures=captures,
         live=live,
         names=names,
+        payload=payload,
     )

@@ -14,7 +14,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.watch.metrics import Metrics
 
-__all__ = ["LOOPBACK", "parse_address", "serving"]
+__all__ = ["LOOPBACK", "listening", "parse_address", "serving"]
 
 LOOPBACK: Final = "127.0.0.1"
 """Where it listens unless told: topics, client ids and what they do are not for everybody."""
@@ -74,21 +74,30 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 @contextlib.contextmanager
-def serving(metrics: Metrics, address: str) -> Iterator[tuple[str, int]]:
-    """Answer scrapes of `/metrics` within the block; gives the host and port that it listens at.
+def listening(address: str) -> Iterator[WSGIServer]:
+    """A server that listens within the block; who asks waits until it is served.
 
     Raises UsageError where the address makes no sense, OutputError where it cannot be listened at.
     """
-    from prometheus_client import CollectorRegistry, make_wsgi_app
-
     host, port = parse_address(address)
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(metrics)
     try:
         family, _, _, _, at = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         server = _Server(family, (str(at[0]), int(at[1])))
     except OSError as error:
         raise OutputError(f"--metrics: cannot listen at {address}: {error.strerror or error}") from error
+    try:
+        yield server
+    finally:
+        server.server_close()
+
+
+@contextlib.contextmanager
+def serving(metrics: Metrics, server: WSGIServer) -> Iterator[tuple[str, int]]:
+    """Answer scrapes of `/metrics` within the block; gives the host and port that `server` listens at."""
+    from prometheus_client import CollectorRegistry, make_wsgi_app
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(metrics)
     server.set_app(make_wsgi_app(registry))
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
@@ -96,5 +105,4 @@ def serving(metrics: Metrics, address: str) -> Iterator[tuple[str, int]]:
         yield server.server_name, server.server_port
     finally:
         server.shutdown()
-        server.server_close()
         thread.join()

@@ -14,6 +14,8 @@ from kafkasniff.errors import UsageError
 from kafkasniff.streams import NO_TIME
 
 if TYPE_CHECKING:
+    from wsgiref.simple_server import WSGIServer
+
     from kafkasniff.capture.live import LiveSource
     from kafkasniff.cli.pipeline import Event, Sink
     from kafkasniff.cli.top import TopView
@@ -72,14 +74,31 @@ class WatchOptions:
 
             require_terminal(environment)
 
+        self.server: WSGIServer | None = None
+        """What listens for scrapes."""
+
     def __bool__(self) -> bool:
         return self.top or self.metrics is not None
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Listen for scrapes within the block: low ports take rights that a run gives up before it serves them.
+
+        Raises OutputError where that cannot be done.
+        """
+        if self.metrics is None:
+            yield
+            return
+        from kafkasniff.cli.scrapes import listening
+
+        with listening(self.metrics) as self.server:
+            yield
 
 
 class Watch:
     """Sees the events of a run and its clock; a context manager around it. Nobody may be watching.
 
-    Raises, when entered, OutputError where metrics cannot be served.
+    Metrics are served where `options` listen, and not at all where they do not.
     """
 
     def __init__(
@@ -104,12 +123,12 @@ class Watch:
 
     def __enter__(self) -> Watch:
         with self._around:
-            if self._options.metrics is not None:
+            if self._options.server is not None:
                 from kafkasniff.cli.scrapes import serving
                 from kafkasniff.watch.metrics import DEFAULT_LABELS, Metrics
 
                 self._metrics = Metrics(self._options.labels or DEFAULT_LABELS)
-                host, port = self._around.enter_context(serving(self._metrics, self._options.metrics))
+                host, port = self._around.enter_context(serving(self._metrics, self._options.server))
                 if not self._quiet:
                     shown = f"[{host}]" if ":" in host else host
                     self._environment.say(f"metrics at http://{shown}:{port}/metrics")

@@ -22,6 +22,11 @@ __all__ = ["check_no_stream", "check_options", "first_states", "new_state", "rea
 
 def check_options(manifest: Manifest, options: ExportOptions, directory: Path) -> None:
     """Raises UsageError where what is in the folder was exported with other options."""
+    options = options.public
+    if manifest.options.payload.form == options.payload.form != "shown" and manifest.options.payload != options.payload:
+        raise UsageError(
+            f"{directory} has hashes with another salt; give the same with --hash-salt, or name a new folder"
+        )
     for name in options.__struct_fields__:
         if getattr(manifest.options, name) != getattr(options, name):
             raise UsageError(f"{directory} was exported with other options ({name}); name a new folder")

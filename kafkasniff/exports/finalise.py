@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from kafkasniff.exports.merge import in_order, merged
+from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.staged import read_staged, staged_dates
 from kafkasniff.model import Body
 from kafkasniff.rows import TABLE_NAMES
@@ -21,14 +22,14 @@ __all__ = ["final_rows", "finalise"]
 
 
 def finalise(
-    staged: list[Path], into: Path, name: str, *, tables: Iterable[str], names: Names, sessions: SessionSource
+    staged: list[Path], into: Path, name: str, options: ExportOptions, *, names: Names, sessions: SessionSource
 ) -> dict[str, list[tuple[Path, int]]]:
     """Write the tables of staged folders below `into`, as `TABLE/date=DATE/NAME-NNNNN.parquet`.
 
     Returns the files of each table with their rows. `sessions` goes on with these rows. Raises OSError.
     """
-    files: dict[str, list[tuple[Path, int]]] = {table: [] for table in tables}
-    for table, date, batches in final_rows(staged, tables=tables, names=names, sessions=sessions):
+    files: dict[str, list[tuple[Path, int]]] = {table: [] for table in options.tables}
+    for table, date, batches in final_rows(staged, options, names=names, sessions=sessions):
         with TableWriter(table, into / table / f"date={date}", name) as writer:
             writer.write_all(batches)
         files[table] += writer.files
@@ -36,12 +37,20 @@ def finalise(
 
 
 def final_rows(
-    staged: list[Path], *, tables: Iterable[str], names: Names, sessions: SessionSource
+    staged: list[Path],
+    options: ExportOptions,
+    *,
+    names: Names,
+    sessions: SessionSource,
+    tables: Iterable[str] | None = None,
 ) -> Iterator[tuple[str, str, Iterator[pa.RecordBatch]]]:
-    """(table, date, rows in order) of staged folders; each to be gone through before the next is asked for."""
-    resolver = Resolver(names, sessions, _dumps)
+    """(table, date, rows in order) of staged folders; each to be gone through before the next is asked for.
+
+    `tables`: only these, if not all of `options`.
+    """
+    resolver = Resolver(names, sessions, _dumps, options.payload)
     # Exchanges first: what they turn up goes to the problems.
-    for table in sorted(tables, key=TABLE_NAMES.index):
+    for table in sorted(options.tables if tables is None else tables, key=TABLE_NAMES.index):
         more = _by_date(resolver.found) if table == "problems" else {}
         for date in sorted({*staged_dates(staged, table), *more}):
             batches = list(read_staged(staged, table, date))

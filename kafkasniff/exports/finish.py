@@ -46,10 +46,10 @@ def finish(
     sessions = carried.sessions
     staged = [path for result in results for path in result.staged]
     name = f"part-{run:05}"
-    written = finalise(staged, into, name, tables=options.tables, names=names, sessions=sessions)
+    written = finalise(staged, into, name, options, names=names, sessions=sessions)
     order = max(one.order for one in results)
     state = Carried([result.state for result in results], sessions, carried.tellings, order).dump()
     # Rows of what is not over: the next run makes them again, from the sessions as they are now.
     rest = [result.unfinished for result in results]
-    unfinished = finalise(rest, into, f"{name}-open", tables=options.tables, names=names, sessions=sessions)
+    unfinished = finalise(rest, into, f"{name}-open", options, names=names, sessions=sessions)
     return Finished(written, unfinished, state)

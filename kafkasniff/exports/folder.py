@@ -42,6 +42,7 @@ RUN: Final = "run.json"
 STATE: Final = "state"
 FORMAT: Final = "kafkasniff-export"
 
+_ARROW_ERRNO: Final = re.compile(r"Detail: \[errno (\d+)\]")
 _OURS: Final = re.compile(r"part-\d{5,}(-open)?(-\d{5}){1,2}\.parquet")
 
 Engine = Literal["local", "spark"]
@@ -165,7 +166,7 @@ class ExportFolder:
         try:
             yield
         except OSError as error:
-            raise OutputError(f"cannot write {self.directory}: {error.strerror or error}") from error
+            raise OutputError(f"cannot write {self.directory}: {_reason(error)}") from error
 
     @property
     def run(self) -> int:
@@ -219,7 +220,7 @@ class ExportFolder:
             SCHEMA_VERSION,
             kafkasniff.__version__,
             engine,
-            options,
+            options.public,
             run,
             [*(() if old is None else old.captures), *captures],
             tables,
@@ -273,6 +274,12 @@ class ExportFolder:
                 path.unlink()
                 with contextlib.suppress(OSError):
                     path.parent.rmdir()  # only an empty one goes
+
+
+def _reason(error: OSError) -> str:
+    """What the system says; Arrow's errors have it within their text only."""
+    found = _ARROW_ERRNO.search(str(error))
+    return os.strerror(int(found[1])) if found else error.strerror or str(error)
 
 
 def _sync(folder: Path) -> None:

@@ -35,7 +35,8 @@ from kafkasniff.exports.folder import ExportFolder
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.shard import ShardResult, parts
 from kafkasniff.exports.staged import StagedFiles
-from kafkasniff.exports.staging import new_stager, stage, stage_rest, stage_unfinished
+from kafkasniff.exports.staging import inspected, new_stager, stage_rest, stage_unfinished
+from kafkasniff.inspector import Inspector, Output
 from kafkasniff.model import Summary
 from kafkasniff.packets import PacketBatch
 from kafkasniff.rows.sessions import Sessions
@@ -50,6 +51,10 @@ __all__ = ["EVERY_SECONDS", "LiveExport", "LiveResult"]
 EVERY_SECONDS: Final = 600.0
 """Time between two commits, by default. The longer, the fewer and the larger are the files, and the more is lost where
 the process is killed."""
+
+HELD_SECONDS: Final = 1.0
+HELD_BYTES: Final = 8 << 20
+"""Time, and payload, whose events wait to be made rows of together: a few at a time cost several times as much."""
 
 _STATE: Final = "state"
 _CARRIED: Final = "carried"
@@ -107,6 +112,10 @@ class LiveExport:
         self._every = every_seconds
         self._clock = clock
         self._next = clock() + every_seconds
+        self._held: list[Output] = []
+        """Events that are no rows yet."""
+        self._held_bytes = 0
+        self._rows_at = clock() + HELD_SECONDS
         self._order = 0
         self._segment = 0
         self._making: tuple[Background[Finished], _Task] | None = None
@@ -172,7 +181,10 @@ class LiveExport:
             self._fresh = self._fresh or bool(batch.packets or batch.notes)
             with self._folder.output():
                 for part in parts(batch):
-                    stage(self._state, self._stager, part)
+                    self._held += inspected(self._state, self._stager, part)
+                    self._held_bytes += int(part.length.sum())
+                    if self._held_bytes >= HELD_BYTES or self._clock() >= self._rows_at:
+                        self._make_rows()
                 self._commit_in_time()
         except BaseException:
             self.torn = True
@@ -184,6 +196,7 @@ class LiveExport:
         with self._folder.output():
             if self._making is not None:
                 self._commit_made(*self._making)
+            self._make_rows()
             stage_rest(self._state, self._stager, self._files)
             self._begin_run()
             carried = Carried.load(self._carried.read_bytes())
@@ -193,6 +206,16 @@ class LiveExport:
             made.state = Carried([], Sessions(), carried.tellings, self._order).dump()
             self._commit(made)
         return self._result
+
+    @property
+    def inspector(self) -> Inspector:
+        """What decodes for the tables."""
+        return self._state.inspector
+
+    def _make_rows(self) -> None:
+        held, self._held = self._held, []
+        self._held_bytes, self._rows_at = 0, self._clock() + HELD_SECONDS
+        self._stager.take(held)
 
     # -- commits
 
@@ -220,6 +243,7 @@ class LiveExport:
         if not self._fresh:
             return
         self._fresh = False
+        self._make_rows()
         self._stager.flush()
         self._files.close()
         self._state.selected = self._stager.selected

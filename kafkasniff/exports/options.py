@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from kafkasniff.kafka.framing import MAX_FRAME
+from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.rows import TABLE_NAMES
 
 __all__ = ["ExportOptions"]
@@ -23,8 +24,14 @@ class ExportOptions(msgspec.Struct, frozen=True):
     ports: tuple[int, ...] = ()
     max_frame: int = MAX_FRAME
     show_secrets: bool = False
+    payload: Payload = SHOWN
     filters: tuple[tuple[str, Any], ...] = ()
     """The filter options as they were given, for comparing."""
+
+    @property
+    def public(self) -> ExportOptions:
+        """What may be written down, and what two runs are compared by: all but the salt of hashes."""
+        return msgspec.structs.replace(self, payload=self.payload.public)
 
     @property
     def decode_records(self) -> Literal["full", "columns", "metadata"]:

@@ -61,12 +61,14 @@ def export(
     jobs: int = 1,
     hooks: Hooks | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    keylog: str | None = None,
 ) -> Result:
     """Export the captures that are not in the folder yet.
 
     `given`: names by topic id; `predicate`: only the exchanges that it is true of, for which `learn` may fill the
     catalog before; `jobs`: processes, of which each reads all captures and keeps its share of the connections (one
-    where a filter has to know all of them, or a capture can be read only once). `hooks` are called here.
+    where a filter has to know all of them, or a capture can be read only once); `keylog`: a file with secrets of TLS,
+    of which nothing is kept in the folder. `hooks` are called here.
 
     Raises CaptureError, OutputError, and UsageError where the folder holds an export of another kind, of other options,
     or a capture that has grown.
@@ -83,7 +85,8 @@ def export(
         try:
             if predicate is not None or any(capture.size is None for _, capture in new):
                 jobs = 1
-            return _Making(folder, options, new, hooks, checkpoint_seconds).run(given or {}, predicate, learn, jobs)
+            making = _Making(folder, options, new, hooks, checkpoint_seconds, keylog=keylog)
+            return making.run(given or {}, predicate, learn, jobs)
         except BaseException:
             if not any(folder.partial.glob("shard-*/checkpoint")):
                 folder.discard()
@@ -100,12 +103,15 @@ class _Making:
         new: list[tuple[str, CaptureFile]],
         hooks: Hooks,
         checkpoint_seconds: float,
+        *,
+        keylog: str | None,
     ) -> None:
         self._folder = folder
         self._options = options
         self._new = new
         self._hooks = hooks
         self._seconds = checkpoint_seconds
+        self._keylog = keylog
 
     def run(
         self,
@@ -136,6 +142,7 @@ class _Making:
                 plan.shards,
                 predicate,
                 self._seconds,
+                self._keylog,
             )
             for number, state in enumerate(states)
         ]
@@ -147,7 +154,7 @@ class _Making:
         """The plan of this run, and whether it is that of one that was killed."""
         folder = self._folder
         path = folder.partial / RUN
-        plan = _Plan(self._options, [capture for _, capture in self._new], shards, folder.run)
+        plan = _Plan(self._options.public, [capture for _, capture in self._new], shards, folder.run)
         with folder.output():
             if path.exists():
                 try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 import numpy as np
 
+from kafkasniff.capture.key_log_file import open_key_log
 from kafkasniff.capture.source import CaptureSource, open_captures, with_pauses
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.exports.carried import ShardState, write_aside
@@ -61,6 +62,8 @@ class ShardTask(msgspec.Struct, frozen=True):
     shards: int = 1
     predicate: Predicate | None = None
     checkpoint_seconds: float = CHECKPOINT_SECONDS
+    keylog: str | None = None
+    """A file with secrets of TLS."""
 
 
 class _Checkpoint(msgspec.Struct):
@@ -153,6 +156,8 @@ class _Run:
         self._segments = checkpoint.segments
         self._broken = checkpoint.broken
         self._state = load(checkpoint.state, ShardState)
+        if task.keylog is not None:
+            self._state.inspector.follow_key_log(open_key_log(task.keylog), tells=task.shard == 0)
         if not checkpoint.done:
             # Earlier runs had their own summaries.
             self._state.enricher.count_into(self._state.inspector.reset_summary())

@@ -51,8 +51,11 @@ class Stager:
         self.selected: set[int] = set() if selected is None else selected
         """Where there is a selection: numbers of the connections with exchanges that passed it, until they end."""
         self._wanted = frozenset(options.tables)
-        self._exchanges = ExchangeRows(_body_json if options.bodies else None)
-        self._records = RecordRows()
+        self._payload = options.payload
+        self._unnamed = False
+        """Of the exchange whose row is being made: names of its topics are not known yet."""
+        self._exchanges = ExchangeRows(self._body_json if options.bodies else None)
+        self._records = RecordRows(show_secrets=options.show_secrets, payload=options.payload)
         self._connections = ConnectionRows()
         self._problems = ProblemRows()
 
@@ -77,6 +80,7 @@ class Stager:
             if unnamed:
                 missed.discard(exchange.exchange)
             if "exchanges" in self._wanted:
+                self._unnamed = unnamed
                 self._exchanges.append(exchange, unnamed_bodies=unnamed, more=[problem for _, problem in more])
                 if self._exchanges.size >= MAX_BYTES or len(self._exchanges) >= MAX_ROWS:
                     self._files.write("exchanges", self._exchanges.take())
@@ -102,6 +106,13 @@ class Stager:
             self._connections.append(connection)
         if "problems" in self._wanted:
             self._problems.connection(connection)
+
+    def _body_json(self, message: Message) -> str:
+        if self._payload.hides:
+            # Only names tell which records are the brokers' own, so those that wait for one are hidden when it is
+            # known or will never be (`rows.resolve`).
+            message = self._payload.hide(message, records=not self._unnamed)
+        return _body_json(message)
 
     def flush(self) -> None:
         """Write all rows that wait."""

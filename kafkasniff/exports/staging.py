@@ -10,13 +10,14 @@ from kafkasniff.exports.carried import ShardState
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.staged import StagedFiles
 from kafkasniff.exports.stager import Stager
+from kafkasniff.inspector import Output
 from kafkasniff.packets import NO_TIME, PacketBatch
 from kafkasniff.state import load
 
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
 
-__all__ = ["new_stager", "stage", "stage_rest", "stage_unfinished"]
+__all__ = ["inspected", "new_stager", "stage", "stage_rest", "stage_unfinished"]
 
 
 def new_stager(state: ShardState, options: ExportOptions, predicate: Predicate | None, files: StagedFiles) -> Stager:
@@ -33,12 +34,17 @@ def new_stager(state: ShardState, options: ExportOptions, predicate: Predicate |
 
 def stage(state: ShardState, stager: Stager, batch: PacketBatch) -> None:
     """Take the next packets. Raises OSError where rows cannot be written."""
+    stager.take(inspected(state, stager, batch))
+
+
+def inspected(state: ShardState, stager: Stager, batch: PacketBatch) -> list[Output]:
+    """What the next packets yield, for `stager` to take."""
     if state.start_ns is None and len(batch):
         times = batch.time_ns[batch.time_ns != NO_TIME]
         if len(times):
             state.start_ns = int(times[0])
             stager.begins(state.start_ns)
-    stager.take(state.enricher.feed(state.inspector.feed(batch)))
+    return state.enricher.feed(state.inspector.feed(batch))
 
 
 def stage_rest(state: ShardState, stager: Stager, files: StagedFiles) -> None:

@@ -20,13 +20,27 @@ import msgspec
 
 from kafkasniff.kafka.boundaries import Boundaries
 from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.detail import Detail
 from kafkasniff.kafka.dialogue import Dialogue
 from kafkasniff.kafka.events import Event, EventLog
 from kafkasniff.kafka.framing import MAX_FRAME, Frame, Framer
-from kafkasniff.kafka.other_protocols import is_gssapi_token
+from kafkasniff.kafka.opening import MAX_SIZE, too_large
+from kafkasniff.kafka.other_protocols import is_gssapi_token, name_answer
 from kafkasniff.kafka.search import Searcher
 from kafkasniff.kafka.trial import Trial
-from kafkasniff.streams import Closed, Gap, Hole, Item, Retransmit, Run, Started, Stretch, TcpProblem
+from kafkasniff.streams import (
+    Closed,
+    Gap,
+    Hole,
+    Item,
+    Rejected,
+    Retransmit,
+    Run,
+    Started,
+    Stretch,
+    TcpProblem,
+    Wrapped,
+)
 
 __all__ = ["ConnectionOptions", "KafkaConnection"]
 
@@ -36,7 +50,7 @@ Verdict = Literal["undecided", "kafka", "not-kafka"]
 class ConnectionOptions(msgspec.Struct, frozen=True):
     """What all connections of a run have in common."""
 
-    decode: DecodeOptions = DecodeOptions()
+    detail: Detail = msgspec.field(default_factory=lambda: Detail(DecodeOptions()))
     max_frame: int = MAX_FRAME
     every_end: bool = True
     """Tell the end of every exchange; False: not of those that end with their response, which tells it anyway."""
@@ -55,6 +69,8 @@ class KafkaConnection:
         "_holes",
         "_log",
         "_options",
+        "_oversized",
+        "_syn",
         "_trials",
         "bytes_decoded",
         "bytes_lost",
@@ -68,7 +84,7 @@ class KafkaConnection:
         self._options = options
         self._forced = forced_client is not None
         self._log = EventLog(forced_client)
-        self._dialogue = Dialogue(self._log, options.decode, every_end=options.every_end)
+        self._dialogue = Dialogue(self._log, options.detail, every_end=options.every_end)
         self.verdict: Verdict = "undecided"
         # Per direction: a framer where the stream is in step, else a trial, or a searcher with its bytes.
         self._framers: list[Framer | None] = [None, None]
@@ -76,6 +92,10 @@ class KafkaConnection:
         # Per direction: bytes of the stream were seen; segments of it are held back behind a hole.
         self._began = [False, False]
         self._holes = [False, False]
+        # Per direction: the stream is known from its first byte on.
+        self._syn = [False, False]
+        self._oversized = 0
+        """Size of a request that was more than is read, where its stream was in step up to there."""
         self._boundaries = Boundaries(self._log, self._dialogue, forced=self._forced, max_frame=options.max_frame)
         self._closed = False
         self.bytes_seen = 0
@@ -111,6 +131,11 @@ class KafkaConnection:
                 self._compare_streams()
             elif isinstance(item, TcpProblem):
                 self._tcp_problem(item)
+            elif isinstance(item, Wrapped):
+                self.bytes_seen += item.size
+                self.bytes_of[item.direction] += item.size
+            elif isinstance(item, Rejected):
+                self._rejected(item)
             else:
                 self._close(item)
         return self._log.take()
@@ -122,6 +147,7 @@ class KafkaConnection:
             self._log.client = item.direction if item.client else 1 - item.direction
         if self._framers[item.direction] is None:
             self._boundaries.begin(item.direction)
+            self._syn[item.direction] = not self._began[item.direction]
 
     def _stretch(self, item: Stretch) -> None:
         runs = item.runs
@@ -183,9 +209,7 @@ class KafkaConnection:
         if lost_at is None:
             return
         self._framers[direction] = None
-        self._log.problem(
-            "frame-size", "a frame of impossible size: its stream is searched for the next frame", direction
-        )
+        self._tell_impossible(direction, framer.lost_size)
         searcher = self._boundaries.searcher(direction)
         for index in range(first, last):
             start = run.end[index] - run.length[index]
@@ -198,6 +222,27 @@ class KafkaConnection:
                     if index + 1 < last:
                         self._cut(direction, rest, run, index + 1, last)
                     return
+
+    def _tell_impossible(self, direction: int, size: int) -> None:
+        """Tell of a length prefix that no message can have, and what it may be instead."""
+        dialogue = self._dialogue
+        opening, dialogue.opening = dialogue.opening, None
+        if direction != self._log.client and opening is not None and not opening.heard and self._is_whole():
+            answer = name_answer(size)
+            if answer is not None:
+                self._log.problem("answer-not-kafka", answer, direction)
+                return
+        announced = ""
+        if self._options.max_frame < size < MAX_SIZE:
+            announced = f": {size:,} bytes, and {self._options.max_frame:,} at most are read"
+            if direction == self._log.client and self._is_whole():
+                self._oversized = size
+        detail = f"a frame of impossible size{announced}; its stream is searched for the next frame"
+        self._log.problem("frame-size", detail, direction)
+
+    def _is_whole(self) -> bool:
+        """Whether all of both streams was seen so far."""
+        return all(self._syn) and not self._dialogue.gapped and not any(self._holes)
 
     def _gap(self, item: Gap) -> None:
         self.bytes_lost += item.size
@@ -249,6 +294,14 @@ class KafkaConnection:
             self._log.hold(item)
         elif self.verdict == "kafka":
             self._log.tell(item)
+
+    def _rejected(self, item: Rejected) -> None:
+        if self.verdict == "undecided":
+            self._log.at(item.order, item.time_ns, item.packet)
+            self._judge_not_kafka(item.detail, item.kind, likely=item.likely)
+        elif self.verdict == "kafka":
+            place = item.packet, item.time_ns
+            self._tcp_problem(TcpProblem(item.order, item.direction, item.kind, item.detail, *place))
 
     def _take_frame(self, frame: Frame) -> None:
         self.bytes_decoded += 4 + frame.end - frame.start
@@ -358,7 +411,7 @@ class KafkaConnection:
         if undecided:
             self._settle(1 - direction)
 
-    def _judge_not_kafka(self, reason: str | None) -> None:
+    def _judge_not_kafka(self, reason: str | None, kind: str = "not-kafka", *, likely: bool = False) -> None:
         """The connection is not Kafka if there is a reason; nothing more of it is read or kept then."""
         if reason is None:
             return
@@ -367,7 +420,7 @@ class KafkaConnection:
         for direction in (0, 1):
             self._boundaries.release(direction)
             self._trials[direction] = None
-        self._log.verdict(False, reason)
+        self._log.verdict(False, reason, kind, likely=likely)
 
     def _judge_kafka(self, client: int) -> None:
         self.verdict = "kafka"
@@ -395,4 +448,25 @@ class KafkaConnection:
             if pending:
                 what = "of a frame that was not complete" if framer is not None else "in which no frame was found"
                 self._log.problem("stream-cut", f"the stream ended with {pending} bytes {what}", direction, pending)
+        rejected = self._rejected_by_broker(item)
         self._dialogue.close(item.reason)
+        if rejected is not None:
+            assert self._log.client is not None
+            self._log.problem("connection-rejected", rejected, 1 - self._log.client)
+
+    def _rejected_by_broker(self, item: Closed) -> str | None:
+        """Why the broker closed the connection, as far as what was said tells; None where it does not."""
+        client, dialogue = self._log.client, self._dialogue
+        if client is None or item.reason not in ("fin", "rst") or not self._is_whole():
+            return None
+        opening = dialogue.opening
+        if item.by != 1 - client:
+            return None if opening is None or len(dialogue.ledger) else opening.why_left()
+        requests, responses = self._framers[client], self._framers[1 - client]
+        announced = self._oversized if requests is None else requests.announced
+        if announced is not None and (large := too_large(announced, opened=opening is None)) is not None:
+            return large
+        answering = self._began[1 - client] if responses is None else responses.pending > 0
+        if opening is None or requests is None or requests.pending or answering:
+            return None
+        return opening.why_left() or opening.why_closed(dialogue.ledger.first, item.by_ns)

@@ -28,6 +28,8 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     show_secrets: bool = False
     """False: secret values are `{"redacted": N}`, N their length in bytes."""
     max_decompressed: int = MAX_DECOMPRESSED
+    bodies: bool = True
+    """False: only those are decoded that pairing or later messages need (`message.NEEDED`)."""
     inside: bool = True
     """What lies inside bytes is decoded, too; False for trials, which ask about the message's own bytes only."""
 

@@ -8,12 +8,14 @@ from typing import Final, Literal
 import msgspec
 
 from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.detail import Detail
 from kafkasniff.kafka.early import EarlyResponses
 from kafkasniff.kafka.events import EventLog, ExchangeEvent, MessageEvent, TokenEvent
 from kafkasniff.kafka.exchange import Ledger, Pending, expects_no_response
 from kafkasniff.kafka.framing import Frame
 from kafkasniff.kafka.memory import ConnectionMemory
-from kafkasniff.kafka.message import Decoded, decode_request, decode_response
+from kafkasniff.kafka.message import NEEDED, Decoded, decode_request, decode_response
+from kafkasniff.kafka.opening import AUTHENTICATION, Opening, refusal
 from kafkasniff.kafka.plausibility import is_exact_request
 from kafkasniff.kafka.sasl import SCRAM_ANSWERS, RawSasl
 from kafkasniff.model import Problem, Status
@@ -39,6 +41,7 @@ class Dialogue:
     """Frames of both streams in, messages, tokens and ends of exchanges into the log."""
 
     __slots__ = (
+        "_detail",
         "_early",
         "_every_end",
         "_ids_vary",
@@ -47,19 +50,19 @@ class Dialogue:
         "_log",
         "_memory",
         "_offered",
-        "_options",
         "_ordinal",
         "_sasl",
         "gapped",
         "ledger",
+        "opening",
         "requests",
         "retransmits",
     )
 
-    def __init__(self, log: EventLog, options: DecodeOptions, *, every_end: bool = True) -> None:
+    def __init__(self, log: EventLog, detail: Detail, *, every_end: bool = True) -> None:
         self._every_end = every_end
         self._log = log
-        self._options = options
+        self._detail = detail
         self._sasl: RawSasl | None = None
         self._offered: str | None = None
         """Mechanism of a SaslHandshake v0 that is not answered: tokens may follow if the answer was lost."""
@@ -73,6 +76,8 @@ class Dialogue:
         self._ordinal = 0
         self._memory = ConnectionMemory()
         self.ledger = Ledger()
+        self.opening: Opening | None = Opening()
+        """Until the first answer that is neither a greeting nor authentication, or until something does not fit."""
         self.gapped = False
         """Bytes of this connection are missing."""
         self.requests: Literal["none", "behind", "here"] = "none"
@@ -119,7 +124,7 @@ class Dialogue:
         self._give_up(self._early.drain())
         for rest in self.ledger.drain():
             if rest.silent:
-                self._end(rest.ordinal, "no_response")
+                self._end_silent(rest)
             elif rest.lost:
                 self._end_without(rest, "lost")
             else:
@@ -138,6 +143,8 @@ class Dialogue:
         if (self._sasl is not None or self._offered is not None) and self._is_token(frame, is_request):
             mechanism = None if self._sasl is None else self._sasl.mechanism
             log.events.append(TokenEvent(log.order, frame, is_request, mechanism))
+            if self.opening is not None:
+                self.opening.token(is_request=is_request, time_ns=frame.time_ns)
             return
         if is_request:
             self._request(frame)
@@ -166,7 +173,9 @@ class Dialogue:
         return self._sasl.takes_response_frame(frame)
 
     def _request(self, frame: Frame) -> None:
-        decoded = decode_request(frame.data, frame.start, frame.end, self._options, memory=self._memory)
+        detail = self._detail
+        cut = frame.end - frame.start != frame.size
+        decoded = decode_request(frame.data, frame.start, frame.end, detail.decode, memory=self._memory, cut=cut)
         if decoded.api is None and not 0 <= (decoded.api_key or 0) <= MAX_KEY:
             self._unreadable(frame, "which are no request")
             return
@@ -175,12 +184,22 @@ class Dialogue:
             return
         ordinal = self._ordinal
         self._ordinal += 1
-        self._log.events.append(
-            MessageEvent(self._log.order, ordinal, frame, True, decoded, decoded.client_id, _incomplete(frame))
-        )
         if decoded.correlation_id is None or decoded.api_key is None or decoded.api_version is None:
+            self._log.events.append(
+                MessageEvent(self._log.order, ordinal, frame, True, decoded, decoded.client_id, _incomplete(frame))
+            )
             self._end(ordinal, "unanswered")
             return
+        hidden = detail.hides and decoded.api_key not in NEEDED
+        if hidden:
+            detail.left_out.requests += 1
+        else:
+            problems = _incomplete(frame)
+            if detail.level:
+                problems += detail.told(decoded.api_key, is_request=True, has_body=decoded.body is not None)
+            self._log.events.append(
+                MessageEvent(self._log.order, ordinal, frame, True, decoded, decoded.client_id, problems)
+            )
         repeats = decoded.correlation_id == self._last_id
         self._ids_vary = self._ids_vary or not (repeats or self._last_id is None)
         self._last_id = decoded.correlation_id
@@ -199,6 +218,7 @@ class Dialogue:
             silent=expects_no_response(decoded.api_key, decoded.body),
             mechanism=mechanism,
             carry=decoded.carry,
+            hidden=hidden,
         )
         if self._early:
             # Where bytes are missing and ids may all be the same, what came before this request may answer another one.
@@ -210,7 +230,7 @@ class Dialogue:
         leaver = self.ledger.add(pending)
         if leaver is not None:
             if leaver.silent:
-                self._end(leaver.ordinal, "no_response")
+                self._end_silent(leaver)
             else:
                 self._end_without(leaver, "lost" if leaver.lost else "unanswered")
 
@@ -227,6 +247,7 @@ class Dialogue:
                 if self.requests == "none":
                     self._orphan(frame)
                 else:
+                    self.opening = None
                     self._give_up(self._early.add(correlation_id, frame))
                 return
             problems = (Problem("response-to-acks-0", "the broker answered a Produce request with acks 0"),)
@@ -239,7 +260,7 @@ class Dialogue:
                     detail = "a response came before that of an earlier request"
                     problems = (Problem("response-out-of-order", detail),)
         for silent in self.ledger.silent_before(pending.ordinal):
-            self._end(silent.ordinal, "no_response")
+            self._end_silent(silent)
         self._pair(pending, frame, problems)
 
     def _is_stale(self, correlation_id: int, frame: Frame) -> bool:
@@ -258,15 +279,23 @@ class Dialogue:
 
     def _pair(self, pending: Pending, frame: Frame, problems: tuple[Problem, ...], *, early: int | None = None) -> None:
         """Take a response and its request together; `early`: the number that it had among those that waited."""
+        if pending.hidden:
+            self._detail.left_out.responses += 1
+            self.opening = None
+            self._last_answer = pending.correlation_id
+            if self._early:
+                self._give_up(self._early.drain() if early is None else self._early.before(early))
+            return
         decoded = decode_response(
             frame.data,
             frame.start,
             frame.end,
             pending.api_key,
             pending.api_version,
-            self._options,
+            self._detail.decode,
             memory=self._memory,
             request=pending.carry,
+            cut=frame.end - frame.start != frame.size,
         )
         if self.gapped and _does_not_fit(self._to_judge(decoded, pending, frame), cut=bool(_incomplete(frame))):
             # Ids repeat on some connections: where bytes are missing, the same id need not be the same exchange.
@@ -282,6 +311,12 @@ class Dialogue:
             detail = "the response begins before its request ends: the capture's order or clocks are off"
             problems = (*problems, Problem("latency-negative", detail))
         problems += _incomplete(frame)
+        if pending.api_key in AUTHENTICATION and (refused := refusal(pending.api_key, decoded.body)) is not None:
+            problems += (refused,)
+        if self.opening is not None and not self.opening.answered(pending, decoded.body, frame.time_ns):
+            self.opening = None
+        if self._detail.level:
+            problems += self._detail.told(pending.api_key, is_request=False, has_body=decoded.body is not None)
         self._log.events.append(
             MessageEvent(
                 self._log.order, pending.ordinal, frame, False, decoded, pending.client_id, problems, latency, duration
@@ -295,12 +330,14 @@ class Dialogue:
 
     def _to_judge(self, decoded: Decoded, pending: Pending, frame: Frame) -> Decoded:
         """The response with all that may be wrong with it: what is kept as bytes for columns is not looked at yet."""
-        if self._options.records != "columns" or pending.api_key not in _WITH_RECORDS:
+        options = self._detail.decode
+        if options.records != "columns" or pending.api_key not in _WITH_RECORDS:
             return decoded
-        options = msgspec.structs.replace(self._options, records="full")
+        options = msgspec.structs.replace(options, records="full")
         return decode_response(frame.data, frame.start, frame.end, pending.api_key, pending.api_version, options)
 
     def _orphan(self, frame: Frame) -> None:
+        self.opening = None
         if frame.end - frame.start < 4:
             self._unreadable(frame, "too few for a response")
             return
@@ -319,6 +356,7 @@ class Dialogue:
 
     def _unreadable(self, frame: Frame, what: str) -> None:
         """Nothing that is not a message may be shown as one: these bytes could be anything, a token too."""
+        self.opening = None
         self._log.problem("frame-unreadable", f"a frame of {frame.size} bytes, {what}", frame.direction, frame.size)
 
     def _give_up(self, frames: list[Frame]) -> None:
@@ -339,6 +377,11 @@ class Dialogue:
         )
         self.retransmits = 0
 
+    def _end_silent(self, pending: Pending) -> None:
+        """End an exchange that needed no response."""
+        if not pending.hidden:
+            self._end(pending.ordinal, "no_response")
+
     def _end_without(self, pending: Pending, status: Status) -> None:
         """End an exchange that should have had a response and has none."""
         problems: tuple[Problem, ...] = ()
@@ -346,6 +389,13 @@ class Dialogue:
             problems = (Problem("request-unanswered", "the connection ended without a response to this request"),)
         elif status == "lost":
             problems = (Problem("response-lost", "the response was in bytes that are not in the capture"),)
+        if pending.hidden:
+            client = self._log.client
+            assert client is not None  # there was a request
+            for problem in problems:
+                what = f"API {pending.api_key} v{pending.api_version} #{pending.correlation_id}, not shown"
+                self._log.problem(problem.kind, f"{what}: {problem.detail}", client)
+            return
         self._end(pending.ordinal, status)
         event = self._log.events[-1]
         assert isinstance(event, ExchangeEvent)
@@ -354,7 +404,8 @@ class Dialogue:
 
 def _does_not_fit(decoded: Decoded, *, cut: bool) -> bool:
     """Whether a body was not read exactly to its end (of a cut message: as far as it is there), although it should."""
-    kinds = {problem.kind for problem in decoded.problems}
+    # Whether secrets are shown is no matter here.
+    kinds = {problem.kind for problem in decoded.problems} - {"body-withheld"}
     if decoded.raw is None and decoded.raw_redacted is None:
         return "trailing-bytes" in kinds or (cut and bool(kinds))
     return "version-unknown" not in kinds and not (cut and kinds.issubset(_TRUNCATED))

@@ -79,6 +79,10 @@ class VerdictEvent(msgspec.Struct):
     detail: str
     time_ns: int
     packet: int
+    kind: str = "not-kafka"
+    """What it is told as, where it is not Kafka."""
+    likely: bool = False
+    """It may well be Kafka that could not be read."""
 
 
 Event = MessageEvent | ExchangeEvent | TokenEvent | ProblemEvent | VerdictEvent
@@ -136,6 +140,7 @@ class EventLog:
             self.tell(item)
         self.at(0, *here)
 
-    def verdict(self, is_kafka: bool, detail: str) -> None:
+    def verdict(self, is_kafka: bool, detail: str, kind: str = "not-kafka", *, likely: bool = False) -> None:
         """Tell the verdict."""
-        self.events.append(VerdictEvent(self.order, is_kafka, self.client, detail, self.time_ns, self.packet))
+        place = self.time_ns, self.packet
+        self.events.append(VerdictEvent(self.order, is_kafka, self.client, detail, *place, kind, likely))

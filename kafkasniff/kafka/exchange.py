@@ -32,6 +32,7 @@ class Pending:
         "client_id",
         "correlation_id",
         "first_time",
+        "hidden",
         "lost",
         "mechanism",
         "ordinal",
@@ -53,6 +54,7 @@ class Pending:
         silent: bool = False,
         mechanism: str | None = None,
         carry: object = None,
+        hidden: bool = False,
     ) -> None:
         self.ordinal = ordinal
         """Ordinal of the exchange within its connection."""
@@ -70,6 +72,8 @@ class Pending:
         """Of a SaslHandshake v0: the mechanism asked for."""
         self.carry = carry
         """What the request said that its response is read by."""
+        self.hidden = hidden
+        """The request is counted and not told: neither will be the response."""
         self.lost = False
         """A gap in the broker's stream may have swallowed the response."""
         self.passed = False
@@ -100,6 +104,11 @@ class Ledger:
     def __contains__(self, correlation_id: object) -> bool:
         """Whether a request with this correlation id is outstanding."""
         return correlation_id in self._by_id
+
+    @property
+    def first(self) -> Pending | None:
+        """The oldest outstanding request."""
+        return next(iter((self._passed or self._open).values()), None)
 
     def oldest(self, correlation_id: int) -> Pending | None:
         """The oldest outstanding request with this correlation id."""

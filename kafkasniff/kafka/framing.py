@@ -72,6 +72,7 @@ class Framer:
         "_skip",
         "direction",
         "lost_at",
+        "lost_size",
         "max_size",
     )
 
@@ -80,6 +81,8 @@ class Framer:
         self.max_size = max_size
         self.lost_at: int | None = None
         """Set by `cut`: position in the run of a frame of impossible size; the framer is void then."""
+        self.lost_size = 0
+        """That size."""
         self._parts: list[bytes] = []
         self._have = 0
         """Bytes in `_parts`: the beginning of a frame, with its length prefix."""
@@ -98,6 +101,11 @@ class Framer:
     def pending(self) -> int:
         """Bytes of the frame that is not complete yet."""
         return self._have
+
+    @property
+    def announced(self) -> int | None:
+        """Size of the frame that is not complete yet, by its length prefix; None while that is not complete."""
+        return self._need - 4 if self._sized else None
 
     def copy(self) -> Framer:
         """The same state once more, to come back to when `cut` falls out of step."""
@@ -144,7 +152,7 @@ class Framer:
                 break
             size = unpack(buffer, at)[0]
             if size < 0 or size > max_size:
-                self.lost_at = position
+                self.lost_at, self.lost_size = position, size
                 return frames
             frame_end = position + 4 + size
             if frame_end > segment_end:
@@ -201,7 +209,7 @@ class Framer:
             if self._have == 4 and not self._sized:
                 size = _SIZE.unpack(b"".join(self._parts))[0]
                 if size < 0 or size > self.max_size:
-                    self.lost_at = position
+                    self.lost_at, self.lost_size = position, size
                     return position, None
                 self._sized = True
                 self._need = 4 + size
@@ -231,6 +239,8 @@ class Framer:
     def gap(self, gap: Gap) -> tuple[bool, Frame | None]:
         """Bytes are missing here. Returns whether the framer is still in step, and the frame that was cut."""
         size = gap.size
+        if self._skip and not gap.exact:
+            return False, None
         if self._skip:
             within = min(size, self._skip)
             self._skip -= within
@@ -242,4 +252,4 @@ class Framer:
         time_ns = gap.resumed_ns if gap.snapped or missing > size else self._last_time
         frame = self._take(gap.order, time_ns, gap.packet)
         self._skip = max(missing - size, 0)
-        return size <= missing, frame
+        return gap.exact and size <= missing, frame

@@ -6,7 +6,7 @@ A message is `data[start:end]`, without its length prefix; `data` may hold more.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from struct import Struct
 from typing import Final, NamedTuple
@@ -17,6 +17,7 @@ from kafkasniff.kafka.context import UNMARKED, DecodeContext, DecodeOptions
 from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
 from kafkasniff.kafka.schema import NOT_CLEAN
+from kafkasniff.kafka.secrets import may_be_misread
 from kafkasniff.kafka.wire import Odd, varint_rest
 from kafkasniff.model import Body, ErrorCode, Problem
 
@@ -27,6 +28,9 @@ MAX_HEADER_TAGS: Final = 1000
 
 PRODUCE: Final = 0
 API_VERSIONS: Final = 18
+NEEDED: Final = frozenset({11, 17, API_VERSIONS, 36})
+"""Keys of messages whose bodies tell how later ones are read (JoinGroup, SaslHandshake, SaslAuthenticate) or who the
+client is; few of a connection's."""
 UNSUPPORTED_VERSION: Final = 35
 
 _DEFAULT: Final = DecodeOptions()
@@ -165,10 +169,12 @@ def decode_request(
     *,
     memory: ConnectionMemory | None = None,
     depth: int = 0,
+    cut: bool = False,
 ) -> Decoded:
     """Decode the request `data[start:end]`.
 
-    `memory` is that of its connection, `depth` the number of messages that it lies in (Envelope).
+    `memory` is that of its connection, `depth` the number of messages that it lies in (Envelope); `cut`: it is known
+    that bytes are missing at its end.
     """
     if end - start < 8:
         return _without_header("a request has at least 8 bytes", end - start)
@@ -202,7 +208,11 @@ def decode_request(
             tags, position = read
             if tags:
                 _judge_tags(tags, context, position)
-    body, complete = _read_body(plan, data, position, end, context)
+    if options.bodies or key in NEEDED or key == PRODUCE:
+        # Only its body tells whether a Produce request will be answered.
+        body, complete = _read_body(plan, data, position, end, context, cut)
+    else:
+        body, complete = None, True
     if key == PRODUCE and complete and body is not None:
         _judge_produce(body, context)
     raw, raw_redacted = (None, None) if complete else _raw(plan, data[position:end], context)
@@ -232,11 +242,12 @@ def decode_response(  # noqa: PLR0917 - the message's place and what its request
     memory: ConnectionMemory | None = None,
     request: object = None,
     depth: int = 0,
+    cut: bool = False,
 ) -> Decoded:
     """Decode the response `data[start:end]` to a request of that API key and version.
 
     `memory` is that of its connection, `request` the request's `Decoded.carry`, `depth` the number of messages that it
-    lies in (Envelope).
+    lies in (Envelope); `cut`: it is known that bytes are missing at its end.
     """
     plan = response_plan(api_key, api_version)
     if end - start < 4:
@@ -261,7 +272,10 @@ def decode_response(  # noqa: PLR0917 - the message's place and what its request
             body_version = None
         else:
             plan = response_plan(api_key, body_version)
-    body, complete = _read_body(plan, data, position, end, context)
+    if options.bodies or api_key in NEEDED:
+        body, complete = _read_body(plan, data, position, end, context, cut)
+    else:
+        body, complete = None, True
     raw, raw_redacted = (None, None) if complete else _raw(plan, data[position:end], context)
     return Decoded(
         *known,
@@ -310,8 +324,10 @@ def _judge_tags(tags: tuple[tuple[int, bytes], ...], context: DecodeContext, pos
             return
 
 
-def _read_body(plan: Plan, data: bytes, position: int, end: int, context: DecodeContext) -> tuple[Body | None, bool]:
-    """The body, and whether it was read to its end."""
+def _read_body(  # noqa: PLR0917 - where the body is, and what is known of it
+    plan: Plan, data: bytes, position: int, end: int, context: DecodeContext, cut: bool
+) -> tuple[Body | None, bool]:
+    """The body, and whether it was read to its end; `cut`: it is known that bytes are missing at its end."""
     schema = plan.schema
     if schema is None:
         if plan.api is None:
@@ -331,13 +347,29 @@ def _read_body(plan: Plan, data: bytes, position: int, end: int, context: Decode
         body, after, complete = schema.walk(data, position, end, context)
     if plan.holds_metadata is not None and _wants_metadata(plan.holds_metadata, body, context):
         context.rewind(mark)
-        return _read_body(plan, data, position, end, context)
+        return _read_body(plan, data, position, end, context, cut)
     if complete and after != end:
         detail = f"{end - after} bytes follow the body of {plan.api} version {plan.version}"
         context.problem("trailing-bytes", detail, after, size=end - after, always=True)
+    withheld = False
+    if len(context.problems) > mark[0] and not context.options.show_secrets:
+        # Asked now: interpreters have problems of their own.
+        withheld = _may_show_secrets(plan, data[position:end], context.problems[mark[0] :], cut)
     if plan.interpret is not None and context.options.inside:
         plan.interpret(body, plan.version, context)
+    if withheld:
+        # Numbers stand: pairing asks for some.
+        body = {name: value for name, value in body.items() if isinstance(value, int)}
+        detail = "it is not as it should be, and may show a secret in the wrong place (--show-secrets shows it)"
+        context.problem("body-withheld", detail, position, always=True)
     return body, complete
+
+
+def _may_show_secrets(plan: Plan, data: bytes, problems: Iterable[Problem], cut: bool) -> bool:
+    """Whether a body with these problems may have its secrets in fields that are none."""
+    return may_be_misread((problem.kind for problem in problems), cut=cut) and (
+        plan.has_secrets or any(mark in data for mark in plan.secret_marks)
+    )
 
 
 def _wants_metadata(holds_metadata: Callable[[Body], bool], body: Body, context: DecodeContext) -> bool:

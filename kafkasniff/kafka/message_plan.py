@@ -10,7 +10,8 @@ from kafkasniff.kafka.cluster_metadata import metadata_test, secret_marks
 from kafkasniff.kafka.dissectors import api
 from kafkasniff.kafka.embedded import Interpreter, interpreter
 from kafkasniff.kafka.schema import Schema
-from kafkasniff.model import Body
+from kafkasniff.kafka.secrets import CONNECT_MARKS
+from kafkasniff.model import Body, Direction
 
 __all__ = ["Plan", "request_plan", "response_plan"]
 
@@ -19,6 +20,9 @@ VERSION_MARGIN: Final = 5
 
 HEADER_OF_UNKNOWN: Final = 1
 """The request header that an unknown API key is read with; what a newer one has more are tags behind it."""
+
+_WITH_RECORDS: Final = frozenset({(0, "request"), (1, "response"), (78, "response")})
+"""Produce requests, Fetch and ShareFetch responses; FetchSnapshot's records are no application's."""
 
 
 class Plan(NamedTuple):
@@ -39,6 +43,11 @@ class Plan(NamedTuple):
     """Whether a body's records are those of KRaft's metadata log."""
 
 
+def _record_marks(key: int, direction: Direction) -> tuple[bytes, ...]:
+    """Those of records that hold secrets, whatever topic they are of."""
+    return CONNECT_MARKS if (key, direction) in _WITH_RECORDS else ()
+
+
 # Keys and versions come from the wire: the caches are bounded, and larger than what is defined (369 pairs).
 @functools.lru_cache(maxsize=4096)
 def request_plan(key: int, version: int) -> Plan:
@@ -56,7 +65,7 @@ def request_plan(key: int, version: int) -> Plan:
         found.request(version) if known else None,
         found.definition.request.has_secrets,
         interpreter(key, "request"),
-        secret_marks(key, "request", version),
+        (*secret_marks(key, "request", version), *_record_marks(key, "request")),
         metadata_test(key, "request"),
     )
 
@@ -77,6 +86,6 @@ def response_plan(key: int, version: int) -> Plan:
         found.response(version) if known else None,
         found.definition.response.has_secrets,
         interpreter(key, "response"),
-        secret_marks(key, "response", version),
+        (*secret_marks(key, "response", version), *_record_marks(key, "response")),
         metadata_test(key, "response"),
     )

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-__all__ = ["is_gssapi_token", "name_protocol"]
+from struct import Struct
+from typing import Final
+
+__all__ = ["is_gssapi_token", "name_answer", "name_protocol"]
+
+_SIZE = Struct(">i")
+_METHODS: Final = (b"GET ", b"POST ", b"PUT ", b"HEAD ", b"DELETE ", b"OPTIONS ", b"CONNECT ", b"PATCH ", b"TRACE ")
+_STARTS: Final = (
+    (b"HTTP/", "HTTP"),
+    (b"PRI * HTTP/2", "HTTP/2"),
+    (b"SSH-", "SSH"),
+    (b"\x00\x00\x00\x08\x04\xd2", "PostgreSQL"),
+    (b"AMQP", "AMQP"),
+)
+_TLS: Final = (0x14, 0x15, 0x16, 0x17)
+_ALERT: Final = 0x15
 
 
 def is_gssapi_token(data: bytes, start: int, end: int) -> bool:
@@ -15,16 +30,36 @@ def is_gssapi_token(data: bytes, start: int, end: int) -> bool:
 
 def name_protocol(head: bytes) -> str | None:
     """What a stream that is not Kafka starts with, in words; None where it is nothing well-known."""
-    if len(head) >= 3 and head[0] in (0x14, 0x15, 0x16, 0x17) and head[1] == 3 and head[2] <= 4:
+    if _is_tls(head):
         return "TLS"
-    if head.startswith((b"GET ", b"POST ", b"PUT ", b"HEAD ", b"DELETE ", b"OPTIONS ", b"CONNECT ", b"PATCH ")):
-        return "HTTP"
-    for start, name in (
-        (b"HTTP/", "HTTP"),
-        (b"PRI * HTTP/2", "HTTP/2"),
-        (b"SSH-", "SSH"),
-        (b"\x00\x00\x00\x08\x04\xd2", "PostgreSQL"),
-    ):
-        if head.startswith(start):
-            return name
-    return None
+    if head.startswith(_METHODS):
+        # What people find in the broker's log, and look for.
+        return (
+            "HTTP: a browser, a health check or a scrape, say; a broker takes its first bytes for a request of "
+            f"{_SIZE.unpack_from(head)[0]:,} bytes and closes the connection"
+        )
+    return next((name for start, name in _STARTS if head.startswith(start)), None)
+
+
+def name_answer(size: int) -> str | None:
+    """What answers a Kafka client that is no broker's stream, by its first four bytes as the length that they are not.
+
+    A sentence; None where they are nothing well-known.
+    """
+    head = _SIZE.pack(size)
+    logged = f"(the client takes it for a response of {size:,} bytes)"
+    if _is_tls(head):
+        what = "an alert of TLS" if head[0] == _ALERT else "TLS"
+        return (
+            f"a client that speaks Kafka without TLS is answered with {what} {logged}: the listener expects TLS "
+            "(security.protocol SSL or SASL_SSL)"
+        )
+    found = next((name for start, name in _STARTS if start.startswith(head)), None)
+    if found is None:
+        return None
+    return f"a Kafka client is answered in {found} {logged}: what listens there is no broker (wrong host or port?)"
+
+
+def _is_tls(head: bytes) -> bool:
+    """RFC 8446, 5.1: type and version of a record."""
+    return len(head) >= 3 and head[0] in _TLS and head[1] == 3 and head[2] <= 4

@@ -4,25 +4,46 @@ Fields that are always secret are marked `secret` in the definitions; configurat
 
 The patterns follow what Apache Kafka declares as ConfigDef.Type.PASSWORD (passwords and keys of key and trust stores,
 JAAS configuration, password encoder and delegation token keys, OAuth client secrets), under any prefix, such as
-`listener.name.internal.`. They err on the side of hiding: `password.encoder.iterations` is hidden too.
+`listener.name.internal.`, and what connectors call theirs. They err on the side of hiding:
+`password.encoder.iterations` is hidden too. Whatever the name, a value is hidden that has a password in it: in a URL or
+in the configuration of a login module.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
-__all__ = ["is_sensitive_name", "redact_config", "redacted"]
+__all__ = ["CONNECT_MARKS", "is_sensitive", "is_sensitive_name", "may_be_misread", "redact_config", "redacted"]
 
 SENSITIVE_NAMES: Final = re.compile(
     r"password|passphrase|passwd|secret|credentials"
     r"|jaas\.config"
     r"|keystore\.key|keystore\.certificate\.chain|truststore\.certificates"
     r"|(master|private|secret|api|access|encryption)[._-]?key"
-    r"|basic\.auth\.user\.info|bearer\.auth\.token|sasl\.mechanism\.\w+\.token",
+    r"|basic\.auth\.user\.info|(^|[._-])token$",
     re.IGNORECASE,
 )
+CONNECT_MARKS: Final = (b"session-key", b'"properties":')
+"""Bytes that records of Kafka Connect with secrets have, where they are not compressed (`embedded.connect_configs`)."""
+
+_PASSWORD_INSIDE: Final = re.compile(r"://[^\s/@:]*:[^\s/@]+@|\bpassword\s*=", re.IGNORECASE)
+
+_ENDED: Final = frozenset({"body-truncated", "array-too-long"})
+_MISREAD: Final = _ENDED | {
+    "bool-not-0-or-1",
+    "length-negative",
+    "string-not-utf8",
+    "struct-mark-odd",
+    "tag-size-mismatch",
+    "tags-not-ascending",
+    "too-many-elements",
+    "trailing-bytes",
+    "varint-too-long",
+}
+"""Problems of bodies where a wrong length may be to blame."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -31,9 +52,24 @@ def is_sensitive_name(name: str | bytes | None) -> bool:
     return not isinstance(name, str) or SENSITIVE_NAMES.search(name) is not None
 
 
+def is_sensitive(name: str | bytes | None, value: object) -> bool:
+    """Whether a configuration entry may hold a secret: by its name, or since its value has a password in it."""
+    return is_sensitive_name(name) or (isinstance(value, str) and _PASSWORD_INSIDE.search(value) is not None)
+
+
 def redacted(value: str | bytes) -> dict[str, int]:
     """What stands for a secret: its length in bytes."""
     return {"redacted": len(value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value)}
+
+
+def may_be_misread(kinds: Iterable[str], *, cut: bool) -> bool:
+    """Whether a body with problems of these kinds may have been read in the wrong places.
+
+    Behind a length that is wrong everything is taken for something else, a secret for a name. Where bytes are known to
+    be missing at its end (`cut`), a body that just ends is right as far as it goes.
+    """
+    doubts = [kind for kind in kinds if kind in _MISREAD]
+    return bool(doubts) and not (cut and len(doubts) == 1 and doubts[0] in _ENDED)
 
 
 def redact_config(config: dict[str, Any], complete: bool = True) -> None:
@@ -41,8 +77,13 @@ def redact_config(config: dict[str, Any], complete: bool = True) -> None:
 
     `complete` is False where the message ended within the entry: then what would tell is missing, and the value goes.
     """
-    if not complete or config.get("is_sensitive") or is_sensitive_name(config.get("name")):
-        for entry in (config, *(config.get("synonyms") or ())):
+    entries = (config, *(config.get("synonyms") or ()))
+    if (
+        not complete
+        or config.get("is_sensitive")
+        or any(is_sensitive(config.get("name"), entry.get("value")) for entry in entries)
+    ):
+        for entry in entries:
             value = entry.get("value")
             if isinstance(value, str | bytes):
                 entry["value"] = redacted(value)

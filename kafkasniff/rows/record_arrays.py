@@ -7,17 +7,20 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kafkasniff.entities import text
 from kafkasniff.kafka.context import DecodeContext
+from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS, told_of_secrets
 from kafkasniff.kafka.record_columns import RecordColumns
 from kafkasniff.model import Exchange, Message
+from kafkasniff.payload import Payload
 from kafkasniff.rows.exchanges import capture_name
 from kafkasniff.rows.schemas import HEADER
 from kafkasniff.rows.staged import STAGED
 
-__all__ = ["Field", "Numbers", "Piece", "columns_of", "cut", "plain_columns_of", "shared_of"]
+__all__ = ["Field", "Numbers", "Piece", "columns_of", "cut", "plain_columns_of", "shared_of", "without_payload"]
 
 NO_TIMESTAMP: Final = -1
 """`org.apache.kafka.common.record.RecordBatch.NO_TIMESTAMP`."""
@@ -84,7 +87,9 @@ def _sequences(base: Numbers, delta: Numbers) -> Numbers:
     return np.where(base < 0, NO_SEQUENCE, (base + delta) & 0x7FFFFFFF)
 
 
-def columns_of(data: bytes, pieces: list[Piece], columns: RecordColumns) -> tuple[Numbers, dict[str, pa.Array]]:
+def columns_of(
+    data: bytes, pieces: list[Piece], columns: RecordColumns, *, show_secrets: bool
+) -> tuple[Numbers, dict[str, pa.Array]]:
     """The rows of the batches that were parsed as columns: the piece of each, and what differs from row to row."""
     batches = [piece.batch if piece.rows is None else {} for piece in pieces]
 
@@ -104,18 +109,62 @@ def columns_of(data: bytes, pieces: list[Piece], columns: RecordColumns) -> tupl
         ],
         fields=list(HEADER),
     )
+    key, value = (
+        cut(data, *where)
+        for where in ((columns.key_start, columns.key_length), (columns.value_start, columns.value_length))
+    )
     return columns.batch, {
         "offset": pa.array(offset),
         "timestamp": _timestamps(np.where(appended, of_batch("max_timestamp"), timestamp)),
-        "key": cut(data, columns.key_start, columns.key_length),
-        "value": cut(data, columns.value_start, columns.value_length),
+        "key": key,
+        "value": value if show_secrets else _without_secrets(key, value),
         "headers": pa.ListArray.from_arrays(pa.array(borders), headers, type=_SCHEMA.field("headers").type),
         "sequence": pa.array(_sequences(of_batch("base_sequence"), columns.offset_delta).astype(np.int32)),
         "control": pa.nulls(len(columns.batch), pa.string()).dictionary_encode(),
     }
 
 
-def plain_columns_of(pieces: list[Piece], plain: list[int]) -> tuple[Numbers, dict[str, pa.Array]]:
+def _without_secrets(key: pa.Array, value: pa.Array) -> pa.Array:
+    """The values, null where they hold a secret of Kafka Connect's."""
+    found = np.zeros(len(key), np.bool_)
+    for start in CONNECT_KEYS:
+        found |= pc.fill_null(pc.starts_with(key, start), False).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(found)
+    some = pa.array(rows)
+    pairs = zip(key.take(some).to_pylist(), value.take(some).to_pylist(), strict=True)
+    secret = rows[[told_of_secrets(*pair) is not None for pair in pairs]] if len(rows) else rows
+    if not len(secret):
+        return value
+    keep = np.ones(len(key), np.bool_)
+    keep[secret] = False
+    return pc.if_else(pa.array(keep), value, pa.scalar(None, value.type))
+
+
+def without_payload(columns: dict[str, pa.Array], payload: Payload) -> dict[str, pa.Array]:
+    """The columns with nulls or hashes in the place of keys, values, and values of headers."""
+    headers = columns["headers"]
+    struct = headers.values
+    hidden = pa.StructArray.from_arrays(
+        [struct.field("key"), _hidden(struct.field("value"), payload)], fields=list(HEADER)
+    )
+    mask = headers.is_null() if headers.null_count else None
+    return {
+        **columns,
+        "key": _hidden(columns["key"], payload),
+        "value": _hidden(columns["value"], payload),
+        "headers": pa.ListArray.from_arrays(headers.offsets, hidden, type=headers.type, mask=mask),
+    }
+
+
+def _hidden(values: pa.Array, payload: Payload) -> pa.Array:
+    if payload.form == "dropped":
+        return pa.nulls(len(values), values.type)
+    return pa.array([None if one is None else payload.digest(one) for one in values.to_pylist()], values.type)
+
+
+def plain_columns_of(
+    pieces: list[Piece], plain: list[int], *, show_secrets: bool
+) -> tuple[Numbers, dict[str, pa.Array]]:
     """The same of the records that go one by one."""
     piece_of: list[int] = []
     offset: list[int] = []
@@ -134,6 +183,13 @@ def plain_columns_of(pieces: list[Piece], plain: list[int]) -> tuple[Numbers, di
             timestamp.append(NO_TIMESTAMP if row["timestamp"] is None else row["timestamp"])
             key.append(_shown(row["key"]))
             value.append(_shown(row["value"]))
+            if (
+                not show_secrets
+                and key[-1] is not None
+                and key[-1].startswith(CONNECT_KEYS)
+                and told_of_secrets(key[-1], value[-1]) is not None
+            ):
+                value[-1] = None
             named = row.get("headers")
             headers.append(
                 None if named is None else [{"key": text(one["key"]), "value": one["value"]} for one in named]

@@ -25,7 +25,17 @@ from kafkasniff.kafka.record_columns import RecordColumns, parse_records
 from kafkasniff.kafka.record_list import MAX_RECORDS
 from kafkasniff.kafka.uuids import ZERO_UUID
 from kafkasniff.model import Direction, Exchange, Message, Problem
-from kafkasniff.rows.record_arrays import Field, Numbers, Piece, columns_of, cut, plain_columns_of, shared_of
+from kafkasniff.payload import SHOWN, Payload
+from kafkasniff.rows.record_arrays import (
+    Field,
+    Numbers,
+    Piece,
+    columns_of,
+    cut,
+    plain_columns_of,
+    shared_of,
+    without_payload,
+)
 from kafkasniff.rows.staged import STAGED
 
 __all__ = ["JOINED_BYTES", "RecordRows"]
@@ -84,7 +94,9 @@ def _first(fields: Sequence[FieldDefinition], **wanted: str) -> FieldDefinition 
 class RecordRows:
     """Rows of `records` that wait to become record batches."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, show_secrets: bool = False, payload: Payload = SHOWN) -> None:
+        self._show_secrets = show_secrets
+        self._payload = payload
         self._pieces: list[Piece] = []
         self._chunks: list[bytes | memoryview] = []
         self._spans: list[tuple[int, int]] = []
@@ -192,10 +204,12 @@ class RecordRows:
         # From here on `batch` counts pieces.
         columns = columns._replace(batch=columnar[columns.batch])
         _check_counts(pieces, columnar, columns)
-        parts = [columns_of(data, pieces, columns)]
+        parts = [columns_of(data, pieces, columns, show_secrets=self._show_secrets)]
         plain = [index for index, piece in enumerate(pieces) if piece.rows]
         if plain:
-            parts.append(plain_columns_of(pieces, plain))
+            parts.append(plain_columns_of(pieces, plain, show_secrets=self._show_secrets))
+        if self._payload.hides:
+            parts = [(numbers, without_payload(own, self._payload)) for numbers, own in parts]
         self._stage(pieces, parts)
 
     def _stage(self, pieces: list[Piece], parts: list[tuple[Numbers, dict[str, pa.Array]]]) -> None:

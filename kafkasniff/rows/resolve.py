@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from kafkasniff.enrich.rendered import RenderedBodies
 from kafkasniff.enrich.tellings import BEFORE, Tellings
 from kafkasniff.model import Body, Direction, Endpoint, Problem
+from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.rows.exchanges import microseconds
 from kafkasniff.rows.schemas import CONNECTIONS, EXCHANGES, PARTITION, PROBLEMS, RECORDS
 from kafkasniff.rows.sessions import Held, SessionSource
@@ -107,13 +108,17 @@ class _Changes:
 class Resolver:
     """Makes final rows of staged ones.
 
-    `sessions`: for the table `exchanges`, whose Fetch rows have to come in order; `dumps` renders a body as JSON.
+    `sessions`: for the table `exchanges`, whose Fetch rows have to come in order; `dumps` renders a body as JSON;
+    `payload`: what becomes of payload in bodies that waited for names.
     """
 
-    def __init__(self, names: Names, sessions: SessionSource, dumps: Callable[[Body], str]) -> None:
+    def __init__(
+        self, names: Names, sessions: SessionSource, dumps: Callable[[Body], str], payload: Payload = SHOWN
+    ) -> None:
         self._names = names
         self._sessions = sessions
         self._dumps = dumps
+        self._payload = payload
         self._bodies = RenderedBodies(names.topics)
         self._shared: dict[int, tuple[tuple[str, ...], list[str], frozenset[str]]] = {}
         """By identity of `Held.topics`, which is kept with it: the topics' names, in order and for looking up."""
@@ -238,6 +243,8 @@ class Resolver:
                 continue
             body = orjson.loads(text)
             problems = self._bodies.name_body(values["api_key"], values["api_version"], direction, body)
+            if self._payload.hides:
+                body = self._payload.body(values["api_key"], direction, body)
             changed[row] = self._dumps(body)
             if problems:
                 kinds = changes.problems.get(row) or batch.column("problems")[row].as_py()

@@ -14,7 +14,9 @@ from typing import Any, Final, Literal
 import orjson
 
 from kafkasniff.model import Body, Endpoint, Exchange, Message, Problem, SaslToken
+from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.sinks.lines import ByteStream, LineWriter
+from kafkasniff.sinks.printable import visible_json
 from kafkasniff.sinks.times import rfc3339
 
 __all__ = [
@@ -207,12 +209,21 @@ class JsonSink:
     """Writes events as JSON lines to `stream`.
 
     `form`: how bytes are written; `capture`: name the capture in every line, as wanted for several of them; `live`:
-    hand on every line at once.
+    hand on every line at once; `payload`: what becomes of payload; `terminal`: escape what would act on one.
     """
 
     def __init__(
-        self, stream: ByteStream, *, form: BytesForm = "auto", capture: bool = False, live: bool = False
+        self,
+        stream: ByteStream,
+        *,
+        form: BytesForm = "auto",
+        capture: bool = False,
+        live: bool = False,
+        payload: Payload = SHOWN,
+        terminal: bool = False,
     ) -> None:
+        self._terminal = terminal
+        self._payload = payload if payload.hides else None
         self._lines = LineWriter(stream, live=live)
         self._dumps = partial(orjson.dumps, default=json_default(form), option=orjson.OPT_APPEND_NEWLINE)
         self._capture = capture
@@ -226,6 +237,8 @@ class JsonSink:
     def line(self, event: Message | SaslToken | Exchange | Problem) -> bytes | None:
         """The line of one event with its line feed; None where it has none. Hot."""
         if isinstance(event, Message):
+            if self._payload is not None:
+                event = self._payload.hide(event)
             body = event.body
             if event.api_key in FLOAT_APIS:
                 body = _finite(body)
@@ -238,10 +251,11 @@ class JsonSink:
             # The end of an exchange has no line: its messages have theirs, its problems come as events of their own.
             return None
         try:
-            return self._dumps(item)
+            line: bytes = self._dumps(item)
         except orjson.JSONEncodeError:
             # Only a capture's name can hold what JSON cannot.
-            return self._dumps(_encodable(item))
+            line = self._dumps(_encodable(item))
+        return visible_json(line) if self._terminal else line
 
     def flush(self) -> None:
         """Hand on all lines so far."""

@@ -12,7 +12,7 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["WORD_WIDTH", "cut", "display_width", "printable", "word"]
+__all__ = ["WORD_WIDTH", "cut", "display_width", "printable", "visible_json", "word"]
 
 WORD_WIDTH: Final = 64
 """Characters of one name (topic, group, client id …) in a line; a Kafka topic name has at most 249."""
@@ -21,6 +21,12 @@ WORD_WIDTH: Final = 64
 # and the blank Braille pattern): two different names would look the same.
 _INVISIBLE: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+# JSON escapes the control characters of ASCII only. DEL, those of ISO 6429 (U+009B begins a sequence as ESC [ does),
+# formats and directions (categories Cf, Zl, Zp) may stand in its strings as they are.
+_ACTING: Final = re.compile(
+    "[\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u08e2\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001-\U000e007f]"
 )
 # What ends a name in a line; a name that holds one of these is quoted.
 _SEPARATOR: Final = re.compile("[\\s,;=\"'()\\[\\]{}…·]")
@@ -52,6 +58,22 @@ def printable(value: str | bytes) -> str:
         else _escape(character)
         for character in text
     )
+
+
+def visible_json(data: bytes) -> bytes:
+    r"""The same JSON for a terminal: what would act there, or be invisible, as `\uNNNN`; it means the same."""
+    text = data.decode()
+    if _ACTING.search(text) is None:
+        return data
+    return _ACTING.sub(lambda found: _json_escape(ord(found[0])), text).encode()
+
+
+def _json_escape(code: int) -> str:
+    if code <= 0xFFFF:
+        return f"\\u{code:04x}"
+    # A surrogate pair (RFC 8259, section 7).
+    high, low = divmod(code - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
 
 
 def cut(text: str, width: int, *, unit: str = "") -> str:

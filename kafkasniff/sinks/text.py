@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kafkasniff.model import Endpoint, Exchange, Message, Problem, SaslToken
+from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.sinks.lines import ByteStream, LineWriter
 from kafkasniff.sinks.paint import COLOUR, PLAIN
 from kafkasniff.sinks.printable import display_width, printable, word
@@ -76,7 +77,7 @@ class TextSink:
     `verbosity` 0: one line per message; 1: its body, too; 2: records, too (where they were decoded). `colour`: with
     ANSI colours; `encoding`: of the stream, what it cannot encode is escaped; `width`: columns that the tree may use;
     `captures`: tell where another capture begins; `live`: hand on every line at once; `names`: address → name, from the
-    captures' name records, shown for the address; may grow while lines are written.
+    captures' name records, shown for the address; may grow while lines are written; `payload`: what becomes of payload.
     """
 
     def __init__(
@@ -90,7 +91,9 @@ class TextSink:
         captures: bool = False,
         live: bool = False,
         names: Mapping[str, str] | None = None,
+        payload: Payload = SHOWN,
     ) -> None:
+        self._payload = payload if payload.hides else None
         self._names: Mapping[str, str] = {} if names is None else names
         self._lines = LineWriter(stream, live=live)
         self._paint = COLOUR if colour else PLAIN
@@ -146,6 +149,8 @@ class TextSink:
 
         For `put`, which may be another sink's, in another process.
         """
+        if self._payload is not None:
+            message = self._payload.hide(message)
         below = "\n".join(self._below(message)) if message.problems or self._verbosity else ""
         told = summary(message, self._paint)
         return told if message.body_version is None else f"{told}, read as v{message.body_version}", below

@@ -12,6 +12,7 @@ from typing import Any, Final
 from kafkasniff.kafka.errors import error_name
 from kafkasniff.kafka.layout import Field, Struct
 from kafkasniff.model import Body, Message
+from kafkasniff.payload import stand_in_text
 from kafkasniff.sinks.names import enum_name, layout_inside, layout_of
 from kafkasniff.sinks.paint import Paint
 from kafkasniff.sinks.printable import display_width, printable
@@ -63,7 +64,9 @@ def scalar_text(value: object) -> str:
     if isinstance(value, bytes):
         return bytes_dump(value)
     if isinstance(value, dict):
-        return f"[{value['redacted']} bytes redacted]" if "redacted" in value else "{}"
+        if "redacted" in value:
+            return f"[{value['redacted']} bytes redacted]"
+        return stand_in_text(value) or "{}"
     return "[]" if value == [] else printable(str(value))
 
 
@@ -168,7 +171,7 @@ def _beside(body: Body) -> Iterable[tuple[str, Any]]:
 
 def _is_nested(value: object) -> bool:
     if isinstance(value, dict):
-        return bool(value) and "redacted" not in value
+        return bool(value) and "redacted" not in value and stand_in_text(value) is None
     return isinstance(value, list) and bool(value)
 
 

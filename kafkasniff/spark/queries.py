@@ -172,7 +172,7 @@ def answer_export(
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
     frames = {}
-    left_out = missing_tables(export.tables, accumulator)
+    left_out = export.missing(accumulator)
     for table in accumulator.reads():
         files = [str(path.absolute()) for path in export.files(table, since_ns, until_ns)]
         if table in left_out or not files:

@@ -72,7 +72,7 @@ def scan_table(
         scan.flush()
         files.close()
         tellings.hosts.update(state.inspector.names)
-        for _, _, batches in final_rows([folder], tables=[table], names=Names(tellings), sessions=Sessions()):
+        for _, _, batches in final_rows([folder], options, names=Names(tellings), sessions=Sessions(), tables=[table]):
             for rows in batches:
                 keys = rows.column("connection_id").fill_null(0).to_numpy()
                 ours = rows.filter(pa.array(np.mod(keys, shards) == shard))

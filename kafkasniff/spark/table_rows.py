@@ -111,7 +111,7 @@ class MakeRows(_Staging):
         with own_folder() as folder:
             names, held = self._stage(batches, folder)
             staged = [folder / _DONE, folder / _OPEN]
-            for _, _, found in final_rows(staged, tables=[self._table], names=names, sessions=held):
+            for _, _, found in final_rows(staged, self._options, names=names, sessions=held, tables=[self._table]):
                 for batch in found:
                     for first in range(0, len(batch), OUTPUT_ROWS):
                         yield batch.slice(first, OUTPUT_ROWS)
@@ -143,9 +143,7 @@ class WriteFiles(_Staging):
             names, held = self._stage(batches, folder)
             for number, (state, mark) in enumerate(((_DONE, ""), (_OPEN, "-open"))):
                 name = f"part-{self._run:05}{mark}-{part:05}"
-                written = finalise(
-                    [folder / state], into, name, tables=self._options.tables, names=names, sessions=held
-                )
+                written = finalise([folder / state], into, name, self._options, names=names, sessions=held)
                 found = [
                     {"table": table, "path": str(path), "rows": rows, "open": bool(number)}
                     for table, files in written.items()

@@ -24,7 +24,7 @@ from bisect import bisect_right
 from typing import Final, Literal
 
 from kafkasniff.packets import ACK, FIN, RST, SYN
-from kafkasniff.streams import Closed, Gap, Hole, Item, Retransmit, Run, Started, Stretch, TcpProblem
+from kafkasniff.streams import NO_TIME, Closed, Gap, Hole, Item, Retransmit, Run, Started, Stretch, TcpProblem
 from kafkasniff.tcp.stream import MASK, Held, Packet, Stream
 
 __all__ = [
@@ -62,6 +62,7 @@ class TcpConnection:
         "clock",
         "closed",
         "deadline",
+        "ended",
         "endpoints",
         "first_order",
         "first_packet",
@@ -92,6 +93,8 @@ class TcpConnection:
         """The packet clock at the last packet of this connection."""
         self.deadline = 0
         self.closed = False
+        self.ended: tuple[int | None, int] = (None, NO_TIME)
+        """Direction and time of the first FIN or RST that was believed."""
         self.pending_syn: Packet | None = None
         """A SYN on an open connection: a new connection if what follows fits it, else a forgery."""
         self.last_packet = first.packet
@@ -189,6 +192,7 @@ class TcpConnection:
             # Linux sends the RST that answers data after close with the sequence number behind its FIN.
             believed = position in (stream.next, end, end + 1)
         if believed:
+            self._note_end(packet)
             self.close("rst", packet)
         else:
             self._problem(packet, "tcp-rst-ignored", "a RST whose sequence number does not fit the stream")
@@ -204,7 +208,12 @@ class TcpConnection:
             self._problem(packet, "tcp-fin-ignored", "a FIN whose sequence number does not fit the stream")
             return
         stream.fin = position
+        self._note_end(packet)
         self._finish(stream)
+
+    def _note_end(self, packet: Packet) -> None:
+        if self.ended[0] is None:
+            self.ended = (packet.direction, packet.time_ns)
 
     def _finish(self, stream: Stream) -> None:
         if stream.fin is not None and not stream.finished and stream.next is not None and stream.next >= stream.fin:
@@ -421,7 +430,7 @@ class TcpConnection:
         self.closed = True
         # A SYN that turned out to begin another connection is one of that.
         seen = self.seen - (self.pending_syn is not None)
-        self.items.append(Closed(packet.order, reason, packet.packet, packet.time_ns, seen))
+        self.items.append(Closed(packet.order, reason, packet.packet, packet.time_ns, seen, *self.ended))
 
     def _problem(self, packet: Packet, kind: str, detail: str, count: int | None = None) -> None:
         told = self._counts.get(kind, 0) + 1

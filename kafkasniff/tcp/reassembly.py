@@ -27,6 +27,9 @@ IDLE_NS: Final = 3_600_000_000_000
 LINGER_NS: Final = 60_000_000_000
 """A closed connection is remembered for a minute (TIME_WAIT), so that late copies of its packets open no new one."""
 
+FEW_DEADLINES: Final = 1_000
+"""So many that have no connection any more cost less than to look for them."""
+
 _Ticks = tuple[NDArray[np.int64], NDArray[np.int64], int]
 """Order and packet clock of each row of a batch, of all connections, and the batch's `end_order`."""
 
@@ -46,7 +49,8 @@ class Reassembler:
         self._linger = linger_ns
         self._table: dict[Key, TcpConnection] = {}
         self._clock = NO_TIME
-        self._deadlines: list[tuple[int, int, TcpConnection]] = []
+        self._deadlines: list[tuple[int, int, Key]] = []
+        """When to look at a connection again, by endpoints: who holds connections here keeps those that are over."""
         self._scheduled = 0
         self._end_order = 0
         self._end_clock = NO_TIME
@@ -112,12 +116,9 @@ class Reassembler:
         keep = wanted(list(table)) if table else []
         self._table = {key: table[key] for key, kept in zip(list(table), keep, strict=True) if kept}
         deadlines = [
-            (deadline, connection)
-            for one in every
-            for deadline, _, connection in sorted(one._deadlines, key=lambda entry: entry[:2])
-            if self._table.get(connection.endpoints) is connection
+            (entry[0], entry[2]) for one in every for entry in sorted(one._deadlines) if self._is_due_then(entry)
         ]
-        self._deadlines = [(deadline, number, connection) for number, (deadline, connection) in enumerate(deadlines)]
+        self._deadlines = [(deadline, number, key) for number, (deadline, key) in enumerate(deadlines)]
         heapq.heapify(self._deadlines)
         self._scheduled = len(deadlines)
         self._clock = max(one._clock for one in every)
@@ -210,9 +211,9 @@ class Reassembler:
 
     def _schedule(self, connection: TcpConnection, deadline: int) -> None:
         connection.deadline = deadline
-        # The number keeps the comparison from ever reaching the connections.
+        # The number keeps what is due at the same time in order.
         self._scheduled += 1
-        heapq.heappush(self._deadlines, (deadline, self._scheduled, connection))
+        heapq.heappush(self._deadlines, (deadline, self._scheduled, connection.endpoints))
 
     def _forget_soon(self, connection: TcpConnection) -> None:
         deadline = connection.clock + self._linger
@@ -222,18 +223,27 @@ class Reassembler:
     def _evict(self, now: int) -> Iterator[TcpConnection]:
         """Close connections whose deadline the packet clock has passed within this batch, at whose end it is `now`."""
         while self._deadlines and self._deadlines[0][0] <= now:
-            deadline, _, connection = heapq.heappop(self._deadlines)
-            if deadline != connection.deadline or self._table.get(connection.endpoints) is not connection:
-                continue
+            deadline, _, key = heapq.heappop(self._deadlines)
+            connection = self._table.get(key)
+            if connection is None or deadline != connection.deadline:
+                continue  # it is over, or was scheduled anew
             wait = self._linger if connection.closed else self._idle
             due = (now if connection.clock == NO_TIME else connection.clock) + wait
             if due > now:
                 self._schedule(connection, due)
                 continue
-            del self._table[connection.endpoints]
+            del self._table[key]
             if not connection.closed:
                 self._close_idle(connection)
                 yield connection
+        if len(self._deadlines) > 2 * len(self._table) + FEW_DEADLINES:
+            # Connections that ended long before their first deadline: many short ones would fill the memory.
+            self._deadlines = [entry for entry in self._deadlines if self._is_due_then(entry)]
+            heapq.heapify(self._deadlines)
+
+    def _is_due_then(self, entry: tuple[int, int, Key]) -> bool:
+        connection = self._table.get(entry[2])
+        return connection is not None and connection.deadline == entry[0]
 
     def _close_idle(self, connection: TcpConnection) -> None:
         """End a silent connection at the first packet of any connection at which its time was over."""

@@ -56,6 +56,8 @@ def raw_packets(packets: Sequence[Captured], *, capture: int = 0, link: int = 1,
 class FakeInterface:
     """What `InterfaceSocket` is to a live source; `blocks` is how many packets each block has, by turns."""
 
+    look_again_s = None
+
     def __init__(
         self, name: str, capture: int, packets: Iterable[Captured], blocks: Sequence[int] = (7,), lost: int = 0
     ) -> None:
@@ -63,9 +65,10 @@ class FakeInterface:
         self.error: str | None = None
         self.packets = 0
         self.blocks = 1_000_000
+        self.backlog = 0.0
         self.decoded = Interface(1, capture, name)
         self.written = Interface(1, capture, name, 262_144)
-        self.socket, self._other = socket.socketpair()
+        self._socket, self._other = socket.socketpair()
         self._capture = capture
         self._blocks = self._cut(list(packets), blocks)
         self._lost = lost
@@ -77,6 +80,9 @@ class FakeInterface:
             yield packets[:count]
             packets = packets[count:]
             turn += 1
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
     def take(self) -> Frames | None:
         block = next(self._blocks, None)
@@ -92,9 +98,12 @@ class FakeInterface:
     def counts(self) -> tuple[int, int]:
         return self.packets + self._lost, self._lost
 
+    def fresh_loss(self) -> Problem | None:
+        return None
+
     def problems(self) -> list[Problem]:
         return []
 
     def close(self) -> None:
-        self.socket.close()
+        self._socket.close()
         self._other.close()

@@ -2,12 +2,21 @@ from __future__ import annotations
 
 import json
 import re
+import socket
+import struct
 import subprocess
 from collections.abc import Callable
 
 import pytest
 
-from kafkasniff.capture.interfaces import hardware_type, interface_name, list_interfaces
+from kafkasniff.capture.interfaces import (
+    _address,
+    _family,
+    hardware_type,
+    interface_name,
+    interface_names,
+    list_interfaces,
+)
 from kafkasniff.errors import CaptureError
 
 
@@ -51,6 +60,27 @@ def test_an_interface_that_is_called_a_number(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("kafkasniff.capture.interfaces.socket.if_nameindex", lambda: [(1, "lo"), (2, "2")])
     assert interface_name("2") == "2"
     assert interface_name("3") == "any"
+
+
+def test_where_there_is_no_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_any = [one.name for one in list_interfaces()]
+    assert sorted(interface_names()) == sorted(with_any)
+    monkeypatch.delattr(socket, "AF_PACKET")
+    assert [one.name for one in list_interfaces()] == with_any[:-1]
+    assert "any" not in interface_names()
+
+
+def test_addresses_as_other_systems_keep_them() -> None:
+    # struct sockaddr_in and sockaddr_in6 of macOS: a byte with the length in front of the family's.
+    four = bytes.fromhex("1002 0000 c0a80105 0000000000000000")
+    six = bytes.fromhex("1c1e 0000 00000000 fe80 0004 0000 0000 0c42 a1ff fe00 0102 00000000")
+    assert (_family(four, begins_with_length=True), _family(six, begins_with_length=True)) == (2, 30)
+    assert _address(socket.AF_INET, four) == "192.168.1.5"
+    # KAME's kernels keep the interface's number (here 4) in a link-local address.
+    assert _address(socket.AF_INET6, six) == "fe80::c42:a1ff:fe00:102"
+    loopback = bytes.fromhex("1c1e 0000 00000000") + socket.inet_pton(socket.AF_INET6, "::1") + bytes(4)
+    assert _address(socket.AF_INET6, loopback) == "::1"
+    assert _family(struct.pack("=H", 10), begins_with_length=False) == 10
 
 
 def test_hardware_types() -> None:

@@ -18,6 +18,7 @@ from kafkasniff.capture.bpf import compile_filter
 from kafkasniff.capture.live import open_live
 from kafkasniff.capture.pcapng_writer import packet_blocks, section
 from kafkasniff.errors import CaptureError, MissingPartError, UsageError
+from kafkasniff.model import Problem
 from tests.capture.files import pcap
 from tests.capture.network import on_own_loopback
 from tests.capture.reading import Result, Row, collect
@@ -151,13 +152,35 @@ def test_losses_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with datagrams() as (port, send), open_live("lo", bpf=f"udp dst port {port}") as source:
         for _ in range(400):
             send(bytes(8000))
+        assert source.backlog == 1.0
         source.stop()
         result = collect(source)
-    detail = result.problem("capture-loss").detail
-    lost = int(detail.split(": ")[1].split()[0])
+        assert source.backlog == 0.0
+    detail = [note.value.detail for note in result.notes if isinstance(note.value, Problem)][-1]
+    lost = int(detail.split("in all, ")[1].split()[0])
     assert 0 < lost < 400
     assert result.packets + lost == 400
     assert not result.broken
+
+
+@pytest.mark.root
+def test_losses_are_told_while_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what was lost by then, in front of the packets that come next; the rest in the end."""
+    monkeypatch.setattr("kafkasniff.capture.ring.BLOCK_SIZES", (1 << 16,))
+    monkeypatch.setattr("kafkasniff.capture.ring.BLOCK_COUNT", 16)
+    monkeypatch.setattr("kafkasniff.capture.live.LOSS_S", 0.0)
+    with datagrams() as (port, send), open_live("lo", bpf=f"udp dst port {port}", idle_seconds=0.05) as source:
+        told: list[str] = []
+        for batch in source:
+            told += [note.value.detail for note in batch.notes if isinstance(note.value, Problem)]
+            if not told:
+                for _ in range(400):
+                    send(bytes(8000))
+            else:
+                source.stop()
+    lost = [int(detail.split(": ")[1].removeprefix("in all, ").split()[0].replace(",", "")) for detail in told]
+    assert 0 < lost[0] < 400
+    assert sum(lost[:-1]) == lost[-1]
 
 
 @pytest.mark.root
@@ -167,6 +190,8 @@ def test_a_reader_that_is_away_for_a_while_loses_nothing() -> None:
         for _ in range(50):
             send(bytes(100))
             time.sleep(0.02)
+        # A third of the blocks wait, and are nothing to hurry for.
+        assert source.backlog == 0.0
         source.stop()
         result = collect(source)
     assert result.packets == 50

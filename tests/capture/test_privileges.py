@@ -15,7 +15,7 @@ USUAL = Standing(
 PIPE = "tcpdump -i eth0 -U -w - | kafkasniff decode -"
 
 
-def but(**changes: bool) -> Standing:
+def but(**changes: bool | str) -> Standing:
     return Standing(**{name: changes.get(name, getattr(USUAL, name)) for name in USUAL.__struct_fields__})
 
 
@@ -36,6 +36,26 @@ def test_one_line_that_fits(at: Standing, fits: list[str], does_not: list[str]) 
     assert line.startswith("capturing on eth0 needs the capability CAP_NET_RAW")
     assert PIPE in line
     assert "\n" not in line
+    for word in fits:
+        assert word in line
+    for word in does_not:
+        assert word not in line
+
+
+@pytest.mark.parametrize(
+    ("at", "fits", "does_not"),
+    [
+        (but(platform="darwin"), ["sudo /opt/bin/kafkasniff live -i eth0;", "ChmodBPF", f"sudo {PIPE}"], ["devfs"]),
+        (but(platform="freebsd14"), ["/etc/devfs.conf", "chmod g+r"], ["ChmodBPF", "setcap"]),
+        (but(platform="openbsd7", sudo=False), ["as root, /opt/bin/kafkasniff live", PIPE], ["sudo /", "sudo tcp"]),
+        (but(platform="darwin", root=True), ["sandbox", PIPE], ["chmod", "sudo"]),
+    ],
+)  # fmt: skip
+def test_one_line_where_packets_come_from_devices(at: Standing, fits: list[str], does_not: list[str]) -> None:
+    line = advice("eth0", at)
+    assert line.startswith("capturing on eth0 needs the right to read /dev/bpf*")
+    assert "\n" not in line
+    assert "CAP_NET_RAW" not in line
     for word in fits:
         assert word in line
     for word in does_not:

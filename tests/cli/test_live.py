@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -14,12 +15,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from kafkasniff.cli.delays import MAX_SAMPLES, TimedSink
 from kafkasniff.cli.environment import Exit, Interrupted
 from kafkasniff.cli.live import LOOK_SECONDS
 from kafkasniff.errors import MissingPartError
 from kafkasniff.exports.live import EVERY_SECONDS
+from kafkasniff.inspector import Inspector
+from kafkasniff.model import Message
 from kafkasniff.packets import PacketBatch
 from tests.cli.console import kafkasniff
 from tests.craft import kafka_bytes as kafka
@@ -37,6 +42,7 @@ class Wire:
         self.asked: dict[str, Any] = {}
         self.stopped = threading.Event()
         self.closed = False
+        self.backlog = 0.0
         self.idle_seconds: float | None = None
 
     def open(
@@ -93,8 +99,9 @@ def test_count_ends_it_without_waiting(wire: Wire) -> None:
     assert not wire.stopped.is_set()
 
 
-def test_filters_work_as_in_decode(wire: Wire) -> None:
-    result = kafkasniff("live", "-i", "eth0", "--format", "json", "--errors", "--duration", "50ms")
+@pytest.mark.parametrize("options", [("--errors",), ("--filter", 'error != "NONE"')])
+def test_filters_work_as_in_decode(wire: Wire, options: tuple[str, ...]) -> None:
+    result = kafkasniff("live", "-i", "eth0", "--format", "json", *options, "--duration", "50ms")
     assert [item["type"] for item in result.objects if item["type"] != "problem"] == ["request", "response"]
     assert "2 shown" in result.err
 
@@ -102,6 +109,52 @@ def test_filters_work_as_in_decode(wire: Wire) -> None:
 def test_text_is_the_default(wire: Wire) -> None:
     result = kafkasniff("live", "-i", "eth0", "--duration", "50ms")
     assert "Produce v9" in result.text
+
+
+def test_a_full_ring_takes_bodies_and_tells_it(wire: Wire) -> None:
+    wire.backlog = 0.6
+    result = kafkasniff("live", "-i", "eth0", "--format", "json", "--duration", "0.05")
+    assert result.objects[0]["kind"] == "live-behind"
+    messages = [item for item in result.objects if item["type"] != "problem"]
+    without = [item for item in messages if any(one["kind"] == "body-skipped" for one in item["problems"])]
+    assert len(messages) == 46
+    assert without
+    assert {item["body"] is None for item in without} == {True}
+    records = sum(any(one["kind"] == "records-skipped" for one in item["problems"]) for item in messages)
+    left_out = f"{records} messages without records, {len(without)} messages without body"
+    assert records > 0
+    assert f"0 bytes lost, 77 bytes skipped, {left_out}, lines " in result.err
+
+
+def test_how_late_lines_are(wire: Wire) -> None:
+    result = kafkasniff("live", "-i", "eth0", "--duration", "50ms")
+    assert re.search(r", lines [\d,.]+ m?s after their packets \(99th percentile [\d,.]+ m?s\)$", result.err.strip())
+
+
+def test_delays_are_kept_evenly() -> None:
+    class Sink:
+        def write(self, event: Any) -> None:
+            """Nothing."""
+
+        def close(self) -> None:
+            """Nothing."""
+
+    now = 0
+    sink = TimedSink(Sink(), now=lambda: now)
+    assert sink.line() == ""
+    message = next(one for one in Inspector().feed(batch(mixed())) if isinstance(one, Message))
+    message = msgspec.structs.replace(message, time_ns=0)
+    count = 5 * MAX_SAMPLES
+    for number in range(1, count + 1):
+        now = number * 1_000
+        sink.write(message)
+    assert len(sink._delays) <= MAX_SAMPLES
+    # Delays rise by a microsecond with each message: the middle one is half of the last.
+    words = re.fullmatch(r"lines ([\d.]+) ms after their packets \(99th percentile ([\d.]+) ms\)", sink.line())
+    assert words is not None
+    middle, late = (float(one) for one in words.groups())
+    assert middle == pytest.approx(count / 2_000, rel=0.02)
+    assert late == pytest.approx(0.99 * count / 1_000, rel=0.02)
 
 
 def test_missing_privileges_are_code_5(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,6 +189,7 @@ def test_tables_beside_messages(wire: Wire, capture: Path, tmp_path: Path) -> No
     assert {row["capture"] for row in found["exchanges"]} == {"eth0"}
     # The same words about the same rows.
     told = result.err.splitlines()[-1].replace(str(tmp_path / "live"), str(tmp_path / "file"))
+    told = told.partition(", lines ")[0]
     assert told == file.err.splitlines()[-1]
 
 
@@ -237,6 +291,7 @@ def test_asked_a_second_time_in_the_midst_of_a_batch(
         raise Interrupted(signal.SIGTERM)
 
     monkeypatch.setattr("kafkasniff.exports.stager.Stager.take", interrupted)
+    monkeypatch.setattr("kafkasniff.exports.live.HELD_BYTES", 0)
     result = kafkasniff("live", "-i", "eth0", "--export", tmp_path / "out")
     assert result.code == Exit.SIGTERM
     assert "stopped at once" in result.err

@@ -24,6 +24,7 @@ from kafkasniff.capture.ring import BLOCK_COUNT, BLOCK_SIZES, blocks_of
 from kafkasniff.cli.capture_options import _size
 from kafkasniff.cli.environment import Exit
 from kafkasniff.errors import UsageError
+from kafkasniff.keeping import Keeper
 from tests.capture.fake_interface import Captured, FakeInterface, captured
 from tests.cli.console import kafkasniff
 from tests.craft import kafka_bytes as kafka
@@ -55,6 +56,7 @@ def crafted() -> list[Captured]:
 def interfaces(monkeypatch: pytest.MonkeyPatch) -> Interfaces:
     there = Interfaces()
     monkeypatch.setattr("kafkasniff.capture.live.InterfaceSocket", there.open)
+    monkeypatch.setattr("kafkasniff.capture.live.JOIN_BYTES", 0)
     return there
 
 
@@ -82,6 +84,32 @@ def test_the_file_says_what_was_said(interfaces: Interfaces, tmp_path: Path) -> 
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_blocks_that_wait_are_taken_together(
+    interfaces: Interfaces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_by_one = live("-w", tmp_path / "one-by-one")
+    sizes: list[int] = []
+    for size in (1_000, 1 << 20):
+        monkeypatch.setattr("kafkasniff.capture.live.JOIN_BYTES", size)
+        batches: list[int] = []
+        monkeypatch.setattr(Keeper, "take", _noting(Keeper.take, batches))
+        together = live("-w", tmp_path / "together")
+        sizes.append(len(batches))
+        assert together.objects == one_by_one.objects
+        kept = [captured(tmp_path / name) for name in ("one-by-one", "together")]
+        assert sorted(kept[0]) == sorted(kept[1])
+    assert sizes[0] > sizes[1]
+
+
+def _noting(take: Callable[..., None], batches: list[int]) -> Callable[..., None]:
+    def noted(keeper: Keeper, frames: Any, fragments: Any, batch: Any) -> None:
+        if frames.total:
+            batches.append(frames.total)
+        take(keeper, frames, fragments, batch)
+
+    return noted
+
+
 def test_all_packets(interfaces: Interfaces, tmp_path: Path) -> None:
     """In every key but the capture's name: packets and connections have the numbers that they had."""
     path = tmp_path / "kept.pcapng"
@@ -89,7 +117,8 @@ def test_all_packets(interfaces: Interfaces, tmp_path: Path) -> None:
     again = kafkasniff("decode", "--format", "json", path)
     told = [[{**one, "capture": None} for one in output.objects] for output in (again, result)]
     assert told[0] == told[1]
-    assert again.err.splitlines()[-1].split(": ", 1)[1] == result.err.splitlines()[-1].split(": ", 2)[2]
+    told = result.err.splitlines()[-1].split(": ", 2)[2]
+    assert again.err.splitlines()[-1].split(": ", 1)[1] == told.partition(", lines ")[0]
     assert captured(path) == crafted()
 
 

@@ -54,14 +54,6 @@ def test_version_and_the_list_of_commands() -> None:
         assert command.name == name
 
 
-def test_options_of_later_issues_are_absent() -> None:
-    for command in ("decode", "live", "export"):
-        shown = subprocess.run([*PYTHON, command, "--help"], capture_output=True, text=True, check=True, timeout=60)
-        words = shown.stdout.replace(",", " ").split()
-        absent = {"--filter", "--keylog", "--no-payload", "--hash-payload"}
-        assert not absent & set(words)
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

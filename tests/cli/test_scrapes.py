@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import contextlib
 import socket
 import urllib.request
+from collections.abc import Iterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafkasniff.cli import scrapes
-from kafkasniff.cli.scrapes import parse_address, serving
+from kafkasniff.cli.scrapes import listening, parse_address
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.watch.metrics import Metrics
 from tests.conftest import missing
@@ -35,6 +37,12 @@ def test_addresses(text: str, host: str, port: int) -> None:
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(UsageError, match="is no address"):
         parse_address(text)
+
+
+@contextlib.contextmanager
+def serving(metrics: Metrics, address: str) -> Iterator[tuple[str, int]]:
+    with listening(address) as server, scrapes.serving(metrics, server) as place:
+        yield place
 
 
 def scrape(host: str, port: int, **headers: str) -> tuple[str, str]:

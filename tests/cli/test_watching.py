@@ -37,6 +37,7 @@ class Wire:
     """A live source that yields crafted packets, then empty batches, as an interface does, until it is stopped."""
 
     captures = ("eth0",)
+    backlog = 0.0
 
     def __init__(self) -> None:
         self.stopped = threading.Event()

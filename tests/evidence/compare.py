@@ -35,9 +35,13 @@ _V2_ONLY = frozenset(
         *("producer_id", "producer_epoch", "base_sequence"),
     )
 )
-_CHECKED = frozenset(("trailing-bytes", "version-unknown"))
+_CHECKED = frozenset(("trailing-bytes", "version-unknown", "sasl-refused"))
 _OF_THE_CUT = frozenset(("frame-incomplete", "body-truncated", "array-too-long"))
 """Kinds of problems within a message: those that the comparison looks at; those that follow from its missing end."""
+
+SASL_APIS = frozenset(("SaslHandshake", "SaslAuthenticate"))
+SASL_REFUSALS = frozenset((33, 34, 58))
+"""UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED."""
 
 _THEIRS_TOO = frozenset(("_unknown_tags", "_control"))
 """Names that begin with an underscore and stand in Kafka's JSON, too."""
@@ -222,6 +226,9 @@ def line_differences(line: Line, frame: Frame, evidence: Evidence) -> Iterator[s
         ours = [error for error in line["errors"] if not interprets(error["path"])]
         if sorted(ours, key=repr) != sorted(errors, key=repr):
             yield f"errors: {ours}, Kafka has {errors}"
+        refused = evidence["api"] in SASL_APIS and any(error["code"] in SASL_REFUSALS for error in errors)
+        if refused != ("sasl-refused" in kinds):
+            yield f"problems: {kinds}, Kafka has {errors}"
     if (evidence["remaining"] > 0) != ("trailing-bytes" in kinds):
         yield f"problems: {kinds}, Kafka leaves {evidence['remaining']} bytes"
     if "raw" in line:

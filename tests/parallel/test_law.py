@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
 from kafkasniff.filters import Compare, Predicate, all_of, any_of, api_filter, topic_filter
+from kafkasniff.filters.expression import parse_filter
 from kafkasniff.packets import PacketBatch
 from tests.conftest import shipped_captures
 from tests.craft.batches import batch
@@ -80,10 +81,12 @@ FILTERS: dict[str, Predicate | None] = {
     "api": api_filter(["Fetch,Produce,Metadata"]),
     "topic": topic_filter(["*"]),
     "another topic": topic_filter(["orders*", "t*", "__*"]),
-    "errors": Compare("errors", "exists"),
-    "latency": Compare("latency", ">", 1_000_000),
+    "errors": Compare("error", "!=", 0),
+    "latency": Compare("latency_ms", ">", 1_000_000),
     "connection": any_of(Compare("connection", "==", number) for number in (2, 3, 5)),
     "exchange": any_of(Compare("exchange", "==", number) for number in range(3, 40, 3)),
+    "ends": parse_filter('software_name =~ "." and status == "answered" and retransmits >= 0 or problems'),
+    "bodies": parse_filter("not response.throttle_time_ms > 0 and partition != 1 and request._session == null"),
     "some time": all_of([Compare("exchange", ">", 10), Compare("exchange", "<", 60)]),
 }
 

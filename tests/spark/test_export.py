@@ -10,6 +10,7 @@ from pyarrow import parquet as pq
 
 from kafkasniff.errors import CaptureError, OutputError, UsageError
 from kafkasniff.exports.options import ExportOptions
+from kafkasniff.payload import HASH_BYTES, Payload
 from kafkasniff.rows import TABLES
 from tests.exports.exported import CAPTURES, cut, files, manifest, named_files, rows, run, tables
 
@@ -64,6 +65,17 @@ def test_rotated_captures_and_records_in_bodies(spark: SparkSession, tmp_path: P
     assert result.broken
     assert local.broken
     assert [row["kind"] for row in rows(tmp_path / "spark", "problems")].count("capture-cut") == 1
+
+
+def test_payload_is_hashed_alike_in_all_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    options = ExportOptions(records=True, payload=Payload.hashed(b"a salt for tests"))
+    captures = [CAPTURES / "java-internal-topics.pcap", CAPTURES / "java-codecs.pcap"]
+    run(captures, tmp_path / "local", options)
+    by_spark(spark, captures, tmp_path / "spark", options=options, shards=3)
+    assert tables(tmp_path / "spark") == tables(tmp_path / "local")
+    values = [row["value"] for row in rows(tmp_path / "spark", "records") if row["value"] is not None]
+    assert values
+    assert {len(value) for value in values} == {HASH_BYTES}
 
 
 @pytest.mark.usefixtures("small_parts")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections import defaultdict
 from typing import Any
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from kafkasniff.packets import ACK, FIN, RST, SYN, PacketBatch
 from kafkasniff.streams import Closed, Gap, Hole, Item, Retransmit, Run, Started, Stretch, TcpProblem
-from kafkasniff.tcp import Reassembler
+from kafkasniff.tcp import Reassembler, TcpConnection
 from kafkasniff.tcp import connection as rules
+from kafkasniff.tcp.reassembly import FEW_DEADLINES, LINGER_NS
 
 from .batches import Raw, batch
 
@@ -365,3 +367,27 @@ def test_batching_changes_nothing(chance: random.Random, disturbances: int) -> N
         rest, tail = rest.split(cut)
         parts.insert(0, tail)
     assert outcome([rest, *parts]) == whole
+
+
+def test_what_is_over_is_forgotten() -> None:
+    """Many short connections: after a minute nothing is left of each, though its first deadline was an hour away."""
+    reassembler = Reassembler()
+    count, step = 8_000, 100_000_000
+    for first in range(0, count, 1_000):
+        packets: list[Raw] = []
+        for number in range(first, first + 1_000):
+            now = (number + 1) * step
+            packets += [
+                Raw(0, 99, flags=SYN, time_ns=now, conversation=number),
+                Raw(0, 100, b"once", time_ns=now, conversation=number),
+                Raw(0, 104, flags=RST | ACK, time_ns=now, conversation=number),
+            ]
+        reassembler.feed(batch(packets, first * 3))
+    # `opened` names those of the last batch.
+    reassembler.feed(batch([Raw(0, 1, b"x", time_ns=count * step, conversation=count)], count * 3))
+    lingering = LINGER_NS // step
+    assert lingering <= len(reassembler) <= lingering + 2
+    assert len(reassembler._deadlines) <= 2 * len(reassembler) + FEW_DEADLINES
+    del packets
+    alive = sum(isinstance(one, TcpConnection) for one in gc.get_objects())
+    assert alive <= len(reassembler) + 10  # of other tests

@@ -21,8 +21,12 @@ Interpreter = Callable[[Body, int, DecodeContext], None]
 """Takes a body, its version and the message's context."""
 
 _INTERPRETERS: Final[dict[tuple[int, Direction], tuple[str, ...]]] = {
-    (0, "request"): ("schema_registry:produce_request",),
-    (1, "response"): ("metadata_records:fetch_response", "schema_registry:fetch_response"),
+    (0, "request"): ("connect_configs:produce_request", "schema_registry:produce_request"),
+    (1, "response"): (
+        "metadata_records:fetch_response",
+        "connect_configs:fetch_response",
+        "schema_registry:fetch_response",
+    ),
     (3, "response"): ("operations:metadata",),
     (11, "request"): ("group_protocol:join_group_request",),
     (11, "response"): ("group_protocol:join_group_response",),
@@ -41,7 +45,7 @@ _INTERPRETERS: Final[dict[tuple[int, Direction], tuple[str, ...]]] = {
     (72, "request"): ("telemetry:push_telemetry_request",),
     (75, "response"): ("operations:describe_topic_partitions",),
     (77, "response"): ("operations:share_group_describe",),
-    (78, "response"): ("schema_registry:fetch_response",),
+    (78, "response"): ("connect_configs:fetch_response", "schema_registry:fetch_response"),
     (89, "response"): ("operations:streams_group_describe",),
 }
 """By API key and direction, `module:function` within this package: imported when the first such message comes, and

@@ -1,0 +1,213 @@
+"""What is replayed to a live capture, and how many packets and messages any part of it has.
+
+A replay that began again with the same connections would be, to whoever reassembles, old data sent twice. So form C is
+made as long as it has to be, and of form A there are copies of other clients: each connection is there once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import struct
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import small_messages
+from benchmarks.compare import ours, requests_of, timed
+
+Numbers = NDArray[np.int64]
+
+FILE_HEADER: Final = 24
+RECORD_HEADER: Final = 16
+"""pcap, and what precedes each of its packets: seconds, fraction, length, length on the wire."""
+
+ETHERNET: Final = 14
+SOURCE_AT: Final = RECORD_HEADER + ETHERNET + 12
+PORTS_AT: Final = RECORD_HEADER + ETHERNET + 20
+"""Without IP options."""
+
+RECORDING_S: Final = 400
+MAX_COPIES: Final = 1 << 16
+"""Two bytes of the clients' address tell them apart."""
+
+_RECORD = """
+import sys
+from pathlib import Path
+from benchmarks.large_segments import record
+print(record(Path(sys.argv[1]), int(sys.argv[2])))
+"""
+
+
+class MaterialError(Exception):
+    """A capture cannot be made; the message says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """The beginning of a capture."""
+
+    packets: int
+    bytes: int
+    requests: int
+    responses: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Material:
+    """A capture and where it can be cut: what it has up to each of these places."""
+
+    path: Path
+    ports: list[int]
+    packets: Numbers
+    bytes: Numbers
+    """Of packets, without what the file says of them."""
+    requests: Numbers
+    responses: Numbers
+
+    def part(self, *, packets: float | None = None, size: float | None = None) -> Part:
+        """The shortest that has so many packets or bytes, or else all of it."""
+        places = self.packets if packets is not None else self.bytes
+        wanted = packets if packets is not None else size
+        assert wanted is not None
+        at = min(int(np.searchsorted(places, wanted)), len(places) - 1)
+        return Part(*(int(column[at]) for column in (self.packets, self.bytes, self.requests, self.responses)))
+
+
+def small(folder: Path, packets: int, connections: int) -> Material:
+    """Form C with at least so many packets, made unless it is there. It can be cut behind each of them."""
+    path = folder / f"C-{connections}-{packets}.pcap"
+    facts = path.with_suffix(".json")
+    if not facts.exists():
+        # A round more than fits: what is made is never more than what is asked for.
+        told = small_messages.write(path, connections, packets + 3 * connections)
+        facts.write_text(json.dumps(told) + "\n")
+    known = json.loads(facts.read_text())
+    material = _counted(path, small_messages.BROKER_PORT)
+    found = material.part(packets=float("inf"))
+    if (found.packets, found.requests, found.responses) != (known["packets"], known["requests"], known["responses"]):
+        raise MaterialError(f"{path} is not what was made: remove it")
+    return material
+
+
+def _counted(path: Path, port: int) -> Material:
+    """Of a capture in which every packet with data from or to `port` is one message."""
+    data = path.read_bytes()
+    places, lengths = _places(data)
+    view = np.frombuffer(data, np.uint8)
+    source, target = (
+        view[places + at].astype(np.int64) * 256 + view[places + at + 1] for at in (PORTS_AT, PORTS_AT + 2)
+    )
+    filled = lengths > small_messages.HEADERS
+    return Material(
+        path,
+        [port],
+        np.arange(1, len(places) + 1),
+        np.cumsum(lengths),
+        np.cumsum(filled & (target == port)),
+        np.cumsum(filled & (source == port)),
+    )
+
+
+def _places(data: bytes) -> tuple[Numbers, Numbers]:
+    """Where each whole packet's record begins in a little-endian pcap, and the packets' lengths."""
+    places, lengths = [], []
+    at, step = FILE_HEADER, struct.Struct("<8xI4x").unpack_from
+    while at + RECORD_HEADER <= len(data):
+        (length,) = step(data, at)
+        if at + RECORD_HEADER + length > len(data):
+            break
+        places.append(at)
+        lengths.append(length)
+        at += RECORD_HEADER + length
+    return np.array(places, np.int64), np.array(lengths, np.int64)
+
+
+def large(folder: Path, megabytes: int, size: float, python: str) -> Material:
+    """Copies of form A of so many megabytes, with at least `size` bytes together; it can be cut between copies.
+
+    Recorded from this network's loopback unless it is there; `python` has confluent-kafka. Raises MaterialError.
+    """
+    base = folder / f"A-{megabytes}.pcap"
+    facts = base.with_suffix(".json")
+    if not facts.exists():
+        facts.write_text(json.dumps(_record(base, megabytes, python)) + "\n")
+    known = json.loads(facts.read_text())
+    data = base.read_bytes()
+    places, lengths = _places(data)
+    count = max(1, -(-int(size) // int(lengths.sum())))
+    if count > MAX_COPIES:
+        raise MaterialError(f"{size / 1e6:,.0f} MB are more than {MAX_COPIES} copies of {megabytes} MB")
+    path = folder / f"A-{megabytes}-x{count}.pcap"
+    if not path.exists():
+        for old in folder.glob(f"A-{megabytes}-x*.pcap"):
+            old.unlink()
+        aside = path.with_suffix(".part")
+        write_copies(data, aside, count, known["ports"])
+        aside.rename(path)
+    each = np.arange(1, count + 1)
+    return Material(
+        path,
+        known["ports"],
+        each * len(places),
+        each * int(lengths.sum()),
+        each * known["requests"],
+        each * known["responses"],
+    )
+
+
+def _record(path: Path, megabytes: int, python: str) -> dict[str, Any]:
+    """Record form A; its ports and messages. tshark has to see the same requests."""
+    root = Path(__file__).resolve().parent.parent
+    command = [python, "-c", _RECORD, str(path.resolve()), str(megabytes)]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=RECORDING_S)
+    if done.returncode != 0:
+        raise MaterialError(f"form A was not recorded: {done.stderr.strip()}")
+    ports: list[int] = json.loads(done.stdout.splitlines()[-1])
+    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+        output = Path(scratch) / "output"
+        timed(ours(path, "json"), output)
+        with output.open("rb") as lines:
+            kinds = [line[:16] for line in lines]
+        requests = sum(kind.startswith(b'{"type":"request') for kind in kinds)
+        if shutil.which("tshark") is not None:
+            mine, other = requests_of(path, ports, output)
+            if mine != other:
+                raise MaterialError(f"{path}: kafkasniff sees {mine} requests, tshark {other}; remove it and try again")
+    responses = sum(kind.startswith(b'{"type":"respons') for kind in kinds)
+    return {"ports": ports, "requests": requests, "responses": responses}
+
+
+def write_copies(data: bytes, path: Path, count: int, ports: list[int]) -> None:
+    """Write `count` copies of a recording on loopback behind each other, each later and with clients at 127.N.N.x.
+
+    Checksums stay as they were, as wrong as they are on loopback.
+    """
+    places, lengths = _places(data)
+    end = int(places[-1] + RECORD_HEADER + lengths[-1])
+    base = np.frombuffer(data[:end], np.uint8).copy()
+    seconds = _column(base, places, 0)
+    span = int(seconds[-1] - seconds[0]) + 1
+    from_broker = np.isin(base[places + PORTS_AT].astype(np.int64) * 256 + base[places + PORTS_AT + 1], ports)
+    # The second and third byte of the client's address, which is the target of what brokers say.
+    client = places + SOURCE_AT + 4 * from_broker + 1
+    with path.open("wb") as out:
+        out.write(data[:FILE_HEADER])
+        for number in range(count):
+            base[client], base[client + 1] = number >> 8, number & 0xFF
+            later = seconds + number * span
+            for byte in range(4):
+                base[places + byte] = (later >> (8 * byte)) & 0xFF
+            out.write(base[FILE_HEADER:].tobytes())
+
+
+def _column(base: NDArray[np.uint8], places: Numbers, at: int) -> Numbers:
+    """A little-endian 32-bit number of each record."""
+    columns = base[places[:, None] + at + np.arange(4)].astype(np.int64)
+    numbers: Numbers = columns @ (np.int64(1) << np.arange(0, 32, 8))
+    return numbers

@@ -1,0 +1,279 @@
+"""The programs that are compared: their command lines, and what can be read from what they leave behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import struct
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import orjson
+
+from benchmarks.live_loads import Target
+from benchmarks.live_network import program
+
+DETAIL_CHARS: Final = 300
+"""Of a problem's detail that are kept."""
+
+LOST_IN_ALL: Final = re.compile(r"([\d,]+) of ([\d,]+) packets were lost")
+LOST_SINCE: Final = re.compile(r"([\d,]+) of [\d,]+ packets since")
+TSHARK_LOST: Final = re.compile(r"(\d+) packets? dropped")
+
+# A line's time, or blanks; whatever connection it is about; then an API and its version, or a problem's kind.
+PROBLEM: Final = re.compile(rb"(?:\d\d:\d\d:\d\d\.\d{6}| {15})  (\S+ \S+ \S+ *  )?([a-z][a-z0-9-]*): (.*)")
+REQUEST: Final = re.compile(rb"\d\d:\d\d:\d\d\.\d{6}  \S+ \xe2\x86\x92 \S+ +(?![a-z][a-z0-9-]*: )\S")
+ABOUT_CONNECTION: Final = re.compile(rb"\(connection \d+")
+
+PCAPNG_STATISTICS: Final = 5
+OPTION_RECEIVED: Final = 4
+OPTION_DROPPED: Final = 5
+PCAPNG_PACKET: Final = 6
+READ_BYTES: Final = 1 << 20
+SPOOL: Final = "spool.pcapng"
+
+
+@dataclasses.dataclass
+class Told:
+    """What a program says of a load, and what it shows of it. None: it does not say."""
+
+    requests: int | None = None
+    """Lines of requests; of tables: rows."""
+    received: int | None = None
+    """Packets that the kernel gave to its socket, the lost ones with them."""
+    lost: int | None = None
+    """Packets that the kernel could not give to it."""
+    kept: int | None = None
+    """Packets in the file that it wrote."""
+    problems: dict[str, int] = dataclasses.field(default_factory=dict)
+    """How many of each kind: those of streams and those within messages."""
+    details: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Of kinds that are about the whole capture: what the last one says."""
+    said: str = ""
+    """The last line on stderr."""
+    spool: int = 0
+    """Bytes of a file of packets that it kept for itself meanwhile."""
+
+
+class Tool(ABC):
+    """A program, called in one way."""
+
+    prints = True
+    """Messages come on standard output."""
+    spools: str | None = None
+    """Name, with wildcards, of the one file that packets wait in; removed when it ends."""
+
+    def __init__(self, name: str, form: str, extra: Sequence[str] = ()) -> None:
+        self.name = name
+        self.form = form
+        """Of its output: `text` or `json`, or something of its own."""
+        self.extra = list(extra)
+
+    @abstractmethod
+    def command(self, target: Target, folder: Path, limit_s: float) -> list[str]:
+        """What is run; whatever it writes goes to `folder`, and after `limit_s` it ends by itself."""
+
+    @abstractmethod
+    def told(self, output: Path, errors: str, folder: Path) -> Told:
+        """What is to be read from its output, from stderr, and from what it left in `folder`."""
+
+    def keep(self, folder: Path) -> None:
+        """Called before it is stopped: hold on to the packets that it would remove."""
+        if self.spools is not None:
+            for file in folder.glob(self.spools):
+                (folder / SPOOL).hardlink_to(file)
+
+
+class Kafkasniff(Tool):
+    """`kafkasniff live`, as text or JSON lines."""
+
+    def command(self, target: Target, folder: Path, limit_s: float) -> list[str]:
+        command = [sys.executable, "-m", "kafkasniff", "live", "-i", target.interface, *self.options(folder)]
+        return [*command, f"--duration={limit_s:.0f}", *self.extra, *([target.bpf] if target.bpf else [])]
+
+    def options(self, folder: Path) -> list[str]:
+        return ["--format", "json"] if self.form == "json" else ["--color", "never"]
+
+    def told(self, output: Path, errors: str, folder: Path) -> Told:
+        told = Told(said=_last(errors))
+        with output.open("rb") as lines:
+            count = _count_json if self.form == "json" else _count_text
+            count(lines, told)
+        told.lost = told.lost or 0
+        captured = re.search(r"([\d,]+) packets?, [\d,]+ connection", told.said)
+        if captured:
+            told.received = _number(captured[1]) + told.lost
+        return told
+
+
+class KafkasniffWrite(Kafkasniff):
+    """`kafkasniff live -q --write FILE`: packets to a file, no messages."""
+
+    prints = False
+
+    def options(self, folder: Path) -> list[str]:
+        return ["--quiet", "--write", str(folder / "kept.pcapng")]
+
+    def told(self, output: Path, errors: str, folder: Path) -> Told:
+        file = read_pcapng(folder / "kept.pcapng")
+        return Told(received=file.received, lost=file.dropped, kept=file.packets, said=_last(errors))
+
+
+class KafkasniffExport(Kafkasniff):
+    """`kafkasniff live -q --export DIR`: tables, no messages."""
+
+    prints = False
+
+    def options(self, folder: Path) -> list[str]:
+        return ["--quiet", "--export", str(folder / "tables")]
+
+    def told(self, output: Path, errors: str, folder: Path) -> Told:
+        # Here: it takes half a second, and the other programs need nothing of it.
+        import pyarrow.dataset  # noqa: PLC0415
+
+        told = Told(said=_last(errors), lost=0)
+        tables = {name: folder / "tables" / name for name in ("exchanges", "problems")}
+        if tables["exchanges"].is_dir():
+            statuses = pyarrow.dataset.dataset(tables["exchanges"], format="parquet").to_table(columns=["status"])
+            told.requests = sum(status != "orphan" for status in statuses["status"].to_pylist())
+        if tables["problems"].is_dir():
+            found = pyarrow.dataset.dataset(tables["problems"], format="parquet").to_table(
+                columns=["kind", "detail", "connection_id"]
+            )
+            for row in found.to_pylist():
+                _take_problem(told, row["kind"], row["detail"], whole=row["connection_id"] is None)
+        return told
+
+
+class Tshark(Tool):
+    """`tshark -l -Y kafka`, as text or `-T ek`; the packets that it has yet to look at are in a file of its own."""
+
+    spools = "wireshark_*.pcapng"
+
+    def command(self, target: Target, folder: Path, limit_s: float) -> list[str]:
+        command = [program("tshark"), "-n", "-i", target.interface, "-l", "-t", "e", "-a", f"duration:{limit_s:.0f}"]
+        command += self.extra
+        for port in target.ports:
+            command += ["-d", f"tcp.port=={port},kafka"]
+        if target.bpf:
+            command += ["-f", target.bpf]
+        return [*command, "-Y", "kafka", *(["-T", "ek"] if self.form == "json" else [])]
+
+    def told(self, output: Path, errors: str, folder: Path) -> Told:
+        # Only requests have a version on the wire; each message of a packet is named in its line.
+        mark = b'"kafka_kafka_api_version"' if self.form == "json" else b" Request"
+        with output.open("rb") as lines:
+            told = Told(requests=sum(line.count(mark) for line in lines), said=_last(errors))
+        if dropped := TSHARK_LOST.findall(errors):
+            told.lost = sum(map(int, dropped))
+        spool = folder / SPOOL
+        if spool.exists():
+            file = read_pcapng(spool)
+            told.received, told.spool = file.received, spool.stat().st_size
+            told.lost = file.dropped if told.lost is None else told.lost
+        return told
+
+
+class PcapngFile(NamedTuple):
+    """What a file says; None where it does not."""
+
+    packets: int
+    received: int | None
+    dropped: int | None
+
+
+def read_pcapng(path: Path) -> PcapngFile:
+    """Count the packets of a little-endian pcapng, and read what its interfaces' statistics say; a cut one, too."""
+    packets = 0
+    received: int | None = None
+    dropped: int | None = None
+    with path.open("rb", READ_BYTES) as file:
+        while len(head := file.read(8)) == 8:
+            kind, length = struct.unpack("<II", head)
+            if kind == PCAPNG_STATISTICS:
+                options = dict(_options(file.read(length - 8)[12:-4]))
+                if OPTION_RECEIVED in options:
+                    received = (received or 0) + options[OPTION_RECEIVED]
+                if OPTION_DROPPED in options:
+                    dropped = (dropped or 0) + options[OPTION_DROPPED]
+            else:
+                packets += kind == PCAPNG_PACKET
+                if length < 12:
+                    break  # no block; what comes behind it cannot be found
+                file.seek(length - 8, 1)
+    return PcapngFile(packets, received, dropped)
+
+
+def _options(data: bytes) -> Iterator[tuple[int, int]]:
+    """Those that are 64-bit numbers."""
+    at = 0
+    while at + 4 <= len(data):
+        code, length = struct.unpack_from("<HH", data, at)
+        if length == 8 and at + 12 <= len(data):
+            yield code, struct.unpack_from("<Q", data, at + 4)[0]
+        at += 4 + (length + 3) // 4 * 4
+
+
+def _count_json(lines: Iterator[bytes], told: Told) -> None:
+    told.requests = 0
+    for line in lines:
+        if line.startswith(b'{"type":"request"'):
+            told.requests += 1
+        if line.startswith(b'{"type":"problem"'):
+            problem = orjson.loads(line)
+            _take_problem(told, problem["kind"], problem["detail"], whole=problem.get("connection") is None)
+        # One that was ended by force leaves a line in part.
+        elif b'"problems":[]' not in line and line.endswith(b"}\n"):
+            for problem in orjson.loads(line).get("problems", ()):
+                _take_problem(told, problem["kind"], problem["detail"], whole=False)
+
+
+def _count_text(lines: Iterator[bytes], told: Told) -> None:
+    told.requests = 0
+    for line in lines:
+        if REQUEST.match(line):
+            told.requests += 1
+        elif found := PROBLEM.match(line):
+            place, kind, detail = found.groups()
+            whole = place is None and not ABOUT_CONNECTION.search(detail)
+            _take_problem(told, kind.decode(), detail.decode(errors="replace"), whole=whole)
+
+
+def _take_problem(told: Told, kind: str, detail: str, *, whole: bool) -> None:
+    told.problems[kind] = told.problems.get(kind, 0) + 1
+    if whole:
+        told.details[kind] = detail[:DETAIL_CHARS]
+    if kind == "capture-loss":
+        # What is said in the end counts all that was said before.
+        if in_all := LOST_IN_ALL.search(detail):
+            told.lost = _number(in_all[1])
+        elif since := LOST_SINCE.search(detail):
+            told.lost = (told.lost or 0) + _number(since[1])
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def _last(errors: str) -> str:
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+TOOLS: Final = ("text", "json", "write", "export", "tshark", "tshark-ek")
+
+
+def make_tools(names: Sequence[str], options: Sequence[str], tshark_options: Sequence[str]) -> list[Tool]:
+    """The programs by these names of TOOLS; `options` are handed on to `kafkasniff live` or to tshark."""
+    made: dict[str, Tool] = {
+        "text": Kafkasniff("text", "text", options),
+        "json": Kafkasniff("json", "json", options),
+        "write": KafkasniffWrite("write", "pcapng", options),
+        "export": KafkasniffExport("export", "tables", options),
+        "tshark": Tshark("tshark", "text", tshark_options),
+        "tshark-ek": Tshark("tshark-ek", "json", tshark_options),
+    }
+    return [made[name] for name in names]

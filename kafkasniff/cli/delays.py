@@ -1,0 +1,59 @@
+"""How long after its last packet a message's line was written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kafkasniff.model import Message
+
+if TYPE_CHECKING:
+    from kafkasniff.cli.pipeline import Event, Sink
+
+__all__ = ["MAX_SAMPLES", "TimedSink"]
+
+MAX_SAMPLES: Final = 16_384
+"""Delays that are kept. When there are more, every other one goes, and from then on half as many are taken: what is
+left is spread evenly over the run."""
+
+
+class TimedSink:
+    """Hands events on to a sink, and notes how late its messages are. `now`: the clock of the packets, in ns."""
+
+    def __init__(self, inner: Sink, *, now: Callable[[], int] = time.time_ns) -> None:
+        self._inner = inner
+        self._now = now
+        self._delays: list[int] = []
+        self._every = 1
+        self._skip = 0
+
+    def write(self, event: Event) -> None:
+        """Hand it on. Hot."""
+        self._inner.write(event)
+        if type(event) is Message:
+            if self._skip:
+                self._skip -= 1
+            elif event.time_ns is not None:
+                self._take(self._now() - event.time_ns)
+
+    def close(self) -> None:
+        """There are no more."""
+        self._inner.close()
+
+    def _take(self, delay: int) -> None:
+        self._delays.append(delay)
+        if len(self._delays) == MAX_SAMPLES:
+            del self._delays[1::2]
+            self._every *= 2
+        self._skip = self._every - 1
+
+    def line(self) -> str:
+        """The median and the 99th percentile, in words; "" where there was no message."""
+        if not self._delays:
+            return ""
+        from kafkasniff.sinks.times import duration
+
+        ordered = sorted(self._delays)
+        middle, late = (ordered[min(int(len(ordered) * part), len(ordered) - 1)] for part in (0.5, 0.99))
+        return f"lines {duration(middle)} after their packets (99th percentile {duration(late)})"

@@ -1,0 +1,71 @@
+"""Options for what must be shared without its payload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafkasniff.payload import Payload
+
+__all__ = ["payload_options", "take_payload"]
+
+RANDOM_BYTES: Final = 32
+"""Of a salt that is made for one run."""
+MIN_SALT: Final = 16
+"""Bytes of a file with a salt: shorter ones could be tried out."""
+MAX_SALT: Final = 1 << 20
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def payload_options(command: _Command) -> _Command:
+    """What becomes of keys and values of records, and of values of their headers."""
+    for option in (
+        click.option("--hash-salt", metavar="FILE", help="With --hash-payload: the salt, so that runs compare."),
+        click.option("--hash-payload", is_flag=True, help="Hashes, with a random salt, in place of keys and values."),
+        click.option("--no-payload", is_flag=True, help="No keys and values of records; of each its length."),
+    ):
+        command = option(command)
+    return command
+
+
+def take_payload(options: dict[str, Any]) -> Payload:
+    """What the options say, which are taken out of `options`. Raises UsageError."""
+    from kafkasniff.payload import SHOWN, Payload
+
+    dropped, hashed, path = (options.pop(name) for name in ("no_payload", "hash_payload", "hash_salt"))
+    if path is not None and not hashed:
+        raise UsageError("--hash-salt is for --hash-payload")
+    if dropped and hashed:
+        raise UsageError("--no-payload and --hash-payload: only one can be had")
+    if dropped:
+        return Payload("dropped")
+    if not hashed:
+        return SHOWN
+    if path is not None:
+        return Payload.hashed(_salt(path))
+    import secrets
+
+    return Payload.hashed(secrets.token_bytes(RANDOM_BYTES))
+
+
+def _salt(path: str) -> bytes:
+    """A salt from a file: all of it counts. Raises UsageError."""
+    import hashlib
+
+    from kafkasniff.payload import SALT_BYTES
+
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(MAX_SALT + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise UsageError(f"cannot read {path}: {reason or error}") from error
+    if not MIN_SALT <= len(data) <= MAX_SALT:
+        raise UsageError(f"{path}: a salt has {MIN_SALT} bytes at least and {MAX_SALT >> 20} MiB at most")
+    return hashlib.blake2b(data, digest_size=SALT_BYTES).digest()

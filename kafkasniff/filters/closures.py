@@ -1,0 +1,190 @@
+"""A tree of predicates compiled, once, to nested closures. No text of the user's is ever run as Python.
+
+Asked about a candidate they answer True, False, or None where a value that may still come could decide.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+import warnings
+from collections.abc import Callable, Iterable
+from fnmatch import translate
+from typing import Any, Final
+
+from kafkasniff.entities import text
+from kafkasniff.filters.candidate import Candidate
+from kafkasniff.filters.fields import Values, values_of
+from kafkasniff.filters.tree import And, Compare, Not, Or, Predicate
+from kafkasniff.moments import Moment
+
+__all__ = ["MAX_SEARCHED", "Test", "compile_pattern", "compiled"]
+
+MAX_SEARCHED: Final = 1 << 16
+"""Characters (of bytes: bytes) of one value that a pattern is shown: a value may be as long as a message, and a pattern
+may take more than linear time."""
+
+Test = Callable[[Candidate], bool | None]
+_Holds = Callable[[Any], bool]
+
+_ORDER: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+def compiled(predicate: Predicate) -> Test:
+    """What asks a predicate. Raises KeyError for a field that is not known, ValueError for a pattern that is none."""
+    match predicate:
+        case Compare():
+            return _comparison(predicate)
+        case And(parts):
+            return _and(tuple(map(compiled, parts)))
+        case Or(parts):
+            return _or(tuple(map(compiled, parts)))
+        case Not(part):
+            return _not(compiled(part))
+
+
+def _and(tests: tuple[Test, ...]) -> Test:
+    def every(candidate: Candidate) -> bool | None:
+        answer: bool | None = True
+        for test in tests:
+            one = test(candidate)
+            if one is False:
+                return False
+            if one is None:
+                answer = None
+        return answer
+
+    return every
+
+
+def _or(tests: tuple[Test, ...]) -> Test:
+    def some(candidate: Candidate) -> bool | None:
+        answer: bool | None = False
+        for test in tests:
+            one = test(candidate)
+            if one is True:
+                return True
+            if one is None:
+                answer = None
+        return answer
+
+    return some
+
+
+def _not(test: Test) -> Test:
+    def complement(candidate: Candidate) -> bool | None:
+        one = test(candidate)
+        return None if one is None else not one
+
+    return complement
+
+
+# -- comparisons -------------------------------------------------------------------------------------------------------
+
+
+def _comparison(compare: Compare) -> Test:
+    root, values = values_of(compare.field)
+    value = compare.value
+    if isinstance(value, Moment):
+        return _timed(root, values, compare.operator, value)
+    quantified = _no_value if compare.operator in ("!=", "not in", "!~") else _any_value
+    return quantified(root, values, _holds(compare.operator, value))
+
+
+def _any_value(root: str, values: Values, holds: _Holds) -> Test:
+    def test(candidate: Candidate) -> bool | None:
+        for value in values(candidate):
+            if holds(value):
+                return True
+        return None if root in candidate.unknown else False
+
+    return test
+
+
+def _no_value(root: str, values: Values, holds: _Holds) -> Test:
+    """True where there are values and `holds` is true of none."""
+
+    def test(candidate: Candidate) -> bool | None:
+        found = False
+        for value in values(candidate):
+            if holds(value):
+                return False
+            found = True
+        return None if root in candidate.unknown else found
+
+    return test
+
+
+def _timed(root: str, values: Values, name: str, moment: Moment) -> Test:
+    """A comparison with a time that the first packet makes definite; while there is none, it is as without a value."""
+    quantified = _no_value if name == "!=" else _any_value
+
+    def test(candidate: Candidate) -> bool | None:
+        wanted = moment.resolve(candidate.start_ns)
+        if wanted is None:
+            return None if root in candidate.unknown else False
+        return quantified(root, values, _holds(name, wanted))(candidate)
+
+    return test
+
+
+def _holds(name: str, wanted: Any) -> _Holds:
+    """Whether a comparison holds for one value; bodies hold values of any type, and of another type it does not."""
+    match name:
+        case "exists":
+            return lambda value: True
+        case "==" | "!=":
+            return _one_of((wanted,))
+        case "in" | "not in":
+            return _one_of(wanted)
+        case "=~" | "!~":
+            return _found_by(compile_pattern(wanted).search)
+        case "glob":
+            return _found_by(re.compile(translate(wanted)).match)
+    compare = _ORDER[name]
+
+    def ordered(value: Any) -> bool:
+        kind = type(value)
+        return (kind is int or kind is float) and bool(compare(value, wanted))
+
+    return ordered
+
+
+def _one_of(wanted: Iterable[Any]) -> _Holds:
+    # Python's True equals 1, the wire's does not; what is unhashable is never asked for.
+    flags = frozenset(one for one in wanted if isinstance(one, bool))
+    others = frozenset(one for one in wanted if not isinstance(one, bool))
+
+    def equal(value: Any) -> bool:
+        kind = type(value)
+        if kind is str or kind is int or kind is float:
+            return value in others
+        if kind is bytes:
+            return text(value) in others
+        return kind is bool and value in flags
+
+    return equal
+
+
+def _found_by(search: Callable[[str], Any]) -> _Holds:
+    def found(value: Any) -> bool:
+        kind = type(value)
+        if kind is str or kind is bytes:
+            shown = text(value[:MAX_SEARCHED])
+            return shown is not None and search(shown) is not None
+        return False
+
+    return found
+
+
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """A regular expression of the user's. Raises ValueError where it is none."""
+    try:
+        with warnings.catch_warnings():
+            # What a future version may read otherwise is for the pattern's author to know, not for stderr.
+            warnings.simplefilter("ignore", FutureWarning)
+            return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(error.msg) from None
+    except (OverflowError, RecursionError) as error:
+        raise ValueError(str(error).lower()) from None

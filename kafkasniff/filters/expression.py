@@ -1,0 +1,161 @@
+"""The language of `--filter`: an expression to a tree of predicates, every name and constant checked.
+
+`docs/filters.md` is its reference. Nothing of it is run as Python; what it may ask for is in `fields.py` and in the
+definitions of bodies.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkasniff.errors import UsageError
+from kafkasniff.filters.closures import compile_pattern
+from kafkasniff.filters.fields import FIELDS, Field
+from kafkasniff.filters.literals import KINDS, api_names, error_names, suggestion, value_of
+from kafkasniff.filters.paths import path_field
+from kafkasniff.filters.syntax import (
+    MAX_QUOTED,
+    Comparison,
+    Constant,
+    Every,
+    Name,
+    Negation,
+    Node,
+    Presence,
+    Some,
+    parse,
+    wrong,
+)
+from kafkasniff.filters.tree import And, Compare, Not, Operator, Or, Predicate
+
+__all__ = ["MAX_PATTERN", "parse_filter"]
+
+MAX_PATTERN: Final = 1000
+"""Characters of a regular expression."""
+
+_ORDER: Final = frozenset({"<", "<=", ">", ">="})
+_MATCH: Final = frozenset({"=~", "!~"})
+_ORDERED: Final = frozenset({"any", "duration", "number", "size", "time"})
+_MATCHED: Final = frozenset({"any", "api", "error", "host", "status", "text"})
+
+_Keys = frozenset[int] | None
+"""Keys of the APIs that a part of an expression can be true of; None where that may be any."""
+
+
+def parse_filter(expression: str) -> Predicate:
+    """The tree of an expression.
+
+    Raises UsageError with the column of what is wrong: syntax, a field or path that there is not, a constant or an
+    operator that does not go with the field, a pattern that is none.
+    """
+    return _tree(parse(expression), None)
+
+
+def _tree(node: Node, keys: _Keys) -> Predicate:
+    match node:
+        case Every(parts):
+            for part in parts:
+                keys = _narrowed(keys, part)
+            return And(tuple(_tree(part, keys) for part in parts))
+        case Some(parts):
+            return Or(tuple(_tree(part, keys) for part in parts))
+        case Negation(part):
+            return Not(_tree(part, keys))
+        case Presence(name):
+            return _presence(_field(name, keys))
+        case Comparison():
+            return _comparison(node, _field(node.field, keys))
+
+
+def _narrowed(keys: _Keys, part: Node) -> _Keys:
+    """The APIs that are left where `part` has to hold, so that paths beside it are looked for in their bodies."""
+    if not isinstance(part, Comparison) or part.operator not in ("==", "in"):
+        return keys
+    field = FIELDS.get(part.field.text)
+    if field is None or field.name not in ("api", "api_key"):
+        return keys
+    named = frozenset(
+        value for one in part.constants if one.kind != "null" and isinstance(value := value_of(one, field), int)
+    )
+    # Of APIs that exclude each other any may be meant.
+    return named if keys is None else (keys & named or keys | named)
+
+
+def _field(name: Name, keys: _Keys) -> Field:
+    found = FIELDS.get(name.text)
+    if found is not None:
+        return found
+    root, _, rest = name.text.partition(".")
+    if root in ("request", "response") and rest:
+        try:
+            return path_field(name.text, keys)
+        except UsageError as error:
+            raise wrong(name.column, str(error)) from None
+    shown = name.text if len(name.text) <= MAX_QUOTED else f"{name.text[:MAX_QUOTED]}…"
+    if root == "body":
+        told = "; bodies are request.… and response.…"
+    else:
+        told = suggestion(name.text, FIELDS) or "; docs/filters.md lists the fields"
+    raise wrong(name.column, f'unknown field "{shown}"{told}')
+
+
+def _presence(field: Field) -> Predicate:
+    # Every decoded response has an error code, if only NONE; that is not what is asked for.
+    if field.name in ("error", "error_code"):
+        return Compare(field.name, "!=", 0)
+    return Compare(field.name, "exists")
+
+
+def _comparison(node: Comparison, field: Field) -> Predicate:
+    operator = node.operator
+    if any(constant.kind == "null" for constant in node.constants):
+        if operator == "==":
+            return Not(Compare(field.name, "exists"))
+        if operator == "!=":
+            return Compare(field.name, "exists")
+        raise wrong(node.column, f"null can be compared by == and != only, not by {operator}")
+    if not _takes(field, operator):
+        raise wrong(node.column, f"{field.name} is {KINDS[field.kind]}: it has no {operator}")
+    if operator in _MATCH:
+        return _match(field, operator, node.constants[0])
+    values = tuple(value_of(constant, field) for constant in node.constants)
+    if operator not in ("in", "not in"):
+        (value,) = values
+        if operator in _ORDER and isinstance(value, str | bool):
+            raise wrong(node.constants[0].column, f"{operator} compares numbers, not {KINDS['text']}")
+        return Compare(field.name, operator, value)
+    # Times of the day are definite only where the packets are.
+    scalars = tuple(value for value in values if isinstance(value, str | int | float))
+    if len(scalars) < len(values):
+        raise wrong(node.column, f"{operator} takes times with their dates only")
+    return Compare(field.name, operator, scalars)
+
+
+def _takes(field: Field, operator: Operator) -> bool:
+    if field.kind == "struct":
+        return False
+    if field.kind == "flag":
+        return operator in ("==", "!=")
+    if operator in _ORDER:
+        return field.kind in _ORDERED
+    return operator not in _MATCH or field.kind in _MATCHED
+
+
+def _match(field: Field, operator: Operator, constant: Constant) -> Predicate:
+    pattern = constant.text
+    if constant.kind != "string":
+        raise wrong(constant.column, f"{operator} takes a pattern in quotes")
+    if len(pattern) > MAX_PATTERN:
+        raise wrong(constant.column, f"a pattern of more than {MAX_PATTERN:,} characters")
+    try:
+        compiled = compile_pattern(pattern)
+    except ValueError as error:
+        raise wrong(constant.column, f"not a regular expression: {error}") from None
+    if field.kind in ("api", "error"):
+        # Values are numbers on the wire; their names are all known here.
+        names = api_names() if field.kind == "api" else error_names()
+        codes = tuple(code for code, name in names.items() if compiled.search(name))
+        if not codes:
+            raise wrong(constant.column, f"no {field.kind} has a name in which this is found")
+        return Compare(field.name, "in" if operator == "=~" else "not in", codes)
+    return Compare(field.name, operator, pattern)

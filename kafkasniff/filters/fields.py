@@ -1,0 +1,266 @@
+"""What can be asked about an exchange: the fields of the contract by name, each with its kind and its values.
+
+`docs/filters.md` tells them to users. Values of bodies by their paths are `paths.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from kafkasniff.entities import record_count, text
+from kafkasniff.filters.candidate import Candidate
+from kafkasniff.model import Endpoint, Message, Problem, SaslToken
+
+__all__ = ["ALL", "FIELDS", "LATE", "Field", "Kind", "Values", "not_told", "values_at", "values_of"]
+
+Kind = Literal["any", "api", "duration", "error", "flag", "host", "number", "size", "status", "struct", "text", "time"]
+"""What a field's values are: which operators and constants it takes. `any`: whatever the constant is; `struct`: it can
+only be there or not."""
+
+Values = Callable[[Candidate], Iterable[Any]]
+"""All values that a field has; none where it has none (yet)."""
+
+MILLISECOND: Final = 1_000_000
+
+
+class Field(msgspec.Struct, frozen=True):
+    """A field that a predicate can ask about."""
+
+    name: str
+    kind: Kind
+    late: bool = False
+    """The response, or the exchange's end, may add values to those that the request has."""
+    unit_ns: int = 1
+    """Of durations and times: what 1 means."""
+    enum: str | None = None
+    """Of numbers: the table of `dissectors/enums.txt` that names some."""
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def _seen(name: str) -> Values:
+    """An attribute of the request, of an orphan the response, or of what else is asked about."""
+
+    def values(candidate: Candidate) -> Iterable[Any]:
+        value = getattr(candidate.seen, name, None)
+        return () if value is None else (value,)
+
+    return values
+
+
+def _either(name: str) -> Values:
+    """An attribute that request and response each have their own of."""
+
+    def values(candidate: Candidate) -> Iterable[Any]:
+        found = [getattr(one, name, None) for one in (candidate.request, candidate.response, candidate.other)]
+        return [value for value in found if value is not None]
+
+    return values
+
+
+def _of(side: Literal["request", "response", "ended"], name: str) -> Values:
+    def values(candidate: Candidate) -> Iterable[Any]:
+        value = getattr(getattr(candidate, side), name, None)
+        return () if value is None else (value,)
+
+    return values
+
+
+def _text(values: Values) -> Values:
+    r"""Strings that may be bytes, as text: `\xNN` where they are not UTF-8."""
+
+    def texts(candidate: Candidate) -> Iterable[Any]:
+        return [shown for value in values(candidate) if (shown := text(value)) is not None]
+
+    return texts
+
+
+def _ends(candidate: Candidate, *names: str) -> list[Endpoint]:
+    if not isinstance(candidate.seen, Message | SaslToken):
+        return []
+    return [end for name in names if (end := getattr(candidate.seen, name)) is not None]
+
+
+def _host(*names: str) -> Values:
+    """Each end as address and as address and port."""
+
+    def values(candidate: Candidate) -> Iterable[Any]:
+        return [shown for end in _ends(candidate, *names) for shown in (end.address, str(end))]
+
+    return values
+
+
+def _part(name: str, attribute: str) -> Values:
+    def values(candidate: Candidate) -> Iterable[Any]:
+        return [getattr(end, attribute) for end in _ends(candidate, name)]
+
+    return values
+
+
+def _capture(candidate: Candidate) -> Iterable[Any]:
+    name = getattr(candidate.seen, "capture", None)
+    # File names that are not UTF-8 hold lone surrogates (PEP 383), which nobody can type.
+    return () if name is None else (name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"),)
+
+
+def _error(candidate: Candidate) -> Iterable[Any]:
+    response = candidate.response
+    if response is None:
+        return ()
+    if response.errors:
+        return [error.code for error in response.errors]
+    return () if response.body is None else (0,)
+
+
+def _error_count(candidate: Candidate) -> Iterable[Any]:
+    response = candidate.response
+    return () if response is None or response.body is None else (len(response.errors),)
+
+
+def _problems(candidate: Candidate) -> Iterable[Any]:
+    if isinstance(candidate.other, Problem):
+        return (candidate.other.kind,)
+    holders = (candidate.ended, candidate.request, candidate.response)
+    return {problem.kind for one in holders if one is not None for problem in one.problems}
+
+
+def _record_count(candidate: Candidate) -> Iterable[Any]:
+    # A sum: what the response adds would not be one value more, but another one.
+    count = None if "record_count" in candidate.unknown else record_count(candidate.named)
+    return () if count is None else (count,)
+
+
+def values_at(body: object, path: tuple[str, ...]) -> list[Any]:
+    """The values at a path of fields, through arrays; null is no value."""
+    found = [body]
+    for name in path:
+        further: list[Any] = []
+        for one in found:
+            if isinstance(one, dict):
+                _add(further, one.get(name))
+        found = further
+    return found
+
+
+def _add(values: list[Any], value: object) -> None:
+    if isinstance(value, list):
+        for one in value:
+            _add(values, one)
+    elif value is not None:
+        values.append(value)
+
+
+def _body(side: Literal["request", "response"], *path: str) -> Values:
+    def values(candidate: Candidate) -> Iterable[Any]:
+        message = candidate.request if side == "request" else candidate.response
+        return () if message is None or message.body is None else values_at(message.body, path)
+
+    return values
+
+
+def _member_id(candidate: Candidate) -> Iterable[Any]:
+    for ask in _MEMBER_IDS:
+        yield from ask(candidate)
+
+
+_MEMBER_IDS: Final = (
+    _text(_body("request", "member_id")),
+    _text(_body("request", "members", "member_id")),
+    _text(_body("response", "member_id")),
+)
+
+
+# -- the fields --------------------------------------------------------------------------------------------------------
+
+_TABLE: Final[tuple[tuple[Field, Values], ...]] = (
+    (Field("api", "api"), _seen("api_key")),
+    (Field("api_key", "number"), _seen("api_key")),
+    (Field("api_version", "number"), _seen("api_version")),
+    (Field("correlation_id", "number"), _seen("correlation_id")),
+    (Field("client_id", "text"), _text(_seen("client_id"))),
+    (Field("client", "host"), _host("client")),
+    (Field("broker", "host"), _host("broker")),
+    (Field("host", "host"), _host("client", "broker")),
+    (Field("client_ip", "host"), _part("client", "address")),
+    (Field("broker_ip", "host"), _part("broker", "address")),
+    (Field("client_port", "number"), _part("client", "port")),
+    (Field("broker_port", "number"), _part("broker", "port")),
+    (Field("capture", "text"), _capture),
+    (Field("connection", "number"), _seen("connection")),
+    (Field("exchange", "number"), _seen("exchange")),
+    (Field("time", "time"), _seen("time_ns")),
+    (Field("request", "struct"), lambda candidate: () if candidate.request is None else (candidate.request,)),
+    (
+        Field("response", "struct", late=True),
+        lambda candidate: () if candidate.response is None else (candidate.response,),
+    ),
+    (Field("size", "size", late=True), _either("size")),
+    (Field("request_size", "size"), _of("request", "size")),
+    (Field("response_size", "size", late=True), _of("response", "size")),
+    (Field("first_packet", "number", late=True), _either("first_packet")),
+    (Field("last_packet", "number", late=True), _either("last_packet")),
+    (Field("latency_ms", "duration", late=True), _of("response", "latency_ns")),
+    (Field("duration_ms", "duration", late=True), _of("response", "duration_ns")),
+    (
+        Field("throttle_time_ms", "duration", late=True, unit_ns=MILLISECOND),
+        _body("response", "throttle_time_ms"),
+    ),
+    (Field("status", "status", late=True), _of("ended", "status")),
+    (Field("error", "error", late=True), _error),
+    (Field("error_code", "error", late=True), _error),
+    (Field("error_count", "number", late=True), _error_count),
+    (Field("problems", "text", late=True), _problems),
+    (Field("topic", "text", late=True), lambda candidate: candidate.named.topics),
+    (
+        Field("partition", "number", late=True),
+        lambda candidate: {facts.partition for facts in candidate.named.partitions.values()},
+    ),
+    (Field("record_count", "number", late=True), _record_count),
+    (Field("acks", "number", enum="acks"), _body("request", "acks")),
+    (Field("group_id", "text"), lambda candidate: candidate.named.groups),
+    (Field("member_id", "text", late=True), _member_id),
+    (Field("transactional_id", "text"), lambda candidate: candidate.named.transactions),
+    (Field("software_name", "text", late=True), _text(_of("ended", "software_name"))),
+    (Field("software_version", "text", late=True), _text(_of("ended", "software_version"))),
+    (Field("retransmits", "number", late=True), _of("ended", "retransmits")),
+)
+
+FIELDS: Final[dict[str, Field]] = {field.name: field for field, _ in _TABLE}
+_VALUES: Final[dict[str, Values]] = {field.name: values for field, values in _TABLE}
+
+ALL: Final = frozenset(FIELDS)
+LATE: Final = frozenset(field.name for field in FIELDS.values() if field.late)
+"""What a response, or the end, may add to a request."""
+
+
+def values_of(name: str) -> tuple[str, Values]:
+    """The values of a field of `FIELDS`, or at a path, and the field of `FIELDS` that says whether they are known.
+
+    Raises KeyError for any other name.
+    """
+    root, *path = name.split(".")
+    if not path:
+        return name, _VALUES[name]
+    if root == "request":
+        return root, _body("request", *path)
+    if root == "response":
+        return root, _body("response", *path)
+    raise KeyError(name)
+
+
+def not_told(problem: Problem) -> frozenset[str]:
+    """The fields that a problem says nothing about."""
+    told = {"problems"}
+    for name, value in (
+        ("connection", problem.connection),
+        ("time", problem.time_ns),
+        ("exchange", problem.exchange),
+        ("capture", problem.capture),
+    ):
+        if value is not None:
+            told.add(name)
+    return ALL - told

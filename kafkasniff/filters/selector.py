@@ -1,0 +1,84 @@
+"""Applying a predicate to what an inspector yields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kafkasniff.filters.candidate import Candidate
+from kafkasniff.filters.closures import compiled
+from kafkasniff.filters.fields import LATE, not_told
+from kafkasniff.filters.tree import Predicate
+from kafkasniff.model import Exchange, Message, Problem, SaslToken
+
+__all__ = ["MAX_DECIDED", "Selector"]
+
+MAX_DECIDED: Final = 1 << 20
+"""Exchanges whose answer is remembered until they end; the inspector's own bounds let far fewer be open."""
+
+Event = Message | SaslToken | Exchange | Problem
+
+
+class Selector:
+    """Passes on what a predicate selects: both messages of an exchange or none.
+
+    Feed it what an inspector yields, `Exchange` events included: they end the undecided. Tokens pass where the
+    predicate is true of them; problems of an exchange with their exchange, others where nothing known of them speaks
+    against it: they tell what may be missing.
+    """
+
+    def __init__(self, predicate: Predicate | None) -> None:
+        self._test = None if predicate is None else compiled(predicate)
+        self._decided: dict[int, bool] = {}
+        self._last: tuple[int, bool] | None = None
+        """The exchange that ended last and its answer: its problems come right behind it."""
+        self.start_ns: int | None = None
+        """Time of the run's first packet, for relative times."""
+
+    def feed(self, events: Iterable[Event]) -> list[Event]:
+        """The events that pass, in order; those of an undecided exchange come when it ends."""
+        if self._test is None:
+            return list(events)
+        out: list[Event] = []
+        for event in events:
+            if isinstance(event, Message):
+                self._message(event, out)
+            elif isinstance(event, Exchange):
+                self._exchange(event, out)
+            elif isinstance(event, Problem) and self._last is not None and event.exchange == self._last[0]:
+                if self._last[1]:
+                    out.append(event)
+            else:
+                unknown = not_told(event) if isinstance(event, Problem) else frozenset()
+                answer = self._test(Candidate(other=event, unknown=unknown, start_ns=self.start_ns))
+                if answer or (answer is None and unknown):
+                    out.append(event)
+        return out
+
+    def _message(self, message: Message, out: list[Event]) -> None:
+        assert self._test is not None
+        number = message.exchange
+        if message.type == "request" and number is not None:
+            answer = self._test(Candidate(request=message, unknown=LATE, start_ns=self.start_ns))
+            if answer is not None:
+                if len(self._decided) >= MAX_DECIDED:
+                    del self._decided[next(iter(self._decided))]
+                self._decided[number] = answer
+                if answer:
+                    out.append(message)
+        elif number is not None and self._decided.get(number):
+            out.append(message)
+
+    def _exchange(self, exchange: Exchange, out: list[Event]) -> None:
+        assert self._test is not None
+        answer = self._decided.pop(exchange.exchange, None)
+        if answer is None:
+            candidate = Candidate(
+                request=exchange.request, response=exchange.response, ended=exchange, start_ns=self.start_ns
+            )
+            answer = self._test(candidate) is True
+            if answer:
+                out.extend(message for message in (exchange.request, exchange.response) if message is not None)
+        self._last = (exchange.exchange, answer)
+        if answer:
+            out.append(exchange)

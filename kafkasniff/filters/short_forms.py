@@ -1,0 +1,65 @@
+"""The filter options that need no language: `--api`, `--topic`, `--client-id`, `--host`, `--errors`."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+
+from kafkasniff.errors import UsageError
+from kafkasniff.filters.tree import Compare, Or, Predicate, any_of
+from kafkasniff.kafka import dissectors
+from kafkasniff.model import Endpoint
+
+__all__ = ["api_filter", "client_filter", "error_filter", "host_filter", "host_text", "topic_filter"]
+
+
+def api_filter(names: Sequence[str]) -> Predicate | None:
+    """Exchanges of these APIs: names or keys, each may be a comma list. Raises UsageError for a name not known."""
+    keys = []
+    for name in (part.strip() for text in names for part in text.split(",")):
+        if re.fullmatch(r"\d{1,5}", name):
+            # Any number: an API that is newer than the definitions has a key, too.
+            keys.append(int(name))
+            continue
+        found = dissectors.api_by_name(name)
+        if found is None:
+            raise UsageError(f"no API is called {name!r}; `kafkasniff api` lists them")
+        keys.append(found.key)
+    return any_of(Compare("api", "==", key) for key in keys)
+
+
+def topic_filter(patterns: Sequence[str]) -> Predicate | None:
+    """Exchanges that name one of these topics; `*`, `?` and `[…]` as in a shell."""
+    # Kafka's topic names have letters, digits, ".", "_" and "-" only, so a pattern is never a name.
+    return any_of(Compare("topic", "glob" if re.search(r"[*?\[]", one) else "==", one) for one in patterns)
+
+
+def client_filter(patterns: Sequence[str]) -> Predicate | None:
+    """Exchanges of clients with one of these ids; as a name, else as a pattern: an id may hold any character."""
+    return any_of(Or((Compare("client_id", "==", one), Compare("client_id", "glob", one))) for one in patterns)
+
+
+def error_filter() -> Predicate:
+    """Exchanges whose response holds an error code."""
+    return Compare("error", "!=", 0)
+
+
+def host_filter(text: str) -> Predicate:
+    """Either end by what `host_text` takes. Raises UsageError."""
+    return Compare("host", "==", host_text(text))
+
+
+def host_text(text: str) -> str:
+    """`10.0.0.5`, `10.0.0.5:9092`, `::1`, `[::1]` or `[::1]:9092` as ends are written.
+
+    Raises UsageError for anything else.
+    """
+    match = re.fullmatch(r"\[([0-9A-Fa-f:.]+)\](?::(\d{1,5}))?|([0-9.]+):(\d{1,5})|([0-9A-Fa-f:.]+)", text)
+    address = match and (match[1] or match[3] or match[5])
+    try:
+        shown = str(ipaddress.ip_address(address or text))
+    except ValueError:
+        raise UsageError(f"{text!r} is not an address (10.0.0.5, 10.0.0.5:9092, ::1, [::1]:9092)") from None
+    port = match and (match[2] or match[4])
+    return str(Endpoint(shown, int(port))) if port else shown

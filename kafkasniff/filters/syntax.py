@@ -1,0 +1,329 @@
+r"""The syntax of `--filter`: text to nodes with their places. What names and constants mean is left to `expression.py`.
+
+    expression = every { ("or" | "||") every }
+    every      = one { ("and" | "&&") one }
+    one        = ("not" | "!") one | "(" expression ")" | "has" field | field [comparison]
+    comparison = operator constant | ["not"] "in" "(" constant { "," constant } ")"
+    operator   = "==" | "!=" | "<" | "<=" | ">" | ">=" | "=~" | "!~"
+    constant   = string | number | time | "true" | "false" | "null"
+
+Words are taken in any case. A string stands in `"…"` or `'…'`; a number may have a unit right behind it (`10ms`,
+`4kB`); a time may stand without quotes (`2026-11-21T04:00:00Z`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal, NoReturn
+
+import msgspec
+
+from kafkasniff.errors import UsageError
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_LENGTH",
+    "Comparison",
+    "Constant",
+    "Every",
+    "Name",
+    "Negation",
+    "Node",
+    "Presence",
+    "Some",
+    "parse",
+    "unescaped",
+    "wrong",
+]
+
+MAX_LENGTH: Final = 16_384
+"""Characters of an expression: a list of some hundred names fits, and every loop over it is short."""
+MAX_DEPTH: Final = 64
+"""Parentheses and negations in each other: what reads, compiles and asks an expression calls itself for each."""
+MAX_QUOTED: Final = 40
+"""Characters of the expression that a message quotes."""
+
+
+class Name(msgspec.Struct, frozen=True):
+    """A field's name or path."""
+
+    text: str
+    column: int
+    """Of its first character, from 1."""
+
+
+class Constant(msgspec.Struct, frozen=True):
+    """What a field is compared with."""
+
+    kind: Literal["string", "number", "time", "flag", "null"]
+    text: str
+    """As it was written: of a string what is between the quotes, escapes and all; of a number without its unit."""
+    column: int
+    unit: str = ""
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """A field compared with a constant, or with several."""
+
+    field: Name
+    operator: Literal["==", "!=", "in", "not in", "<", "<=", ">", ">=", "=~", "!~"]
+    column: int
+    """Of the operator."""
+    constants: tuple[Constant, ...]
+    """One, but for `in` and `not in`."""
+
+
+class Presence(msgspec.Struct, frozen=True):
+    """A field that is to have a value."""
+
+    field: Name
+
+
+class Every(msgspec.Struct, frozen=True):
+    """All of them."""
+
+    parts: tuple[Node, ...]
+
+
+class Some(msgspec.Struct, frozen=True):
+    """Any of them."""
+
+    parts: tuple[Node, ...]
+
+
+class Negation(msgspec.Struct, frozen=True):
+    """Not this."""
+
+    part: Node
+
+
+Node = Comparison | Presence | Every | Some | Negation
+
+
+def wrong(column: int, message: str) -> UsageError:
+    """The error of what stands at a column."""
+    return UsageError(f"column {column}: {message}")
+
+
+_TOKEN: Final = re.compile(
+    r"""
+      (?P<space>\s+)
+    | (?P<time>\d{4}-\d\d-\d\d[Tt]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:?\d\d)?)
+    | (?P<number>-?(?:\d+(?:\.\d+)?|\.\d+))(?P<unit>[A-Za-zµ]*)
+    | (?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    | (?P<word>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)
+    | (?P<sign>==|!=|<=|>=|=~|!~|&&|\|\||[<>!(),])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_HINTS: Final = {
+    "=": "one '=' is no operator; did you mean '=='?",
+    "&": "one '&' is no operator; did you mean '&&'?",
+    "|": "one '|' is no operator; did you mean '||'?",
+    "[": "no index can be given: a list matches where any of its elements does",
+    '"': "the string has no end",
+    "'": "the string has no end",
+    ".": "a path has a name on both sides of each '.'",
+}
+_WORDS: Final = frozenset({"and", "or", "not", "in", "has", "true", "false", "null"})
+_SIGNS: Final = {"&&": "and", "||": "or", "!": "not"}
+_COMPARE: Final = frozenset({"==", "!=", "<", "<=", ">", ">=", "=~", "!~"})
+
+
+class _Token(msgspec.Struct, frozen=True):
+    kind: Literal["word", "name", "sign", "string", "number", "time", "end"]
+    """word: one of the language's own, in lower case, `&&`, `||` and `!` as those that they stand for."""
+    text: str
+    column: int
+    unit: str = ""
+
+    def is_word(self, *texts: str) -> bool:
+        return self.kind == "word" and self.text in texts
+
+    def is_sign(self, text: str) -> bool:
+        return self.kind == "sign" and self.text == text
+
+    def __str__(self) -> str:
+        if self.kind == "end":
+            return "the end"
+        text = self.text + self.unit
+        return repr(text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}…")
+
+
+def _tokens(expression: str) -> list[_Token]:
+    tokens: list[_Token] = []
+    position = 0
+    while position < len(expression):
+        found = _TOKEN.match(expression, position)
+        column = position + 1
+        if found is None:
+            sign = expression[position]
+            raise wrong(column, _HINTS.get(sign, f"{sign!r} is nothing that can stand here"))
+        position = found.end()
+        text = found[0]
+        match found.lastgroup:
+            case "space":
+                continue
+            case "unit":
+                tokens.append(_Token("number", found["number"], column, found["unit"]))
+            case "string":
+                tokens.append(_Token("string", text[1:-1], column))
+            case "time":
+                tokens.append(_Token("time", text, column))
+            case "word" if text.lower() in _WORDS:
+                tokens.append(_Token("word", text.lower(), column))
+            case "word":
+                tokens.append(_Token("name", text, column))
+            case _ if text in _SIGNS:
+                tokens.append(_Token("word", _SIGNS[text], column))
+            case _:
+                tokens.append(_Token("sign", text, column))
+    tokens.append(_Token("end", "", len(expression) + 1))
+    return tokens
+
+
+def parse(expression: str) -> Node:
+    """The nodes of an expression. Raises UsageError, which names the column."""
+    if len(expression) > MAX_LENGTH:
+        raise UsageError(f"longer than {MAX_LENGTH:,} characters")
+    try:
+        expression.encode()
+    except UnicodeEncodeError as error:
+        # Arguments that are not UTF-8 hold lone surrogates (PEP 383); manifests keep the expression as text.
+        raise wrong(error.start + 1, "not UTF-8") from None
+    parser = _Parser(_tokens(expression))
+    if parser.ended:
+        raise UsageError("an empty expression")
+    node = parser.expression()
+    if not parser.ended:
+        parser.unexpected("'and', 'or' or the end")
+    return node
+
+
+class _Parser:
+    def __init__(self, tokens: list[_Token]) -> None:
+        self._tokens = tokens
+        self._next = 0
+        self._depth = 0
+
+    @property
+    def token(self) -> _Token:
+        return self._tokens[self._next]
+
+    @property
+    def ended(self) -> bool:
+        return self._next == len(self._tokens) - 1
+
+    def _take(self) -> _Token:
+        token = self._tokens[self._next]
+        self._next += 1
+        return token
+
+    def unexpected(self, wanted: str) -> NoReturn:
+        raise wrong(self.token.column, f"{wanted} should stand here, not {self.token}")
+
+    def expression(self) -> Node:
+        parts = [self._every()]
+        while self.token.is_word("or"):
+            self._take()
+            parts.append(self._every())
+        return parts[0] if len(parts) == 1 else Some(tuple(parts))
+
+    def _every(self) -> Node:
+        parts = [self._one()]
+        while self.token.is_word("and"):
+            self._take()
+            parts.append(self._one())
+        return parts[0] if len(parts) == 1 else Every(tuple(parts))
+
+    def _one(self) -> Node:
+        token = self.token
+        if token.is_word("not") or token.is_sign("("):
+            if self._depth == MAX_DEPTH:
+                raise wrong(token.column, f"more than {MAX_DEPTH} parentheses and negations in each other")
+            self._depth += 1
+            self._take()
+            if token.kind == "word":
+                node: Node = Negation(self._one())
+            else:
+                node = self.expression()
+                if not self.token.is_sign(")"):
+                    self.unexpected("'and', 'or' or ')'")
+                self._take()
+            self._depth -= 1
+            return node
+        if token.is_word("has"):
+            self._take()
+            return Presence(self._name())
+        return self._comparison(self._name())
+
+    def _name(self) -> Name:
+        token = self.token
+        if token.kind != "name":
+            self.unexpected("a field")
+        self._take()
+        return Name(token.text, token.column)
+
+    def _comparison(self, field: Name) -> Node:
+        token = self.token
+        if token.kind == "sign" and token.text in _COMPARE:
+            self._take()
+            return Comparison(field, token.text, token.column, (self._constant(),))  # type: ignore[arg-type]  # one of them
+        if token.is_word("in"):
+            self._take()
+            return Comparison(field, "in", token.column, self._list())
+        if token.is_word("not") and self._tokens[self._next + 1].is_word("in"):
+            self._next += 2
+            return Comparison(field, "not in", token.column, self._list())
+        return Presence(field)
+
+    def _list(self) -> tuple[Constant, ...]:
+        if not self.token.is_sign("("):
+            self.unexpected("a list in parentheses")
+        found: list[Constant] = []
+        while True:
+            self._take()
+            found.append(self._constant())
+            if self.token.is_sign(")"):
+                self._take()
+                return tuple(found)
+            if not self.token.is_sign(","):
+                self.unexpected("',' or ')'")
+
+    def _constant(self) -> Constant:
+        token = self.token
+        match token.kind:
+            case "string" | "number" | "time":
+                found = Constant(token.kind, token.text, token.column, token.unit)
+            case "word" if token.text in ("true", "false"):
+                found = Constant("flag", token.text, token.column)
+            case "word" if token.text == "null":
+                found = Constant("null", token.text, token.column)
+            case "name":
+                raise wrong(token.column, f'{token} is no constant; did you mean "{token.text[:MAX_QUOTED]}"?')
+            case _:
+                self.unexpected("a constant")
+        self._take()
+        return found
+
+
+_ESCAPE: Final = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
+_ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", '"': '"', "'": "'"}
+
+
+def unescaped(constant: Constant) -> str:
+    r"""The text of a string: `\"`, `\'`, `\\`, `\n`, `\r`, `\t`, `\xNN` and `\uNNNN` are escapes.
+
+    Raises UsageError for any other.
+    """
+
+    def character(found: re.Match[str]) -> str:
+        if found[3] is None:
+            return chr(int(found[1] or found[2], 16))
+        if found[3] not in _ESCAPED:
+            # Behind the quote, and the column counts from 1.
+            column = constant.column + 1 + found.start()
+            raise wrong(column, rf"\{found[3]} is no escape; a backslash is written \\")
+        return _ESCAPED[found[3]]
+
+    return _ESCAPE.sub(character, constant.text)

@@ -1,0 +1,85 @@
+"""How much of the messages is decoded, where whoever feeds packets falls behind: one for all connections of a run.
+
+At full detail it changes nothing. With less, what is left out is told with the message, or counted where the message
+itself is left out; which request a response answers is right at any level, since headers are always read.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+
+from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.model import Problem
+
+__all__ = ["Detail", "LeftOut", "Level"]
+
+
+class Level(IntEnum):
+    """What is left out, each with what those before leave out."""
+
+    ALL = 0
+    """Nothing is."""
+    NO_RECORDS = 1
+    NO_BODIES = 2
+    """But for Produce requests, which say whether a response will come, and the few that later ones are read by."""
+    NO_MESSAGES = 3
+    """New exchanges are paired and counted, and not told."""
+
+
+class LeftOut(msgspec.Struct):
+    """How many messages something was left out of."""
+
+    records: int = 0
+    bodies: int = 0
+    requests: int = 0
+    """Not told at all, as their responses."""
+    responses: int = 0
+
+
+_WHOLE: Final = ("full", "columns")
+"""Ways of reading records that leave none out."""
+_WITH_RECORDS: Final = frozenset({(0, True), (1, False), (59, False), (78, False)})
+"""Messages with records, by key and whether they are requests: Produce, Fetch, FetchSnapshot, ShareFetch."""
+_NO_RECORDS: Final = (Problem("records-skipped", "its records were not decoded: kafkasniff was behind the packets"),)
+_NO_BODY: Final = (Problem("body-skipped", "its body was not decoded: kafkasniff was behind the packets"),)
+
+
+class Detail:
+    """Mutable: the level at the moment, and what was left out so far."""
+
+    __slots__ = ("_full", "decode", "hides", "left_out", "level")
+
+    def __init__(self, full: DecodeOptions) -> None:
+        self._full = full
+        self.level = Level.ALL
+        self.decode = full
+        """What messages are decoded with now."""
+        self.hides = False
+        """Exchanges that begin now are not told."""
+        self.left_out = LeftOut()
+
+    def set(self, level: Level) -> None:
+        """From the next message on."""
+        self.level = level
+        self.hides = level is Level.NO_MESSAGES
+        full = self._full
+        if level is Level.ALL:
+            self.decode = full
+        else:
+            records = "metadata" if full.records in _WHOLE else full.records
+            # What is not told needs no more of its body than what pairing asks.
+            records = "skip" if self.hides else records
+            self.decode = msgspec.structs.replace(full, records=records, bodies=level is Level.NO_RECORDS)
+
+    def told(self, api_key: int, *, is_request: bool, has_body: bool) -> tuple[Problem, ...]:
+        """What is to be told with a message that was decoded below full detail; counts it."""
+        if not (has_body or self.decode.bodies):
+            self.left_out.bodies += 1
+            return _NO_BODY
+        if self._full.records in _WHOLE and (api_key, is_request) in _WITH_RECORDS:
+            self.left_out.records += 1
+            return _NO_RECORDS
+        return ()

@@ -1,0 +1,185 @@
+"""The cipher suites that can be decrypted, by their codes.
+
+Sources: the TLS Cipher Suites registry of IANA; RFC 5246 (CBC), 5288 and 5289 (GCM), 5487 and 5489 (PSK), 6655 and 7251
+(CCM), 7905 (ChaCha20-Poly1305), 8446 (TLS 1.3). How keys are exchanged does not matter here, since the key log has the
+outcome; it is part of a suite's name and code only.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final, Literal, NamedTuple
+
+__all__ = ["Suite", "suite"]
+
+Mode = Literal["gcm", "ccm", "chacha20", "cbc"]
+
+
+class Suite(NamedTuple):
+    """How records are protected; lengths in bytes."""
+
+    name: str
+    mode: Mode
+    key_length: int
+    tag_length: int
+    """Of the AEAD's tag; of CBC: of the HMAC."""
+    digest: str
+    """Hash of the key schedule, by its name in hashlib."""
+    mac: str
+    """Hash of the HMAC (CBC), by its name in hashlib; "" in AEAD modes."""
+    tls13: bool
+
+
+_TLS13: Final = """
+1301 AES_128_GCM SHA256
+1302 AES_256_GCM SHA384
+1303 CHACHA20_POLY1305 SHA256
+1304 AES_128_CCM SHA256
+1305 AES_128_CCM_8 SHA256
+"""
+
+_TLS12: Final = """
+002F RSA AES_128_CBC SHA
+0031 DH_RSA AES_128_CBC SHA
+0032 DHE_DSS AES_128_CBC SHA
+0033 DHE_RSA AES_128_CBC SHA
+0034 DH_anon AES_128_CBC SHA
+0035 RSA AES_256_CBC SHA
+0037 DH_RSA AES_256_CBC SHA
+0038 DHE_DSS AES_256_CBC SHA
+0039 DHE_RSA AES_256_CBC SHA
+003A DH_anon AES_256_CBC SHA
+003C RSA AES_128_CBC SHA256
+003D RSA AES_256_CBC SHA256
+0040 DHE_DSS AES_128_CBC SHA256
+0067 DHE_RSA AES_128_CBC SHA256
+006A DHE_DSS AES_256_CBC SHA256
+006B DHE_RSA AES_256_CBC SHA256
+006C DH_anon AES_128_CBC SHA256
+006D DH_anon AES_256_CBC SHA256
+008C PSK AES_128_CBC SHA
+008D PSK AES_256_CBC SHA
+0090 DHE_PSK AES_128_CBC SHA
+0091 DHE_PSK AES_256_CBC SHA
+0094 RSA_PSK AES_128_CBC SHA
+0095 RSA_PSK AES_256_CBC SHA
+009C RSA AES_128_GCM SHA256
+009D RSA AES_256_GCM SHA384
+009E DHE_RSA AES_128_GCM SHA256
+009F DHE_RSA AES_256_GCM SHA384
+00A2 DHE_DSS AES_128_GCM SHA256
+00A3 DHE_DSS AES_256_GCM SHA384
+00A6 DH_anon AES_128_GCM SHA256
+00A7 DH_anon AES_256_GCM SHA384
+00A8 PSK AES_128_GCM SHA256
+00A9 PSK AES_256_GCM SHA384
+00AA DHE_PSK AES_128_GCM SHA256
+00AB DHE_PSK AES_256_GCM SHA384
+00AC RSA_PSK AES_128_GCM SHA256
+00AD RSA_PSK AES_256_GCM SHA384
+00AE PSK AES_128_CBC SHA256
+00AF PSK AES_256_CBC SHA384
+00B2 DHE_PSK AES_128_CBC SHA256
+00B3 DHE_PSK AES_256_CBC SHA384
+00B6 RSA_PSK AES_128_CBC SHA256
+00B7 RSA_PSK AES_256_CBC SHA384
+C004 ECDH_ECDSA AES_128_CBC SHA
+C005 ECDH_ECDSA AES_256_CBC SHA
+C009 ECDHE_ECDSA AES_128_CBC SHA
+C00A ECDHE_ECDSA AES_256_CBC SHA
+C00E ECDH_RSA AES_128_CBC SHA
+C00F ECDH_RSA AES_256_CBC SHA
+C013 ECDHE_RSA AES_128_CBC SHA
+C014 ECDHE_RSA AES_256_CBC SHA
+C018 ECDH_anon AES_128_CBC SHA
+C019 ECDH_anon AES_256_CBC SHA
+C01D SRP_SHA AES_128_CBC SHA
+C01E SRP_SHA_RSA AES_128_CBC SHA
+C01F SRP_SHA_DSS AES_128_CBC SHA
+C020 SRP_SHA AES_256_CBC SHA
+C021 SRP_SHA_RSA AES_256_CBC SHA
+C022 SRP_SHA_DSS AES_256_CBC SHA
+C023 ECDHE_ECDSA AES_128_CBC SHA256
+C024 ECDHE_ECDSA AES_256_CBC SHA384
+C025 ECDH_ECDSA AES_128_CBC SHA256
+C026 ECDH_ECDSA AES_256_CBC SHA384
+C027 ECDHE_RSA AES_128_CBC SHA256
+C028 ECDHE_RSA AES_256_CBC SHA384
+C029 ECDH_RSA AES_128_CBC SHA256
+C02A ECDH_RSA AES_256_CBC SHA384
+C02B ECDHE_ECDSA AES_128_GCM SHA256
+C02C ECDHE_ECDSA AES_256_GCM SHA384
+C02D ECDH_ECDSA AES_128_GCM SHA256
+C02E ECDH_ECDSA AES_256_GCM SHA384
+C02F ECDHE_RSA AES_128_GCM SHA256
+C030 ECDHE_RSA AES_256_GCM SHA384
+C031 ECDH_RSA AES_128_GCM SHA256
+C032 ECDH_RSA AES_256_GCM SHA384
+C035 ECDHE_PSK AES_128_CBC SHA
+C036 ECDHE_PSK AES_256_CBC SHA
+C037 ECDHE_PSK AES_128_CBC SHA256
+C038 ECDHE_PSK AES_256_CBC SHA384
+C09C RSA AES_128_CCM SHA256
+C09D RSA AES_256_CCM SHA256
+C09E DHE_RSA AES_128_CCM SHA256
+C09F DHE_RSA AES_256_CCM SHA256
+C0A0 RSA AES_128_CCM_8 SHA256
+C0A1 RSA AES_256_CCM_8 SHA256
+C0A2 DHE_RSA AES_128_CCM_8 SHA256
+C0A3 DHE_RSA AES_256_CCM_8 SHA256
+C0A4 PSK AES_128_CCM SHA256
+C0A5 PSK AES_256_CCM SHA256
+C0A6 DHE_PSK AES_128_CCM SHA256
+C0A7 DHE_PSK AES_256_CCM SHA256
+C0A8 PSK AES_128_CCM_8 SHA256
+C0A9 PSK AES_256_CCM_8 SHA256
+C0AA PSK_DHE AES_128_CCM_8 SHA256
+C0AB PSK_DHE AES_256_CCM_8 SHA256
+C0AC ECDHE_ECDSA AES_128_CCM SHA256
+C0AD ECDHE_ECDSA AES_256_CCM SHA256
+C0AE ECDHE_ECDSA AES_128_CCM_8 SHA256
+C0AF ECDHE_ECDSA AES_256_CCM_8 SHA256
+CCA8 ECDHE_RSA CHACHA20_POLY1305 SHA256
+CCA9 ECDHE_ECDSA CHACHA20_POLY1305 SHA256
+CCAA DHE_RSA CHACHA20_POLY1305 SHA256
+CCAB PSK CHACHA20_POLY1305 SHA256
+CCAC ECDHE_PSK CHACHA20_POLY1305 SHA256
+CCAD DHE_PSK CHACHA20_POLY1305 SHA256
+CCAE RSA_PSK CHACHA20_POLY1305 SHA256
+"""
+
+_MAC_LENGTHS: Final = {"sha1": 20, "sha256": 32, "sha384": 48}
+_HASHES: Final = {"SHA": "sha1", "SHA256": "sha256", "SHA384": "sha384"}
+
+
+def suite(code: int) -> Suite | None:
+    """The suite with this code; None where it is not one that can be decrypted."""
+    return _suites().get(code)
+
+
+@cache
+def _suites() -> dict[int, Suite]:
+    found = {}
+    for line in _TLS13.split("\n")[1:-1]:
+        code, cipher, digest = line.split()
+        found[int(code, 16)] = _make(f"TLS_{cipher}_{digest}", cipher, digest, tls13=True)
+    for line in _TLS12.split("\n")[1:-1]:
+        code, exchange, cipher, digest = line.split()
+        # The registry's names of the CCM suites say no hash.
+        name = f"TLS_{exchange}_WITH_{cipher}" + ("" if "CCM" in cipher else f"_{digest}")
+        found[int(code, 16)] = _make(name, cipher, digest, tls13=False)
+    return found
+
+
+def _make(name: str, cipher: str, digest: str, *, tls13: bool) -> Suite:
+    kind, *rest = cipher.split("_")
+    mac_hash = _HASHES[digest]
+    if kind == "CHACHA20":
+        return Suite(name, "chacha20", 32, 16, mac_hash, "", tls13)
+    key_length = int(rest[0]) // 8
+    if rest[1] == "CBC":
+        # RFC 5246, 5: where the suite names none, TLS 1.2 derives keys with SHA-256.
+        schedule = "sha384" if mac_hash == "sha384" else "sha256"
+        return Suite(name, "cbc", key_length, _MAC_LENGTHS[mac_hash], schedule, mac_hash, tls13)
+    tag = 8 if rest[-1] == "8" else 16
+    return Suite(name, "gcm" if rest[1] == "GCM" else "ccm", key_length, tag, mac_hash, "", tls13)

@@ -1,0 +1,158 @@
+"""Whether a connection is TLS, by the first bytes of its streams.
+
+A stream that begins with a hello is TLS; one that is captured from its middle on is, where two records follow each
+other. Neither can be Kafka: as a length these bytes would be more than 365 million. The stream whose bytes come first
+has the say. What comes before it is clear is held back: a few bytes, or a record of a stream without beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Final
+
+import msgspec
+
+from kafkasniff.streams import Closed, Gap, Item, Run, Started, Stretch, Wrapped
+from kafkasniff.tls.handshake import CLIENT_HELLO, SERVER_HELLO
+from kafkasniff.tls.keylog import KeyLog
+from kafkasniff.tls.record import APPLICATION_DATA, HANDSHAKE, HEADER, may_be_header
+from kafkasniff.tls.session import TlsSession
+
+__all__ = ["TlsGate", "is_tls"]
+
+_NEXT: Final = 3
+"""Bytes of a second record's header that are looked at."""
+
+
+class TlsGate:
+    """Stands in front of a connection's reader, from its first packet on."""
+
+    __slots__ = ("_aligned", "_heads", "_held", "_session", "plain")
+
+    def __init__(self) -> None:
+        self.plain = False
+        """The connection is not TLS: what happens on it need not come here any more."""
+        self._session: TlsSession | None = None
+        self._aligned = [False, False]
+        self._heads = [b"", b""]
+        """What is held of each stream, that is its first bytes."""
+        self._held: list[Item] = []
+
+    def feed(self, items: list[Item], keys: KeyLog, *, wanted: bool = True) -> list[Item]:
+        """Take what happened on the connection; returns what its reader is to be fed: clear bytes.
+
+        `wanted` False: the reader has no use for them any more. Hot for connections that are no TLS: what they have is
+        handed on as it is.
+        """
+        if self._session is not None:
+            return self._session.feed(items, keys, wanted=wanted)
+        out: list[Item] = []
+        for index, item in enumerate(items):
+            decided = self._look(item)
+            if decided is None:
+                if self._held or isinstance(item, Stretch):
+                    self._held.append(item)
+                else:
+                    out.append(item)
+                continue
+            is_tls, order = decided
+            if not is_tls:
+                self.plain = True
+                if not self._held:
+                    return items
+            held, self._held = self._held, []
+            self._heads = [b"", b""]
+            if is_tls:
+                self._session = TlsSession(keys, order)
+                late = [one if isinstance(one, Stretch) else _not_before(one, order) for one in held]
+                return [*out, *self._session.feed([*late, *items[index:]], keys, wanted=wanted)]
+            # Each in its place, as if it had come when this was clear.
+            late = [piece for one in (*held, item) for piece in _pieces(one, order)]
+            return [*out, *late, *items[index + 1 :]]
+        return out
+
+    def _look(self, item: Item) -> tuple[bool, int] | None:
+        """Whether the connection is TLS, and the order of the packet at which that is clear; None where it is not."""
+        if isinstance(item, Stretch):
+            return self._look_at_bytes(item)
+        if isinstance(item, Closed):
+            return False, item.order
+        if isinstance(item, Started):
+            self._aligned[item.direction] = not self._heads[item.direction]
+        elif isinstance(item, Gap):
+            self._aligned[item.direction] = False
+            if self._heads[item.direction]:
+                return False, item.order
+        return None
+
+    def _look_at_bytes(self, item: Stretch) -> tuple[bool, int] | None:
+        runs = item.runs
+        first = min(
+            ((run.order[run.first], direction, run) for direction, run in enumerate(runs) if run is not None),
+            key=itemgetter(0),
+        )
+        order, direction, run = first
+        if not self._held and run.buffer[run.offset[run.first]] not in (HANDSHAKE, APPLICATION_DATA):
+            return False, order
+        for order, direction, run, index in _segments(item):
+            offset = run.offset[index]
+            head = self._heads[direction] = self._heads[direction] + run.buffer[offset : offset + run.length[index]]
+            found = is_tls(head, aligned=self._aligned[direction])
+            if found is not None:
+                return found, order
+        return None
+
+
+def is_tls(head: bytes, *, aligned: bool) -> bool | None:
+    """Whether a stream is TLS by its first bytes; None where it takes more. `aligned`: they are the stream's first."""
+    if not may_be_header(head) or head[0] not in (HANDSHAKE, APPLICATION_DATA):
+        return False
+    if head[0] == HANDSHAKE:
+        return None if len(head) <= HEADER else head[HEADER] in (CLIENT_HELLO, SERVER_HELLO)
+    if aligned:
+        return False
+    behind = HEADER + int.from_bytes(head[3:HEADER]) if len(head) >= HEADER else len(head)
+    if len(head) > behind and not may_be_header(head, behind):
+        return False
+    return True if len(head) >= behind + _NEXT else None
+
+
+def _segments(item: Stretch) -> list[tuple[int, int, Run, int]]:
+    """Order, direction, run and index of each segment, in capture order."""
+    found = [
+        (run.order[index], direction, run, index)
+        for direction, run in enumerate(item.runs)
+        if run is not None
+        for index in range(run.first, run.last)
+    ]
+    found.sort(key=itemgetter(0))
+    return found
+
+
+def _pieces(item: Item, order: int) -> Iterator[Item]:
+    """The same, segment by segment, and none before a place in capture order."""
+    if not isinstance(item, Stretch):
+        yield _not_before(item, order)
+        return
+    for place, direction, run, index in _segments(item):
+        offset, length = run.offset[index], run.length[index]
+        piece = Run(
+            run.buffer[offset : offset + length],
+            [0],
+            [length],
+            [length],
+            [run.packet[index]],
+            [run.time[index]],
+            [max(place, order)],
+            [run.released[index]],
+            0,
+            1,
+        )
+        yield Stretch((piece, None) if direction == 0 else (None, piece))
+
+
+def _not_before(item: Item, order: int) -> Item:
+    if isinstance(item, (Stretch, Wrapped)) or item.order >= order:
+        return item
+    return msgspec.structs.replace(item, order=order)

@@ -1,0 +1,262 @@
+"""One stream of a TLS connection: its records, the keys they are under, and the search for them behind a loss.
+
+A record's number is part of what authenticates it, and is not on the wire. Behind missing bytes neither the number nor,
+as a rule, the place of the next record is known. Both are searched: what looks like a record is tried with the numbers
+that it can have by the bytes that are missing, under the present keys and those that follow them. Authentication tells
+when it is right, so that nothing is ever guessed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final, NamedTuple
+
+from kafkasniff.streams import Gap
+from kafkasniff.tls.handshake import TLS13, HandshakeBuffer
+from kafkasniff.tls.keylog import KeyLog
+from kafkasniff.tls.protection import (
+    Epoch,
+    Negotiated,
+    Protection,
+    ProtectionError,
+    later_secret,
+    protection,
+    secret_of,
+    why_not,
+)
+from kafkasniff.tls.record import Record, RecordCutter
+
+__all__ = ["MAX_SEARCH", "MAX_SKIPPED", "TRIAL_BYTES", "TRIAL_FACTOR", "Half", "Loss"]
+
+MAX_SKIPPED: Final = 16_384
+"""Records that may be missing at once: numbers that are tried for the next one."""
+SMALLEST: Final = 22
+"""Bytes of a record with one byte in it: so many records at most are in missing bytes."""
+MAX_SEARCH: Final = 256 << 10
+"""Bytes in which the next record is looked for: fifteen records of the largest size."""
+TRIAL_BYTES: Final = 64 << 20
+"""Bytes that may be decrypted in vain, some tenths of a second's work …"""
+TRIAL_FACTOR: Final = 16
+"""… and as many again by and by: so many for each byte that was decrypted. So the work stays linear in the input."""
+TRIAL_COST: Final = 256
+"""What a trial costs besides the record's bytes, as if it were bytes."""
+
+
+class Loss(NamedTuple):
+    """Bytes of a stream are missing between two records."""
+
+    gap: Gap
+    in_step: bool
+    """One record was lost, and the next one's place is known."""
+
+    @property
+    def order(self) -> int:
+        """Order of the packet at which it became known."""
+        return self.gap.order
+
+
+class Half:
+    """The state of one stream. What the key log gave is no part of it when it is pickled."""
+
+    __slots__ = (
+        "_budget",
+        "_opener",
+        "_refused",
+        "_secret",
+        "cutter",
+        "dead",
+        "direction",
+        "epoch",
+        "failed",
+        "handshake",
+        "held",
+        "negotiated",
+        "opened",
+        "queue",
+        "seq",
+        "skippable",
+        "slack",
+        "started",
+        "whole",
+    )
+
+    def __init__(self, direction: int) -> None:
+        self.direction = direction
+        self.cutter = RecordCutter()
+        self.handshake = HandshakeBuffer()
+        self.queue: deque[Record | Loss] = deque()
+        """What was cut and could not be taken yet."""
+        self.held = 0
+        """Bytes of it."""
+        self.negotiated: Negotiated | None = None
+        """What its present keys come of."""
+        self.epoch = Epoch("clear")
+        self.seq = 0
+        """Number of the next record under these keys."""
+        self.slack = 0
+        """By how much it may be more, because of losses."""
+        self.opened = False
+        """A record was opened."""
+        self.failed = 0
+        """Records on end that could not be opened."""
+        self.skippable = 0
+        """Records that may fail in front of the first that does not, since they are under other keys."""
+        self.whole = True
+        """Nothing is missing of what is protected."""
+        self.started = False
+        """The beginning of the clear stream was told."""
+        self.dead = False
+        """No more of it is read."""
+        self._budget = TRIAL_BYTES
+        self._opener: Protection | None = None
+        self._secret: tuple[Epoch, bytes] | None = None
+        self._refused: str | None = None
+
+    def __getstate__(self) -> Any:
+        kept = [name for name in self.__slots__ if name not in {"_opener", "_secret"}]
+        return {name: getattr(self, name) for name in kept}
+
+    def __setstate__(self, state: Any) -> None:
+        self._opener, self._secret = None, None
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that are kept until they can be read."""
+        return self.held + len(self.cutter)
+
+    def die(self) -> None:
+        """Read and keep nothing more of it."""
+        self.dead = True
+        self.queue.clear()
+        self.held = 0
+        self.cutter.clear()
+        self.handshake.clear()
+
+    # -- keys -------------------------------------------------------------------------------------------------------
+
+    def enter(self, epoch: Epoch, negotiated: Negotiated | None = None) -> None:
+        """What follows is under other keys."""
+        if negotiated is not None:
+            self.negotiated = negotiated
+            self._secret = None
+        self.epoch = epoch
+        self.seq = 0
+        self._opener = None
+
+    def refused(self) -> str | None:
+        """Why its records cannot be opened even if there are keys, as far as that was seen."""
+        if self._refused is None and self.negotiated is not None:
+            self._refused = why_not(self.negotiated)
+        return self._refused
+
+    def opener(self, keys: KeyLog, order: int, *, client: bool) -> Protection | None:
+        """What opens the present records; None where there are no keys for it at the packet of this order."""
+        if self._opener is None:
+            self._opener = self._make(self.epoch, keys, order, client=client)
+        return self._opener
+
+    def _make(self, epoch: Epoch, keys: KeyLog, order: int, *, client: bool) -> Protection | None:
+        negotiated = self.negotiated
+        if negotiated is None or self.refused() is not None:
+            return None
+        updates = epoch.generation
+        if self._secret is not None and self._secret[0].phase == epoch.phase and self._secret[0] <= epoch:
+            before, secret = self._secret
+            updates -= before.generation
+        else:
+            found = secret_of(negotiated, epoch.phase, keys, order, client=client)
+            if found is None:
+                return None
+            secret = found
+        try:
+            if updates:
+                # Imports what `protection` does, and is behind it: an update comes in a record that was opened.
+                secret = later_secret(negotiated, secret, updates)
+            made = protection(negotiated, epoch.phase, secret, client=client)
+        except ProtectionError as error:
+            self._refused = str(error)
+            return None
+        if epoch == self.epoch:
+            self._secret = (epoch, secret)
+        return made
+
+    # -- behind losses ------------------------------------------------------------------------------------------------
+
+    def _suspects(self) -> list[tuple[Epoch, int]]:
+        """The keys that the next record may be under, and the lowest number it may have."""
+        here, seq = self.epoch, self.seq
+        if self.negotiated is None:
+            return []
+        if self.negotiated.version != TLS13:
+            return [(Epoch("tls12"), seq if here.phase == "tls12" else 0)]
+        if here.phase == "application":
+            return [(here, seq), (Epoch("application", here.generation + 1), 0)]
+        return [(Epoch("handshake"), seq if here.phase == "handshake" else 0), (Epoch("application"), 0)]
+
+    def can_search(self, keys: KeyLog, order: int, *, client: bool) -> bool:
+        """Whether there are keys to look for records with."""
+        return any(self._make(epoch, keys, order, client=client) is not None for epoch, _ in self._suspects())
+
+    @property
+    def spent(self) -> bool:
+        """So much was tried in vain that no more will be."""
+        return self._budget <= 0
+
+    def search(self, record: Record, span: int, keys: KeyLog, order: int, *, client: bool) -> _Opened | None:
+        """Open a record whose number is by at most `span` higher than the next one; None where that fails.
+
+        Where it does not, the stream is in step behind it.
+        """
+        size = len(record.data) + TRIAL_COST
+        for epoch, first in self._suspects():
+            opener = self._opener if epoch == self.epoch and self._opener is not None else None
+            opener = opener or self._make(epoch, keys, order, client=client)
+            if opener is None:
+                continue
+            for seq in range(first, first + min(span, MAX_SKIPPED) + 1):
+                if self._budget <= 0:
+                    return None
+                opened = opener.open(record, seq)
+                if opened is None:
+                    self._budget -= size
+                    continue
+                if epoch != self.epoch:
+                    self.enter(epoch)
+                    self._opener = opener
+                self.seq = seq
+                self.accept(size)
+                return _Opened(opener.lead, *opened)
+        return None
+
+    def resume(self, keys: KeyLog, order: int, *, client: bool) -> tuple[Record, _Opened] | None:
+        """Look for the next record in what there is behind a loss; None where that takes more, or is over (`dead`)."""
+        cutter = self.cutter
+        while (record := cutter.seek()) is not None and not self.spent:
+            found = self.search(record, cutter.passed // SMALLEST + 1, keys, order, client=client)
+            if found is not None:
+                cutter.found(record)
+                return record, found
+        return None
+
+    @property
+    def given_up(self) -> bool:
+        """The search was in vain."""
+        return self.spent or self.cutter.searched > MAX_SEARCH
+
+    def accept(self, size: int) -> None:
+        """The record with the present number was opened."""
+        self.seq += 1
+        self.slack = 0
+        self.failed = 0
+        self.opened = True
+        self._budget = min(self._budget + TRIAL_FACTOR * size, TRIAL_BYTES)
+
+
+class _Opened(NamedTuple):
+    """A record's content."""
+
+    lead: int
+    content_type: int
+    clear: bytes

@@ -1,0 +1,210 @@
+"""Key logs: the secrets of TLS connections, as one of their endpoints wrote them down.
+
+A line is a label, the client random of the connection, and the secret, the latter two as hexadecimal digits (RFC 9850,
+first NSS's SSLKEYLOGFILE). Such lines stand in a file, which may grow while it is read, and in decryption secrets
+blocks of pcapng captures, where they count from their place in the capture on: so what is decrypted does not depend on
+how packets were batched.
+
+No secret and no line is ever part of what is told about a key log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+__all__ = ["LABELS", "MAX_SECRETS", "KeyLog"]
+
+LABELS: Final = frozenset(
+    {
+        "CLIENT_RANDOM",
+        "CLIENT_EARLY_TRAFFIC_SECRET",
+        "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
+        "SERVER_HANDSHAKE_TRAFFIC_SECRET",
+        "CLIENT_TRAFFIC_SECRET_0",
+        "SERVER_TRAFFIC_SECRET_0",
+    }
+)
+"""Labels whose secrets decrypt records. Lines with others (exporters, QUIC, ECH) are passed over, as RFC 9850 wants."""
+
+MAX_SECRETS: Final = 262_144
+"""Secrets kept of a file, and as many of captures, some 250 bytes each; a TLS 1.3 connection has four. Beyond that the
+oldest of a file go, since it may grow for ever; of captures the first stay."""
+MAX_LINE: Final = 4096
+"""Bytes of a line; the longest that are of use have 200."""
+MAX_FLAWS: Final = 20
+"""Bad lines that are told one by one."""
+
+_LINE: Final = re.compile(rb"([A-Z0-9_]+) ([0-9A-Fa-f]*) ([0-9A-Fa-f]*)")
+_RANDOM: Final = 32
+_LENGTHS: Final = {True: frozenset({48}), False: frozenset({32, 48})}
+"""Lengths of secrets: of a master secret, and of those of TLS 1.3, which have the length of their hash."""
+
+
+class _Lines:
+    """Cuts one source into lines, and counts them."""
+
+    __slots__ = ("count", "name", "rest")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.rest = b""
+        self.count = 0
+
+    def cut(self, data: bytes, *, ended: bool) -> list[bytes]:
+        lines = (self.rest + data).split(b"\n")
+        self.rest = lines.pop()
+        if ended and self.rest:
+            lines.append(self.rest)
+            self.rest = b""
+        # A line that does not end is none; what follows of it is told as lines that are none either.
+        self.rest = self.rest[: MAX_LINE + 1]
+        return lines
+
+
+class KeyLog:
+    """Secrets by label and client random.
+
+    `more` gives what has been added to a file since it was asked last, `b""` where there is nothing (new). Its secrets
+    are no part of a pickled key log: whoever goes on from one names the file again (`follow`).
+    """
+
+    __slots__ = ("_captured", "_file", "_flaws", "_lines", "_more", "_since", "_told", "grows")
+
+    def __init__(self, more: Callable[[], bytes] | None = None, *, name: str = "key log", grows: bool = False) -> None:
+        self._captured: dict[tuple[str, bytes], tuple[int, bytes]] = {}
+        """From captures: with the order of the packet from which on they count."""
+        self._since: int | None = None
+        """The first such order."""
+        self._flaws: list[str] = []
+        self._told = 0
+        self.follow(more, name=name, grows=grows)
+
+    def follow(self, more: Callable[[], bytes] | None, *, name: str = "key log", grows: bool = False) -> None:
+        """Take secrets from a file, too. `grows`: it is being written, so that a secret may come later than packets."""
+        self._file: dict[tuple[str, bytes], bytes] = {}
+        self._lines = _Lines(name)
+        self._more = more
+        self.grows = grows
+        if more is not None:
+            self._read(ended=not grows)
+
+    def silent(self) -> KeyLog:
+        """The same file once more, without what is to be told of it; not for one that grows."""
+        other = KeyLog()
+        other._file = self._file
+        return other
+
+    def given(self, order: int) -> bool:
+        """Whether there is a source of secrets at all, as known at the packet of this order."""
+        return self._more is not None or bool(self._file) or self._captures_have(order)
+
+    def _captures_have(self, order: int) -> bool:
+        return self._since is not None and self._since <= order
+
+    def find(self, label: str, client_random: bytes, order: int) -> bytes | None:
+        """The secret of a connection as known at the packet of this order; None where there is none (yet)."""
+        key = (label, client_random)
+        found = self._file.get(key)
+        if found is None and self.grows:
+            self._read(ended=False)
+            found = self._file.get(key)
+        if found is None and key in self._captured:
+            since, secret = self._captured[key]
+            if since <= order:
+                found = secret
+        return found
+
+    def may_come(self, order: int) -> bool:
+        """Whether a secret that is not there at the packet of this order may still come, so that waiting is of use."""
+        return self.grows or self._captures_have(order)
+
+    def add_captured(self, block: bytes, order: int) -> None:
+        """Take a block of a capture; its secrets count from the packet of this order on."""
+        lines = _Lines("key log in the capture")
+        self._since = order if self._since is None else min(self._since, order)
+        for label, client_random, secret in self._parse(lines, lines.cut(block, ended=True)):
+            # Those that were first stay: what counts at a packet must not depend on blocks behind it.
+            if len(self._captured) < MAX_SECRETS:
+                self._captured.setdefault((label, client_random), (order, secret))
+
+    def absorb(self, other: KeyLog) -> None:
+        """Take over what another one has from captures."""
+        if other._since is not None:
+            self._since = other._since if self._since is None else min(self._since, other._since)
+        for key, entry in other._captured.items():
+            if key not in self._captured or entry[0] < self._captured[key][0]:
+                self._captured[key] = entry
+
+    def take_flaws(self) -> list[str]:
+        """What is to be told of lines that were no use since the last call, a sentence each."""
+        flaws, self._flaws = self._flaws, []
+        return flaws
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def _read(self, *, ended: bool) -> None:
+        assert self._more is not None
+        while data := self._more():
+            self._keep(self._lines.cut(data, ended=False))
+        if ended:
+            self._keep(self._lines.cut(b"", ended=True))
+
+    def _keep(self, lines: list[bytes]) -> None:
+        for label, client_random, secret in self._parse(self._lines, lines):
+            self._file[label, client_random] = secret
+        while len(self._file) > MAX_SECRETS:
+            del self._file[next(iter(self._file))]
+
+    def _parse(self, source: _Lines, lines: list[bytes]) -> list[tuple[str, bytes, bytes]]:
+        found = []
+        for line in lines:
+            source.count += 1
+            text = line.rstrip(b"\r \t")
+            if source.count == 1:
+                text = text.removeprefix(b"\xef\xbb\xbf")
+            if not text or text.startswith(b"#"):
+                continue
+            parsed = _parse_line(text)
+            if isinstance(parsed, str):
+                self._flaw(f"line {source.count} of the {source.name} {parsed}")
+            elif parsed is not None:
+                found.append(parsed)
+        return found
+
+    def _flaw(self, text: str) -> None:
+        self._told += 1
+        if self._told <= MAX_FLAWS:
+            self._flaws.append(text if self._told < MAX_FLAWS else f"{text} (no more of its lines are told)")
+
+    # -- state --------------------------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> Any:
+        return self._captured, self._since, self._flaws, self._told
+
+    def __setstate__(self, state: Any) -> None:
+        self._captured, self._since, self._flaws, self._told = state
+        self.follow(None)
+
+
+def _parse_line(text: bytes) -> tuple[str, bytes, bytes] | str | None:
+    """Label, client random and secret; what is wrong with the line; None where it is of no use here."""
+    if len(text) > MAX_LINE:
+        return "is longer than such lines are"
+    match = _LINE.fullmatch(text)
+    if match is None:
+        # RSA session ids and premaster secrets: an old form of other columns.
+        return None if text.startswith(b"RSA ") else "is not LABEL CLIENT_RANDOM SECRET"
+    label = match[1].decode()
+    if label not in LABELS:
+        return None
+    try:
+        client_random, secret = bytes.fromhex(match[2].decode()), bytes.fromhex(match[3].decode())
+    except ValueError:
+        return "has an odd number of hexadecimal digits"
+    if len(client_random) != _RANDOM:
+        return f"has a client random of {len(client_random)} bytes, not {_RANDOM}"
+    if len(secret) not in _LENGTHS[label == "CLIENT_RANDOM"]:
+        return f"has a secret of {len(secret)} bytes, which none of its kind has"
+    return label, client_random, secret

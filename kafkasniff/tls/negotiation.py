@@ -1,0 +1,112 @@
+"""The handshake of one TLS connection: what is told in it, and which keys follow from it in which stream."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkasniff.tls import handshake
+from kafkasniff.tls.half import Half
+from kafkasniff.tls.handshake import TLS13, ClientHello, ServerHello
+from kafkasniff.tls.protection import Epoch, Negotiated
+from kafkasniff.tls.telling import describe
+
+__all__ = ["MAX_FOREIGN", "Negotiation"]
+
+MAX_FOREIGN: Final = 64
+"""Records under other keys in front of the first that can be opened: early data that a server did not take, or a
+handshake whose secrets are not in the key log."""
+
+
+class Negotiation:
+    """Takes the handshake messages of both streams, and lets the streams enter the epochs that they announce."""
+
+    __slots__ = ("_alpn", "_certificate", "_halves", "agreed", "client", "hello", "retried", "server")
+
+    def __init__(self, halves: tuple[Half, Half]) -> None:
+        self._halves = halves
+        self.client: int | None = None
+        """Direction of the stream with the ClientHello."""
+        self.hello: ClientHello | None = None
+        self.server: ServerHello | None = None
+        self.retried = False
+        """The server asked for another ClientHello, as of TLS 1.3 only."""
+        self.agreed: Negotiated | None = None
+        """What the two hellos come to."""
+        self._certificate: bytes | None = None
+        self._alpn: str | None = None
+
+    def is_client(self, half: Half) -> bool:
+        """Whether this is the client's stream."""
+        return half.direction == self.client
+
+    @property
+    def is_13(self) -> bool:
+        """TLS 1.3 was agreed on."""
+        return self.agreed is not None and self.agreed.version == TLS13
+
+    def describe(self) -> str:
+        """What is visible of the connection, in words."""
+        return describe(self.hello, self.server, self._certificate, self._alpn)
+
+    def message(self, half: Half, kind: int, body: bytes, *, clear: bool) -> str | None:
+        """Take a message; `clear`: it was not protected. Returns what is wrong with a hello."""
+        if kind == handshake.CLIENT_HELLO and self.client in (None, half.direction):
+            self.client = half.direction
+            self.hello = handshake.client_hello(body)
+            if self.hello is None:
+                return "its ClientHello does not add up"
+            if not clear:
+                self.server = self.agreed = None  # renegotiation
+            self._agree()
+        elif kind == handshake.SERVER_HELLO and self.client in (None, 1 - half.direction):
+            self.client = 1 - half.direction
+            server = handshake.server_hello(body)
+            if server is None:
+                return "its ServerHello does not add up"
+            if server.retry:
+                self.retried = True
+            else:
+                self.server = server
+                self._alpn = server.alpn
+                self._agree()
+        elif kind == handshake.CERTIFICATE and clear and not self.is_client(half):
+            self._certificate = handshake.certificate_of(body)
+        elif not clear and half.epoch.phase not in ("clear", "tls12"):
+            self._message13(half, kind, body)
+        return None
+
+    def change_cipher(self, half: Half) -> None:
+        """ChangeCipherSpec, which in TLS 1.3 means nothing (RFC 8446, D.4)."""
+        if self.agreed is not None and not self.is_13:
+            half.enter(Epoch("tls12"), self.agreed)
+
+    def _agree(self) -> None:
+        """Both hellos are there."""
+        hello, server = self.hello, self.server
+        if hello is None or server is None or self.agreed is not None:
+            return
+        agreed = self.agreed = Negotiated(
+            hello.random, server.random, server.version, server.suite, server.compression, server.encrypt_then_mac
+        )
+        for half in self._halves:
+            if half.epoch.phase != "clear":
+                continue
+            half.negotiated = agreed
+            if self.is_13:
+                early = hello.early_data and self.is_client(half)
+                half.enter(Epoch("open" if early else "handshake"), agreed)
+
+    def _message13(self, half: Half, kind: int, body: bytes) -> None:
+        phase = half.epoch.phase
+        if kind == handshake.ENCRYPTED_EXTENSIONS and not self.is_client(half):
+            self._alpn, early = handshake.encrypted_extensions(body)
+            client = self._halves[1 - half.direction]
+            if client.epoch.phase == "open":
+                client.skippable = 0 if early else MAX_FOREIGN
+                client.enter(Epoch("early" if early else "handshake"))
+        elif kind == handshake.END_OF_EARLY_DATA and phase == "early":
+            half.enter(Epoch("handshake"))
+        elif kind == handshake.FINISHED and phase == "handshake":
+            half.enter(Epoch("application"))
+        elif kind == handshake.KEY_UPDATE and phase == "application":
+            half.enter(Epoch("application", half.epoch.generation + 1))

@@ -1,0 +1,133 @@
+"""From what was negotiated and what the key log has to what opens the records of a stream."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple, Protocol
+
+from kafkasniff.tls.ciphers import suite
+from kafkasniff.tls.handshake import TLS12, TLS13
+from kafkasniff.tls.keylog import KeyLog
+from kafkasniff.tls.record import Record
+from kafkasniff.tls.telling import version_name
+
+__all__ = [
+    "Epoch",
+    "Negotiated",
+    "Phase",
+    "Protection",
+    "ProtectionError",
+    "later_secret",
+    "protection",
+    "secret_of",
+    "why_not",
+]
+
+Phase = Literal["clear", "tls12", "open", "early", "handshake", "application"]
+"""Under which keys the records of a stream are:
+
+- clear: none, so far
+- tls12: those of TLS 1.2, from ChangeCipherSpec on
+- open: of TLS 1.3, but whether the server takes the early data that its client offers is not known yet
+- early, handshake, application: of TLS 1.3 (RFC 8446, 7.1)
+"""
+
+_LABELS: Final[dict[tuple[Phase, bool], str]] = {
+    ("tls12", True): "CLIENT_RANDOM",
+    ("tls12", False): "CLIENT_RANDOM",
+    ("early", True): "CLIENT_EARLY_TRAFFIC_SECRET",
+    ("handshake", True): "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
+    ("handshake", False): "SERVER_HANDSHAKE_TRAFFIC_SECRET",
+    ("application", True): "CLIENT_TRAFFIC_SECRET_0",
+    ("application", False): "SERVER_TRAFFIC_SECRET_0",
+}
+
+
+class ProtectionError(Exception):
+    """There is a secret, but it cannot be used; says why."""
+
+
+class Protection(Protocol):
+    """Opens the records of one stream in one epoch."""
+
+    lead: int
+    """Bytes of the fragment in front of the first that has a clear one."""
+
+    def open(self, record: Record, seq: int) -> tuple[int, bytes] | None:
+        """Content type and clear bytes of the record with this number; None where it is not that."""
+
+
+class Negotiated(NamedTuple):
+    """What two hellos agreed on."""
+
+    client_random: bytes
+    server_random: bytes
+    version: int
+    suite: int
+    compression: int
+    encrypt_then_mac: bool
+
+
+class Epoch(NamedTuple):
+    """The keys that a stream's records are under."""
+
+    phase: Phase
+    generation: int = 0
+    """Updates of the application keys so far."""
+
+
+def why_not(negotiated: Negotiated) -> str | None:
+    """Why records of such a connection cannot be opened, whatever the key log has; None where they can."""
+    if negotiated.version not in (TLS12, TLS13):
+        return f"{version_name(negotiated.version)} is not decrypted"
+    found = suite(negotiated.suite)
+    if found is None or found.tls13 != (negotiated.version == TLS13):
+        return "its cipher suite is not one that can be decrypted"
+    if negotiated.compression:
+        return "its records are compressed, which is not decrypted"
+    return None
+
+
+def secret_of(negotiated: Negotiated, phase: Phase, keys: KeyLog, order: int, *, client: bool) -> bytes | None:
+    """The secret of the client's or the server's stream in a phase, as the key log has it at the packet of `order`."""
+    label = _LABELS.get((phase, client))
+    return None if label is None else keys.find(label, negotiated.client_random, order)
+
+
+def protection(negotiated: Negotiated, phase: Phase, secret: bytes, *, client: bool) -> Protection:
+    """What opens the records of a stream under a secret. Raises ProtectionError where that is not possible."""
+    found = suite(negotiated.suite)
+    assert found is not None
+    try:
+        # The extra "tls", which takes a while to import: only where there is something to decrypt.
+        from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
+
+        from kafkasniff.tls.decrypt12 import protections12  # noqa: PLC0415
+        from kafkasniff.tls.decrypt13 import Protection13  # noqa: PLC0415
+    except ImportError:
+        raise ProtectionError("decryption needs the package cryptography: install kafkasniff[tls]") from None
+    try:
+        if phase != "tls12":
+            return Protection13(found, secret)
+        both = protections12(
+            found,
+            secret,
+            negotiated.client_random,
+            negotiated.server_random,
+            encrypt_then_mac=negotiated.encrypt_then_mac,
+        )
+    except ValueError:
+        raise ProtectionError("the secret that the key log has for it is of another length") from None
+    except UnsupportedAlgorithm:
+        raise ProtectionError("this machine's OpenSSL does not know its cipher") from None
+    return both[0] if client else both[1]
+
+
+def later_secret(negotiated: Negotiated, secret: bytes, updates: int) -> bytes:
+    """The application secret of TLS 1.3 after some updates."""
+    from kafkasniff.tls.decrypt13 import next_secret  # noqa: PLC0415 - as above
+
+    found = suite(negotiated.suite)
+    assert found is not None
+    for _ in range(updates):
+        secret = next_secret(found, secret)
+    return secret

@@ -1,0 +1,416 @@
+"""One TLS connection: the items of its streams in, the items of its clear streams out.
+
+Theory of operation. Records of both streams are cut and taken in the order in which they were complete. Hellos say
+which client random the secrets are looked up by; from then on each stream has an epoch (half.py), which changes at
+ChangeCipherSpec (TLS 1.2) or at Finished, EndOfEarlyData and KeyUpdate (TLS 1.3). A record that cannot be taken yet
+waits in its stream's queue: because the other stream's hello is still to come, or because its secret is (key logs grow
+while a live capture runs). What waits is bounded by MAX_WAITING. A connection that cannot be read is rejected with one
+problem that tells what is visible of it.
+
+Clear bytes go on as runs, so that what follows never knows that there was TLS. Missing bytes are a gap whose size in
+clear bytes is not known (`Gap.exact`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Final
+
+import msgspec
+
+from kafkasniff.streams import NO_TIME, Closed, Gap, Item, Rejected, Run, Started, Stretch, TcpProblem, Wrapped
+from kafkasniff.tls.clear import ClearBytes
+from kafkasniff.tls.half import Half, Loss
+from kafkasniff.tls.keylog import KeyLog
+from kafkasniff.tls.negotiation import MAX_FOREIGN, Negotiation
+from kafkasniff.tls.protection import Epoch
+from kafkasniff.tls.record import ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, Record
+from kafkasniff.tls.telling import alert_name
+
+__all__ = ["MAX_DAMAGED", "MAX_WAITING", "TlsSession"]
+
+MAX_WAITING: Final = 1 << 20
+"""Bytes of a connection that wait for a secret or for the other side's hello."""
+MAX_DAMAGED: Final = 8
+"""Records on end that cannot be opened, before a stream is given up."""
+MAX_PROBLEMS: Final = 20
+"""Damaged records and alerts that are told of a connection."""
+
+_FATAL: Final = 2
+_QUIET: Final = frozenset({0, 90})
+"""close_notify and user_canceled: how connections end."""
+
+
+class TlsSession:
+    """The state of one connection, from the first bytes of either stream on."""
+
+    __slots__ = (
+        "_clear",
+        "_flowing",
+        "_halves",
+        "_keys",
+        "_order",
+        "_out",
+        "_over",
+        "_packet",
+        "_talk",
+        "_time",
+        "_told",
+    )
+
+    def __init__(self, keys: KeyLog, order: int) -> None:
+        """`order`: of the packet at which it was clear that this is TLS; nothing is told at an earlier one."""
+        self._halves = (Half(0), Half(1))
+        self._clear = ClearBytes()
+        self._talk = Negotiation(self._halves)
+        self._flowing = False
+        """Clear bytes were handed on."""
+        self._over = False
+        """Nothing more is read of either stream."""
+        self._told = 0
+        # The packet at which the connection is.
+        self._order, self._time, self._packet = order, NO_TIME, 0
+        # Of a call of `feed`.
+        self._out: list[Item] = []
+        self._keys = keys
+
+    def feed(self, items: Sequence[Item], keys: KeyLog, *, wanted: bool = True) -> list[Item]:
+        """Take what happened on the connection; returns what it is without TLS.
+
+        `wanted` False: nobody reads the clear bytes any more.
+        """
+        self._keys = keys
+        if not wanted and not self._over:
+            self._stop()
+        seen = [0, 0]
+        for item in items:
+            if isinstance(item, Stretch):
+                self._stretch(item, seen)
+            elif isinstance(item, Gap):
+                self._gap(item)
+            elif isinstance(item, Closed):
+                self._close(item)
+            else:
+                self._put(item)
+        clear = self._clear.size
+        for direction in (0, 1):
+            if seen[direction] != clear[direction]:
+                # Nothing may stand behind the end.
+                self._out.insert(0, Wrapped(direction, seen[direction] - clear[direction]))
+        self._clear.size = [0, 0]
+        out, self._out = self._out, []
+        return out
+
+    # -- items ------------------------------------------------------------------------------------------------------
+
+    def _stretch(self, item: Stretch, seen: list[int]) -> None:
+        if self._over:
+            for direction, run in enumerate(item.runs):
+                if run is not None:
+                    seen[direction] += run.end[run.last - 1] - run.end[run.first] + run.length[run.first]
+            return
+        segments: list[tuple[int, int, Run, int]] = []
+        for direction, run in enumerate(item.runs):
+            if run is not None:
+                segments += [(run.order[index], direction, run, index) for index in range(run.first, run.last)]
+        segments.sort(key=itemgetter(0))
+        for order, direction, run, index in segments:
+            offset, length = run.offset[index], run.length[index]
+            seen[direction] += length
+            half = self._halves[direction]
+            if self._over or half.dead:
+                continue
+            released, packet = run.released[index], run.packet[index]
+            self._at(order, released, packet)
+            half.cutter.add(run.buffer[offset : offset + length], packet, run.time[index], order, released)
+            self._cut(half)
+            self._drain()
+        self._flush()
+
+    def _gap(self, item: Gap) -> None:
+        half = self._halves[item.direction]
+        if self._over or half.dead:
+            self._put(msgspec.structs.replace(item, exact=False))
+            return
+        self._at(item.order, item.time_ns, item.packet)
+        half.queue.append(Loss(item, half.cutter.gap(item.size)))
+        self._drain()
+
+    def _close(self, item: Closed) -> None:
+        self._at(item.order, item.time_ns, item.packet)
+        if not self._over:
+            self._drain()
+        if not self._over:
+            if not any(half.opened for half in self._halves):
+                self._reject(self._reason_at_end())
+            for half in self._halves:
+                if half.waiting:
+                    detail = f"the stream ended with {half.waiting} bytes of TLS records that could not be read"
+                    self._problem("stream-cut", detail, half, half.waiting)
+        self._put(item)
+
+    def _at(self, order: int, time_ns: int, packet: int) -> None:
+        self._order = max(self._order, order)
+        self._time, self._packet = time_ns, packet
+
+    # -- records ----------------------------------------------------------------------------------------------------
+
+    def _cut(self, half: Half) -> None:
+        """Queue the records that are whole."""
+        cutter = half.cutter
+        while (record := cutter.cut()) is not None:
+            half.queue.append(record)
+            half.held += len(record.data)
+        if cutter.flawed:
+            if half.epoch.phase == "clear":
+                own = self._talk.client in (None, half.direction)
+                self._reject("its records do not add up" if own else "what the other side answers is not TLS")
+                return
+            cutter.lose()
+            gap = Gap(self._order, half.direction, 0, self._packet, self._time, True, self._time, exact=False)
+            half.queue.append(Loss(gap, False))
+
+    def _drain(self) -> None:
+        """Take what can be taken, in the order in which it was complete."""
+        while not self._over:
+            ready = None
+            for half in self._halves:
+                first = half.queue[0] if half.queue else None
+                if first is None or (ready is not None and ready.queue[0].order <= first.order):
+                    continue
+                if self._is_ready(half, first):
+                    ready = half
+            if ready is None:
+                if any(self._resume(half) for half in self._halves if half.cutter.lost and not half.queue):
+                    continue
+                break
+            entry = ready.queue.popleft()
+            if isinstance(entry, Loss):
+                self._lose(ready, entry)
+            else:
+                ready.held -= len(entry.data)
+                self._take(ready, entry)
+        if not self._over:
+            self._look_at_waiting()
+
+    def _is_ready(self, half: Half, entry: Record | Loss) -> bool:
+        if isinstance(entry, Loss):
+            return True
+        phase, kind = half.epoch.phase, entry.content_type
+        if phase == "clear":
+            if kind == CHANGE_CIPHER_SPEC:
+                return self._talk.retried or self._talk.agreed is not None
+            # In TLS 1.2 nothing else may be in clear; in TLS 1.3 this waits for the ServerHello.
+            return kind != APPLICATION_DATA or (self._talk.agreed is not None and not self._talk.is_13)
+        return self._is_clear(half, entry) or self._opener(half) is not None
+
+    def _opener(self, half: Half) -> object | None:
+        return half.opener(self._keys, self._order, client=self._talk.is_client(half))
+
+    @staticmethod
+    def _is_clear(half: Half, record: Record) -> bool:
+        """Whether a record is not protected, as its stream is."""
+        phase = half.epoch.phase
+        return phase == "clear" or (phase != "tls12" and record.content_type != APPLICATION_DATA)
+
+    def _take(self, half: Half, record: Record) -> None:
+        if self._is_clear(half, record):
+            kind = record.content_type
+            if kind in (HANDSHAKE, ALERT, CHANGE_CIPHER_SPEC):
+                self._content(half, record, 0, kind, record.data, clear=True)
+            elif not self._flowing:
+                self._reject("its records do not add up")
+            else:
+                self._fail(half)
+            return
+        client = self._talk.is_client(half)
+        if half.slack:
+            found = half.search(record, half.slack, self._keys, self._order, client=client)
+            if found is not None:
+                self._content(half, record, *found)
+                return
+        else:
+            opener = half.opener(self._keys, self._order, client=client)
+            assert opener is not None
+            opened = opener.open(record, half.seq)
+            if opened is not None:
+                half.accept(len(record.data))
+                self._content(half, record, opener.lead, *opened)
+                return
+        if half.skippable and not half.opened:
+            half.skippable -= 1
+        elif not any(other.opened for other in self._halves) and half.whole:
+            self._reject("the keys that there are for it do not fit")
+        else:
+            self._fail(half)
+
+    def _content(self, half: Half, record: Record, lead: int, kind: int, data: bytes, *, clear: bool = False) -> None:
+        """What was in a record; `clear`: it was not protected."""
+        if kind == APPLICATION_DATA:
+            if data:
+                self._hand_on(half, record, lead, data)
+        elif kind == HANDSHAKE:
+            for message, body in half.handshake.add(data):
+                wrong = self._talk.message(half, message, body, clear=clear)
+                if wrong is not None:
+                    self._reject(wrong)
+            self._look_at_waiting()
+        elif kind == ALERT:
+            self._alert(half, data)
+        elif kind == CHANGE_CIPHER_SPEC:
+            self._talk.change_cipher(half)
+            self._look_at_waiting()
+
+    def _hand_on(self, half: Half, record: Record, lead: int, data: bytes) -> None:
+        direction = half.direction
+        if half.whole and not half.started:
+            # Also where the SYN is not in the capture: what is first in clear is the stream's first byte.
+            self._put(Started(max(record.order, self._order), direction, client=self._talk.is_client(half)))
+        half.started = True
+        self._flowing = True
+        if self._clear.would_tie(direction, max(record.order, self._order)):
+            self._flush()
+        self._clear.add(direction, record, lead, data, self._order)
+
+    # -- losses -----------------------------------------------------------------------------------------------------
+
+    def _lose(self, half: Half, loss: Loss) -> None:
+        half.handshake.clear()
+        if half.epoch.phase != "clear" or not loss.in_step:
+            half.whole = False
+        if loss.in_step:
+            half.slack += half.epoch.phase != "clear"
+        gap = msgspec.structs.replace(loss.gap, exact=False)
+        if gap.order < self._order:
+            gap = msgspec.structs.replace(gap, order=self._order)
+        self._put(gap)
+
+    def _fail(self, half: Half) -> None:
+        """A record could not be opened."""
+        half.failed += 1
+        half.slack += 1
+        half.whole = False
+        half.handshake.clear()
+        self._put(Gap(self._order, half.direction, 0, self._packet, self._time, True, self._time, exact=False))
+        if half.failed <= MAX_DAMAGED and not half.spent:
+            self._problem("tls-record-damaged", "a TLS record could not be decrypted: it is damaged, or forged", half)
+        else:
+            self._give_up(half)
+
+    def _resume(self, half: Half) -> bool:
+        """Look for the next record behind a loss."""
+        client = self._talk.is_client(half)
+        if not len(half.cutter) or not half.can_search(self._keys, self._order, client=client):
+            return False
+        found = half.resume(self._keys, self._order, client=client)
+        if found is not None:
+            record, opened = found
+            self._content(half, record, *opened)
+            self._cut(half)
+            return True
+        if half.given_up:
+            self._give_up(half)
+        return False
+
+    def _give_up(self, half: Half) -> None:
+        half.die()
+        detail = "decryption of this stream ended: behind what is missing or damaged no record could be told"
+        self._problem("tls-lost", detail, half)
+
+    def _alert(self, half: Half, data: bytes) -> None:
+        if len(data) != 2 or data[1] in _QUIET or (data[0] != _FATAL and not self._talk.is_13):
+            return
+        side = "the client" if self._talk.is_client(half) else "the other side"
+        if self._flowing:
+            self._problem("tls-alert", f"{side} ended TLS with the alert {alert_name(data[1])}", half)
+        else:
+            self._reject(f"{side} ended the handshake with the alert {alert_name(data[1])}")
+
+    # -- what cannot be read ------------------------------------------------------------------------------------------
+
+    def _look_at_waiting(self) -> None:
+        """Reject the connection where waiting is of no use, or took too much."""
+        if self._over:
+            return
+        waiting = 0
+        for half in self._halves:
+            if half.dead:
+                continue
+            waiting += half.waiting
+            if half.negotiated is None or half.epoch.phase in ("clear", "open") or self._opener(half) is not None:
+                continue
+            refused = half.refused()
+            if refused is not None:
+                self._reject(refused)
+                return
+            if self._skips(half) or self._keys.may_come(self._order):
+                continue
+            self._reject(self._no_keys())
+            return
+        if waiting > MAX_WAITING:
+            self._reject(self._reason_at_end() if self._talk.agreed is None else self._no_keys())
+
+    def _skips(self, half: Half) -> bool:
+        """Whether records under keys that nobody has can be passed over, since those behind them can be opened.
+
+        An endpoint logs the secrets of the handshake before those of the data, or not at all.
+        """
+        if not (half.cutter.lost or half.epoch.phase == "handshake"):
+            return False
+        if not half.can_search(self._keys, self._order, client=self._talk.is_client(half)):
+            return False
+        if not half.cutter.lost:
+            half.enter(Epoch("application"))
+            half.skippable = MAX_FOREIGN
+        return True
+
+    def _no_keys(self) -> str:
+        if self._keys.given(self._order):
+            return "there are keys, but none for it"
+        return "there are no keys for it (--keylog FILE)"
+
+    def _reason_at_end(self) -> str:
+        if self._talk.hello is None:
+            return "its ClientHello is not in the capture"
+        if self._talk.server is None:
+            return "no answer of the other side is in the capture: a listener without TLS just closes the connection"
+        if any(half.waiting for half in self._halves):
+            return self._no_keys()
+        return "it ended before its handshake was over"
+
+    def _reject(self, reason: str) -> None:
+        """Nothing of it can be read."""
+        if self._over:
+            return
+        what = self._talk.describe()
+        # Protocols that clients name are not Kafka's, which names none.
+        likely = self._talk.hello is not None and not self._talk.hello.alpn
+        direction = 0 if self._talk.client is None else self._talk.client
+        place = self._packet, self._time
+        self._put(Rejected(self._order, direction, "tls-not-decrypted", f"this is {what}; {reason}", *place, likely))
+        self._stop()
+
+    def _stop(self) -> None:
+        self._over = True
+        for half in self._halves:
+            half.die()
+
+    def _problem(self, kind: str, detail: str, half: Half, count: int | None = None) -> None:
+        self._told += 1
+        if self._told > MAX_PROBLEMS:
+            return
+        if self._told == MAX_PROBLEMS:
+            detail += " (no more problems of TLS are told for this connection)"
+        self._put(TcpProblem(self._order, half.direction, kind, detail, self._packet, self._time, count))
+
+    # -- output -----------------------------------------------------------------------------------------------------
+
+    def _put(self, item: Item) -> None:
+        self._flush()
+        self._out.append(item)
+
+    def _flush(self) -> None:
+        stretch = self._clear.take()
+        if stretch is not None:
+            self._out.append(stretch)

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import grp
+import json
+import os
+import pwd
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkasniff.capture import dropping
+from kafkasniff.capture.dropping import Identity, acting_as, named_identity, sudo_caller, unreadable
+from kafkasniff.errors import UsageError
+from tests.conftest import missing
+
+STRANGER = 54_321
+"""A user without an entry."""
+
+
+def root() -> None:
+    if os.geteuid() != 0:
+        missing("becoming somebody else needs root")
+
+
+def nobody() -> pwd.struct_passwd:
+    return pwd.getpwnam("nobody")
+
+
+def test_users_by_name_and_number() -> None:
+    entry = nobody()
+    group = grp.getgrgid(entry.pw_gid).gr_name
+    for text in ("nobody", str(entry.pw_uid)):
+        found = named_identity(text)
+        assert (found.uid, found.gid, found.name) == (entry.pw_uid, entry.pw_gid, "nobody")
+        assert set(found.groups) == set(os.getgrouplist("nobody", entry.pw_gid))
+    for text in (f"nobody:{group}", f"nobody:{entry.pw_gid}", f"{entry.pw_uid}:{group}"):
+        assert named_identity(text) == Identity(entry.pw_uid, entry.pw_gid, (entry.pw_gid,), "nobody")
+    assert named_identity(f"{STRANGER}:7") == Identity(STRANGER, 7, (7,), str(STRANGER))
+    assert named_identity("root").uid == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nonesuch", "no user 'nonesuch'"),
+        ("", "no user ''"),
+        (":daemon", "no user ''"),
+        ("nobody:nonesuch", "no group 'nonesuch'"),
+        ("nobody:", "no group ''"),
+        (str(STRANGER), f"{STRANGER}:GROUP"),
+        ("4294967295:1", "no user"),  # -1, which stands for `none` in system calls
+        ("-1:1", "no user"),
+        ("१:1", "no user"),
+        ("nobody:99999999999", "no group"),
+        ("no\0body", "no user"),
+    ],
+)
+def test_users_that_are_not_there(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=r"--user: ") as caught:
+        named_identity(text)
+    assert said in str(caught.value)
+
+
+def test_who_called_sudo() -> None:
+    entry = nobody()
+    found = sudo_caller({"SUDO_UID": str(entry.pw_uid), "SUDO_GID": str(entry.pw_gid), "SUDO_USER": "root"})
+    assert found == named_identity("nobody")
+    assert sudo_caller({"SUDO_UID": str(STRANGER), "SUDO_GID": "7"}) == Identity(STRANGER, 7, (7,), str(STRANGER))
+    for environ in (
+        {},
+        {"SUDO_UID": "0", "SUDO_GID": "0"},
+        {"SUDO_UID": "65534"},
+        {"SUDO_UID": "nobody", "SUDO_GID": "1"},
+        {"SUDO_UID": "-1", "SUDO_GID": "-1"},
+        {"SUDO_UID": "4294967295", "SUDO_GID": "1"},
+    ):
+        assert sudo_caller(environ) is None, environ
+
+
+@pytest.mark.root
+def test_acting_as_somebody_else(tmp_path: Path) -> None:
+    root()
+    before = os.getresuid(), os.getresgid(), os.getgroups()
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    with acting_as(named_identity(f"{STRANGER}:7")):
+        assert (os.geteuid(), os.getegid(), os.getgroups()) == (STRANGER, 7, [7])
+        with pytest.raises(PermissionError):
+            (closed / "file").touch()
+    assert (os.getresuid(), os.getresgid(), os.getgroups()) == before
+    (closed / "file").touch()
+
+
+@pytest.mark.root
+def test_what_it_runs_from_has_to_be_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root()
+    hidden = tmp_path / "python"
+    hidden.touch(mode=0o600)
+    monkeypatch.setattr("kafkasniff.capture.dropping.sys.executable", str(hidden))
+    assert unreadable(named_identity(f"{STRANGER}:7")) == str(hidden)
+    assert unreadable(named_identity("root")) is None
+    monkeypatch.setattr("kafkasniff.capture.dropping.sys.executable", "/nowhere/at/all")
+    monkeypatch.setattr(dropping, "PARTS", ("no_such_package",))
+    monkeypatch.setattr("kafkasniff.capture.dropping.os.__file__", "/etc/passwd")
+    assert unreadable(named_identity(f"{STRANGER}:7")) is None
+
+
+PROGRAM = """
+import ctypes, json, os, sys
+from kafkasniff.capture import dropping
+from kafkasniff.errors import MissingPartError
+{before}
+try:
+    dropping.become({identity})
+except MissingPartError as error:
+    print("refused:", error)
+    sys.exit()
+names = ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapAmb", "NoNewPrivs")
+lines = (line.split(":", 1) for line in open("/proc/self/status"))
+print(json.dumps({{name: value.split() for name, value in lines if name in names}}))
+"""
+
+
+def become(identity: Identity | None, before: str = "") -> str:
+    program = PROGRAM.format(identity=repr(identity).replace("Identity", "dropping.Identity"), before=before)
+    command = [sys.executable, "-c", program]
+    environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # as the command line does: no threads but those of a test
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environ).stdout
+
+
+NOTHING = {name: ["0" * 16] for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")}
+
+
+@pytest.mark.root
+def test_there_is_no_way_back() -> None:
+    root()
+    told = become(Identity(STRANGER, 7, (7, 9), "stranger"))
+    ids = {"Uid": [str(STRANGER)] * 4, "Gid": ["7"] * 4, "Groups": ["7", "9"]}
+    assert json.loads(told) == {**ids, **NOTHING, "NoNewPrivs": ["1"]}
+
+
+@pytest.mark.root
+def test_rights_beside_those_of_root() -> None:
+    """Capabilities of a process that is not root's, in every set, as a file's or a service's are."""
+    root()
+    keep = f"""
+libc = ctypes.CDLL(None)
+assert libc.prctl(8, 1, 0, 0, 0) == 0  # PR_SET_KEEPCAPS
+os.setgroups([]); os.setresgid(7, 7, 7); os.setresuid({STRANGER}, {STRANGER}, {STRANGER})
+raw = (1 << 13).to_bytes(4, sys.byteorder)
+header = ctypes.create_string_buffer(dropping.CAPABILITY_VERSION.to_bytes(4, sys.byteorder) + bytes(4), 8)
+assert libc.capset(header, raw * 3 + bytes(12)) == 0
+assert libc.prctl(47, 2, 13, 0, 0) == 0  # PR_CAP_AMBIENT_RAISE
+"""
+    told = json.loads(become(None, keep))
+    assert {name: told[name] for name in NOTHING} == NOTHING
+    assert (told["Uid"], told["NoNewPrivs"]) == ([str(STRANGER)] * 4, ["1"])
+
+
+@pytest.mark.root
+def test_a_process_that_may_not_become_anybody() -> None:
+    root()
+    without = "assert ctypes.CDLL(None).prctl(24, 7, 0, 0, 0) == 0"  # PR_CAPBSET_DROP, CAP_SETUID
+    # What is out of the bounding set is lost by the next program that is executed.
+    again = "if len(sys.argv) == 1: os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], 'again'])"
+    told = become(Identity(STRANGER, 7, (7,), "stranger"), f"{without}\n{again}")
+    assert told == "refused: cannot go on as stranger: Operation not permitted\n"
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("call", ["os.setuid", "os.seteuid", "os.setgid"])
+def test_a_change_that_did_not_take_place_is_noticed(call: str) -> None:
+    root()
+    told = become(Identity(STRANGER, 7, (7,), "stranger"), f"{call} = lambda number: None")
+    assert told.startswith("refused: cannot go on as stranger: ")
+
+
+@pytest.mark.root
+def test_a_thread_that_keeps_capabilities_is_noticed() -> None:
+    root()
+    waits = "import threading\nthreading.Thread(target=threading.Event().wait, args=(60,), daemon=True).start()"
+    assert become(None, waits) == "refused: cannot give up capabilities: some are left\n"
+    # Of root the change of users is made in all threads.
+    assert json.loads(become(Identity(STRANGER, 7, (7,), "stranger"), waits))["CapPrm"] == ["0" * 16]

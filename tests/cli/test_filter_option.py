@@ -1,0 +1,146 @@
+"""`--filter` on the command line: with the other filters, in every command that has it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkasniff.cli.environment import Exit
+from kafkasniff.processes import can_fork
+from tests.cli.console import Result, kafkasniff
+from tests.craft.write import pcap_bytes
+from tests.enrich import talks
+from tests.exports.exported import manifest, rows
+
+RECORDS = "request.topic_data.partition_data.records.batches.records.key == 'key-0'"
+
+
+def shown(result: Result) -> set[tuple[int, str]]:
+    assert result.code == 0, result.err
+    return {(line["exchange"], line["type"]) for line in result.objects if line["type"] != "problem"}
+
+
+def decode(capture: Path, *options: object) -> set[tuple[int, str]]:
+    return shown(kafkasniff("decode", "-q", "--format", "json", *options, capture))
+
+
+@pytest.mark.parametrize(
+    ("expression", "short"),
+    [
+        ('error != "NONE"', ("--errors",)),
+        ("error", ("--errors",)),
+        ('api in ("Produce", "fetch")', ("--api", "0,1")),
+        ("latency_ms > 500us", ("--slower-than", "0.5ms")),
+        ('host == "10.0.0.6" && api =~ "[a-z]"', ("--host", "10.0.0.6")),
+        ('topic =~ "^ör"', ("--topic", "ör*")),
+        ("exchange == 4 or exchange == 5", ("--exchange", 4, "--exchange", 5)),
+        ('time >= "+0s"', ("--since", "+0s")),
+        ("correlation_id in (3, 4)", ("--correlation-id", 3, "--correlation-id", 4)),
+    ],
+)
+def test_expressions_and_short_forms_agree(capture: Path, expression: str, short: tuple[object, ...]) -> None:
+    assert decode(capture, "--filter", expression) == decode(capture, *short) != set()
+
+
+def test_all_filters_have_to_hold(capture: Path) -> None:
+    produced, first = decode(capture, "--filter", "api == 0"), decode(capture, "--filter", "exchange < 12")
+    both = decode(capture, "--filter", "api == 0", "--filter", "exchange < 12")
+    assert both == produced & first == decode(capture, "--filter", "exchange < 12", "--api", "Produce")
+    assert set() < both < produced
+    everything = decode(capture)
+    assert decode(capture, "--filter", "not (api == 0)") == everything - produced
+
+
+@pytest.mark.parametrize("command", [("decode",), ("export", "-o", "tables"), ("live", "-i", "nowhere0")])
+def test_it_is_checked_before_anything_is_opened(command: tuple[str, ...]) -> None:
+    wanted = [*command, "--filter", 'api == "Fetch" and latncy_ms > 100']
+    result = kafkasniff(*wanted, *([] if command[0] == "live" else ["/nonexistent/capture.pcap"]))
+    assert result.code == Exit.USAGE
+    assert result.err == ('kafkasniff: --filter: column 20: unknown field "latncy_ms"; did you mean latency_ms?\n')
+
+
+def test_what_is_quoted_cannot_do_anything_to_a_terminal(capture: Path) -> None:
+    result = kafkasniff("decode", "--filter", "topic == '\x1b[31m\\q'", capture)
+    assert result.code == Exit.USAGE
+    result = kafkasniff("decode", "--filter", "api == '\x1b[31m\nx'", capture)
+    assert result.code == Exit.USAGE
+    assert "\x1b" not in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_records_are_decoded_where_they_are_asked_about(capture: Path) -> None:
+    expected = decode(capture, "--filter", RECORDS)
+    assert expected
+    # One line of text per message needs no records; the filter does.
+    text = kafkasniff("decode", "--filter", RECORDS, capture)
+    assert f"{len(expected)} shown" in text.err
+    assert "key-0" not in text.text
+    refused = kafkasniff("decode", "--no-records", "--filter", RECORDS, capture)
+    assert (refused.code, "--no-records" in refused.err) == (Exit.USAGE, True)
+
+
+def test_a_limit_counts_what_is_selected(capture: Path) -> None:
+    result = kafkasniff("decode", "--format", "json", "--filter", "api == 0", "-c", 3, capture)
+    assert [line["api"] for line in result.objects if line["type"] != "problem"] == ["Produce"] * 3
+    assert "3 shown" in result.err
+
+
+@pytest.mark.skipif(not can_fork(), reason="this system cannot fork")
+@pytest.mark.parametrize(
+    "expression",
+    [
+        'error or latency_ms > 0.7ms and not api =~ "Metadata"',
+        f"exchange > 5 and {RECORDS}",
+        'time > "+1ms" and response.throttle_time_ms == 0 or problems',
+    ],
+)
+def test_the_output_does_not_depend_on_the_number_of_processes(capture: Path, expression: str) -> None:
+    for form in ("json", "text"):
+        options = ("decode", "--format", form, "--filter", expression, capture)
+        alone, together = kafkasniff(*options), kafkasniff(*options, "--jobs", 3)
+        assert alone.out
+        assert (together.code, together.out, together.err) == (alone.code, alone.out, alone.err)
+
+
+def test_exported_rows_are_those_of_the_selected_exchanges(capture: Path, tmp_path: Path) -> None:
+    expression = "api == 0 and not error"
+    lines = kafkasniff("decode", "-q", "--format", "json", "--filter", expression, capture).objects
+    wanted = sorted((line["api"], line["correlation_id"]) for line in lines if line["type"] == "request")
+    done = kafkasniff("export", "-q", "-o", tmp_path, "--filter", expression, "--jobs", 2, capture)
+    assert (done.code, done.err) == (0, "")
+    found = rows(tmp_path, "exchanges")
+    assert sorted((row["api"], row["correlation_id"]) for row in found) == wanted != []
+    assert {row["error_code"] for row in found} <= {0, None}
+    assert expression in json.dumps(manifest(tmp_path))
+    other = kafkasniff("export", "-q", "-o", tmp_path, "--filter", "api == 0", capture)
+    assert other.code == Exit.USAGE, "rows of another selection do not go into the same tables"
+
+
+def test_tables_need_the_records_that_a_filter_asks_about(capture: Path, tmp_path: Path) -> None:
+    options: tuple[Any, ...] = ("export", "-q", "--filter", RECORDS, capture)
+    refused = kafkasniff(*options, "-o", tmp_path / "no")
+    assert (refused.code, "--records" in refused.err) == (Exit.USAGE, True)
+    assert kafkasniff(*options, "-o", tmp_path / "yes", "--records").code == 0
+    found = rows(tmp_path / "yes", "exchanges")
+    assert len(found) == len({exchange for exchange, _ in decode(capture, "--filter", RECORDS)}) > 0
+    assert all('"key":"key-0"' in row["request_body"] for row in found)
+
+
+def test_topics_that_are_named_late(tmp_path: Path) -> None:
+    capture = tmp_path / "talk.pcap"
+    capture.write_bytes(pcap_bytes(talks.both()))
+    keys = []
+    for place, options in enumerate((("--topic", "orders"), ("--filter", 'not topic != "orders" and has topic'))):
+        where = tmp_path / str(place)
+        assert kafkasniff("export", "-q", capture, "-o", where, *options).code == 0
+        keys.append({(row["connection_id"], row["exchange_id"]) for row in rows(where, "exchanges")})
+    assert keys[0] == keys[1] != set()
+
+
+def test_not_with_spark(capture: Path, tmp_path: Path) -> None:
+    result = kafkasniff("export", "--engine", "spark", "--filter", "error", "-o", tmp_path, capture)
+    assert result.code == Exit.USAGE
+    assert "filters are for --engine local" in result.err

@@ -1,0 +1,334 @@
+"""Packets from elsewhere: capture programs through pipes, the networks of containers, files that still grow.
+
+What docs/live.md has a shell do is done here with processes, without ssh and without containers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from kafkasniff.capture.frames import Frames
+from kafkasniff.capture.pcapng_writer import packet_blocks
+from kafkasniff.capture.raw import Interface
+from kafkasniff.capture.rotation import CaptureFiles, Rotation
+from tests.capture.fake_interface import captured, raw_packets
+from tests.capture.network import on_own_loopback
+from tests.cli.console import kafkasniff
+from tests.conftest import ROOT
+from tests.craft import kafka_bytes as kafka
+
+PYTHON = [sys.executable, "-m", "kafkasniff"]
+DECODE = [*PYTHON, "decode", "--format", "json", "-"]
+CAPTURES = ROOT / "captures"
+PATIENCE = 60.0
+"""Seconds for what comes at once on a machine that has nothing else to do."""
+
+
+class Lines:
+    """Lines of a process as they come, each with patience."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._found: queue.Queue[bytes | None] = queue.Queue()
+        self._thread = threading.Thread(target=self._read, args=(stream,), daemon=True)
+        self._thread.start()
+
+    def _read(self, stream: IO[bytes]) -> None:
+        for line in stream:
+            self._found.put(line)
+        self._found.put(None)
+
+    def next(self, seconds: float = PATIENCE) -> dict[str, Any]:
+        """Raises queue.Empty where none comes, EOFError at the end."""
+        line = self._found.get(timeout=seconds)
+        if line is None:
+            raise EOFError
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def rest(self) -> list[dict[str, Any]]:
+        """All up to the end."""
+        found: list[dict[str, Any]] = []
+        with contextlib.suppress(EOFError):
+            while True:
+                found.append(self.next())
+        return found
+
+
+class Talk:
+    """A client and a broker on loopback."""
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self.port = server.getsockname()[1]
+            self._client = socket.create_connection(("127.0.0.1", self.port))
+            self._broker = server.accept()[0]
+        self.count = 0
+
+    def go_on(self) -> None:
+        """One exchange more."""
+        batch = kafka.record_batch([kafka.record(0, b"k", b"v")])
+        self._client.sendall(kafka.produce_request(self.count, "orders", batch, version=9))
+        self._broker.recv(4096)
+        self._broker.sendall(kafka.produce_response(self.count, "orders", 7, version=9))
+        self._client.recv(4096)
+        self.count += 1
+
+    def until_heard(self, lines: Lines) -> dict[str, Any]:
+        """Talk until the first line tells that somebody listens."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            self.go_on()
+            with contextlib.suppress(queue.Empty):
+                return lines.next(0.1)
+        raise TimeoutError("nobody listens")
+
+    def close(self) -> None:
+        self._client.close()
+        self._broker.close()
+
+
+@contextlib.contextmanager
+def processes() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts processes, and ends what is left of them."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        started.append(subprocess.Popen(command, **{**pipes, **more}))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+
+
+def pipeline(
+    start: Callable[..., subprocess.Popen[bytes]], first: list[str], second: list[str]
+) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
+    """`first | second`, in a process group of their own, as a shell has it."""
+    source = start(first, process_group=0, stderr=subprocess.DEVNULL)
+    assert source.stdout is not None
+    sink = start(second, stdin=source.stdout, process_group=source.pid)
+    # The pipe is the second one's: only so does the first learn when it goes away.
+    source.stdout.close()
+    return source, sink
+
+
+def writers(port: int) -> dict[str, list[str]]:
+    """Programs that write packets to their standard output as they capture them: pcap, pcapng."""
+    only = f"tcp port {port}"
+    return {
+        "tcpdump": ["-i", "lo", "-U", "-w", "-", only],
+        "tcpdump at once": ["-i", "lo", "-U", "--immediate-mode", "-w", "-", only],
+        "dumpcap": ["-q", "-i", "lo", "-f", only, "-w", "-"],
+        "tshark": ["-q", "-i", "lo", "-f", only, "-w", "-"],
+    }
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("which", writers(0))
+def test_lines_come_while_the_capture_runs(
+    which: str, require_root: Callable[[], None], require_tool: Callable[[str], str]
+) -> None:
+    """What is in the pipe is decoded at once, however little it is; an interrupt ends the run with a summary."""
+    require_root()
+    lines_come_while_the_capture_runs(require_tool(which.split(maxsplit=1)[0]), which)
+
+
+@on_own_loopback
+def lines_come_while_the_capture_runs(program: str, which: str) -> None:
+    talk = Talk()
+    with contextlib.closing(talk), processes() as start:
+        source, sink = pipeline(start, [program, *writers(talk.port)[which]], DECODE)
+        assert sink.stdout is not None
+        assert sink.stderr is not None
+        lines = Lines(sink.stdout)
+        found = [talk.until_heard(lines)]
+        last = talk.count
+        talk.go_on()
+        while (found[-1]["type"], found[-1].get("correlation_id")) != ("response", last):
+            found.append(lines.next())
+        assert source.poll() is None, "the capture ended, so that nothing is proven"
+        assert sink.poll() is None
+
+        os.killpg(source.pid, signal.SIGINT)
+        assert sink.wait(PATIENCE) == 130
+        assert source.wait(PATIENCE) is not None
+        said = sink.stderr.read().decode()
+        found += lines.rest()
+    assert "kafkasniff: interrupted: " in said
+    assert f" {len(found)} messages, 0 problems" in said
+    assert "Traceback" not in said
+    assert {(one["api"], one["api_version"], one["broker"]) for one in found} == {
+        ("Produce", 9, f"127.0.0.1:{talk.port}")
+    }
+    # The capture began somewhere in the conversation; from there on nothing is missing.
+    spoken = [(one["type"], one["correlation_id"]) for one in found]
+    first = spoken[0][1]
+    assert spoken == [(kind, number) for number in range(first, last + 1) for kind in ("request", "response")]
+
+
+@pytest.mark.root
+def test_whoever_has_enough_ends_the_capture(
+    require_root: Callable[[], None], require_tool: Callable[[str], str]
+) -> None:
+    require_root()
+    whoever_has_enough_ends_the_capture(require_tool("tcpdump"))
+
+
+@on_own_loopback
+def whoever_has_enough_ends_the_capture(tcpdump: str) -> None:
+    talk = Talk()
+    with contextlib.closing(talk), processes() as start:
+        capture = [tcpdump, *writers(talk.port)["tcpdump at once"]]
+        source, sink = pipeline(start, capture, [*DECODE, "-q", "--count", "2"])
+        assert sink.stdout is not None
+        lines = Lines(sink.stdout)
+        talk.until_heard(lines)
+        end = time.monotonic() + PATIENCE
+        while source.poll() is None:
+            # It notices by its next packet that nobody reads any more.
+            talk.go_on()
+            time.sleep(0.02)
+            assert time.monotonic() < end
+        assert sink.wait(PATIENCE) == 0
+        assert len(lines.rest()) == 1
+
+
+@pytest.mark.root
+def test_the_network_of_another_process(require_root: Callable[[], None], require_tool: Callable[[str], str]) -> None:
+    """`nsenter -t PID -n kafkasniff live`, PID being of a container: its network, this machine's program and files."""
+    require_root()
+    nsenter = require_tool("nsenter")
+    told: queue.Queue[tuple[int, Talk]] = queue.Queue()
+    over = threading.Event()
+
+    @on_own_loopback
+    def container() -> None:
+        talk = Talk()
+        with contextlib.closing(talk), processes() as start:
+            told.put((start(["sleep", "600"]).pid, talk))
+            assert over.wait(2 * PATIENCE)
+
+    with ThreadPoolExecutor(1) as threads, processes() as start:
+        inside = threads.submit(container)
+        try:
+            while not inside.done() and told.empty():
+                time.sleep(0.01)
+            if inside.done():
+                inside.result()
+            pid, talk = told.get()
+            live = ["live", "-i", "lo", "--format", "json", f"tcp port {talk.port}"]
+            assert os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
+            process = start([nsenter, "-t", str(pid), "-n", *PYTHON, *live])
+            assert process.stderr is not None
+            assert process.stdout is not None
+            assert b"listening on lo" in process.stderr.readline()
+            talk.go_on()
+            lines = Lines(process.stdout)
+            found = [lines.next() for _ in range(2)]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE) == 0
+        finally:
+            over.set()
+        inside.result(PATIENCE)
+    assert [(one["type"], one["api"], one["broker"]) for one in found] == [
+        ("request", "Produce", f"127.0.0.1:{talk.port}"),
+        ("response", "Produce", f"127.0.0.1:{talk.port}"),
+    ]
+
+
+def by_batches(target: Path, capture: Path) -> Iterator[None]:
+    """Write the packets of a capture as `live --write` does."""
+    packets = captured(capture)
+    step = len(packets) // 7 + 1
+    interfaces = (Interface(1, 0, "eth0", 262_144),)
+    with CaptureFiles(
+        str(target), interfaces, Rotation(), counts=lambda: [(len(packets), 0)], failed=pytest.fail
+    ) as kept:
+        for number in range(0, len(packets), step):
+            kept.write(packet_blocks(Frames.plain(raw_packets(packets[number : number + step]))))
+            yield
+
+
+def by_bytes(target: Path, capture: Path) -> Iterator[None]:
+    """The same file in pieces that end in the midst of blocks, as a reader may see them who comes between."""
+    whole = target.with_name("whole.pcapng")
+    for _ in by_batches(whole, capture):
+        pass
+    data = whole.read_bytes()
+    pieces = [data[place : place + len(data) // 9] for place in range(0, len(data), len(data) // 9)]
+    with target.open("ab", buffering=0) as stream:
+        for piece in pieces:
+            stream.write(piece)
+            yield
+
+
+@pytest.mark.parametrize("grow", [by_batches, by_bytes])
+@pytest.mark.parametrize("name", ["franz-go.pcap", "java-group-consumer.pcap"])
+def test_a_file_that_grows(
+    name: str, grow: Callable[[Path, Path], Iterator[None]], require_tool: Callable[[str], str], tmp_path: Path
+) -> None:
+    """`tail -c +1 -f FILE | kafkasniff decode -`: lines come as packets are written, as the whole file has them."""
+    target = tmp_path / "kept.pcapng"
+    whole = kafkasniff("decode", "--format", "json", "-q", CAPTURES / name).objects
+    steps = grow(target, CAPTURES / name)
+    next(steps)
+    found: list[dict[str, Any]] = []
+    with processes() as start:
+        tail = [require_tool("tail"), "-c", "+1", "-f", str(target)]
+        source, sink = pipeline(start, tail, DECODE)
+        assert sink.stdout is not None
+        assert sink.stderr is not None
+        lines = Lines(sink.stdout)
+        told = []
+        more = True
+        while more:
+            so_far = tmp_path / "so-far.pcapng"
+            shutil.copy(target, so_far)
+            # What the file holds so far comes out of the pipe so far, but for what only an end tells.
+            sure = kafkasniff("decode", "--format", "json", "-q", so_far).objects
+            told.append(len(messages(sure)))
+            while len(messages(found)) < told[-1]:
+                found.append(lines.next())
+            assert source.poll() is None
+            more = next(steps, "over") is None
+        source.terminate()
+        assert sink.wait(PATIENCE) == 0
+        found += lines.rest()
+        said = sink.stderr.read().decode()
+    assert told == sorted(told)
+    assert 0 < told[0] < told[-1]
+    assert [without_name(one) for one in found] == [without_name(one) for one in whole]
+    assert f" {len(messages(found))} messages, " in said
+
+
+def messages(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [one for one in lines if one["type"] in {"request", "response"}]
+
+
+def without_name(line: dict[str, Any]) -> dict[str, Any]:
+    """A problem of the capture names it."""
+    return {name: value for name, value in line.items() if name != "capture"}

@@ -1,0 +1,190 @@
+"""Names that anyone may send do nothing to a terminal: no escapes, no lines of their own, no markup, nothing unseen."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kafkasniff.analysis import question_names
+from kafkasniff.cli.environment import Exit
+from kafkasniff.inspector import Inspector
+from kafkasniff.sinks.jsonl import JsonSink
+from kafkasniff.sinks.printable import printable
+from kafkasniff.watch.metrics import Metrics
+from kafkasniff.watch.state import ViewState
+from kafkasniff.watch.top import TopModel
+from tests.cli.console import kafkasniff
+from tests.craft.batches import batch
+from tests.craft.conversation import Conversation
+from tests.craft.from_layout import request_bytes, response_bytes
+from tests.craft.kafka_bytes import int32
+from tests.craft.packet import Packet
+from tests.craft.write import write_pcap
+from tests.kafka.records_craft import Record, batch_of
+from tests.watch.scenes import drawn
+
+EVIL = {
+    "title": "\x1b]0;owned\x07",
+    "colour": "\x1b[31mred",
+    "eight-bit": "\x9b31mred",
+    "line": "a\r\n04:00:00 forged line",
+    "back": "a\b\b\bb",
+    "markup": "[bold red]loud[/] [link=http://x]y[/link] [/]",
+    "bidi": "\u202egnp.exe",
+    "isolate": "\u2066a\u2069",
+    "invisible": "a\u200bb\u2028c\ufeff",
+    "formula": "=cmd|'/c calc'!A1",
+    "html": "<script>alert(1)</script>&quot;",
+    "null": "a\0b",
+}
+OUR_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def with_client(message: bytes, client_id: bytes) -> bytes:
+    """A framed request of the client `crafted`, of another client."""
+    body = message[4:].replace(b"\0\x07crafted", len(client_id).to_bytes(2) + client_id, 1)
+    return int32(len(body)) + body
+
+
+def talk(number: int, text: str) -> Conversation:
+    """Everything that a peer can give a name to, and a sentence of the broker's, is `text`."""
+    made = Conversation(("10.0.0.5", 50_000 + number), ("10.0.0.9", 9092))
+    made.handshake()
+    client = text.encode()
+    records = batch_of([Record(0, 0, client, client, ((text, client),))])
+    data = [{"name": text, "partition_data": [{"index": 0, "records": records}]}]
+    refused = [{"name": text, "partition_responses": [{"index": 0, "error_code": 87, "error_message": text,
+                "record_errors": [{"batch_index": 0, "batch_index_error_message": text}]}]}]  # fmt: skip
+    coordinators = [{"key": text, "node_id": 1, "host": text, "port": 9092, "error_message": text}]
+    configs = [{"name": text, "value": text}]
+    for asked, answered in (
+        (request_bytes(18, 3, 1, client_software_name=text, client_software_version=text),
+         response_bytes(18, 3, 1, api_keys=[{"max_version": 9}])),
+        (request_bytes(3, 9, 2, topics=[{"name": text}]),
+         response_bytes(3, 9, 2, cluster_id=text, brokers=[{"node_id": 1, "host": text, "port": 9092, "rack": text}],
+                        topics=[{"name": text, "error_code": 3}])),
+        (request_bytes(0, 9, 3, acks=1, transactional_id=text, topic_data=data),
+         response_bytes(0, 9, 3, responses=refused)),
+        (request_bytes(10, 4, 4, coordinator_keys=[text]), response_bytes(10, 4, 4, coordinators=coordinators)),
+        (request_bytes(11, 7, 5, group_id=text, member_id=text, group_instance_id=text, protocol_type=text,
+                       protocols=[{"name": text, "metadata": client}]),
+         response_bytes(11, 7, 5, protocol_type=text, protocol_name=text, leader=text, member_id=text)),
+        (request_bytes(32, 4, 6, resources=[{"resource_type": 2, "resource_name": text}]),
+         response_bytes(32, 4, 6, results=[{"resource_name": text, "error_message": text, "configs": configs}])),
+        (request_bytes(17, 1, 7, mechanism=text), response_bytes(17, 1, 7, error_code=33, mechanisms=[text])),
+    ):  # fmt: skip
+        made.exchange(with_client(asked, client), answered)
+    made.close()
+    return made
+
+
+def packets(text: str) -> list[Packet]:
+    return talk(0, text).packets
+
+
+def harmless(text: str) -> None:
+    """Nothing but visible characters, line feeds and our own colours."""
+    for character in OUR_COLOURS.sub("", text):
+        assert character == "\n" or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+@pytest.fixture(scope="module", params=EVIL, ids=str)
+def evil(request: pytest.FixtureRequest) -> str:
+    return EVIL[request.param]
+
+
+@pytest.fixture(scope="module")
+def capture(evil: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_pcap(tmp_path_factory.mktemp("evil") / "evil.pcap", packets(evil))
+
+
+@pytest.fixture(scope="module")
+def benign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_pcap(tmp_path_factory.mktemp("benign") / "evil.pcap", packets("benign"))
+
+
+def test_lines(capture: Path, benign: Path) -> None:
+    result, other = (kafkasniff("decode", path, "--color", "always") for path in (capture, benign))
+    harmless(result.text)
+    harmless(result.err)
+    assert len(result.lines) == len(other.lines) > 14
+
+
+@pytest.mark.parametrize("options", [["-v"], ["-vv", "--color", "always"]], ids=" ".join)
+def test_trees(capture: Path, evil: str, options: list[str]) -> None:
+    result = kafkasniff("decode", *options, capture)
+    assert result.code == Exit.OK
+    harmless(result.text)
+    harmless(result.err)
+    assert printable(evil)[:6] in OUR_COLOURS.sub("", result.text)
+
+
+def test_json_on_a_terminal(capture: Path, tmp_path: Path) -> None:
+    """The same values, with all that would act there escaped; elsewhere nothing is touched."""
+    folder = tmp_path / "out"
+    kafkasniff("export", capture, "--output", folder)
+    message = request_bytes(3, 9, 1, topics=[{"name": "".join(EVIL.values()) + "\U000e0041"}]).hex()
+    for arguments in (["decode", "--format", "json", capture], ["decode-bytes", "--format", "json", message],
+                      ["analyze", "talkers", folder, "--format", "json"]):  # fmt: skip
+        shown, plain = kafkasniff(*arguments, stdout_tty=True), kafkasniff(*arguments)
+        harmless(shown.text)
+        # Not by `splitlines`, which takes U+2028 for the end of a line.
+        one, other = ([json.loads(line) for line in result.text.split("\n")[:-1]] for result in (shown, plain))
+        assert one == other != []
+
+
+def test_markup_is_text(benign: Path, tmp_path: Path) -> None:
+    path = write_pcap(tmp_path / "markup.pcap", packets(EVIL["markup"]))
+    assert "[link=http://x]" in kafkasniff("decode", "-vv", path).text
+    folder = tmp_path / "out"
+    kafkasniff("export", path, "--output", folder)
+    assert "[bold red]loud" in kafkasniff("analyze", "talkers", folder, stdout_tty=True, width=400).text
+
+
+def test_pasted_bytes(evil: str) -> None:
+    message = with_client(request_bytes(3, 9, 1, topics=[{"name": evil}]), evil.encode())
+    result = kafkasniff("decode-bytes", "-v", "--color", "always", message.hex())
+    harmless(result.text)
+    harmless(result.err)
+
+
+def test_analyses(capture: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    assert kafkasniff("export", capture, "--output", folder).code == Exit.OK
+    for question in question_names():
+        result = kafkasniff("analyze", question, folder, "--color", "always", stdout_tty=True, width=300)
+        assert result.code == Exit.OK
+        harmless(result.text)
+        harmless(result.err)
+
+
+def test_what_a_live_run_is_watched_by(evil: str) -> None:
+    inspector, top, metrics = Inspector(exchanges=True, connections=True), TopModel(), Metrics()
+    for event in (*inspector.feed(batch(packets(evil))), *inspector.close()):
+        top.take(event)
+        metrics.take(event)
+    for table in range(6):
+        harmless(drawn(top.snapshot(), ViewState(table=table), 200, 60))
+    harmless(drawn(top.snapshot(focus=1), ViewState(focus=1), 200, 60))
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(metrics)
+    scraped = generate_latest(registry).decode()
+    harmless(scraped)
+    assert list(text_string_to_metric_families(scraped))
+
+
+def test_what_an_internal_error_quotes(evil: str, benign: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: JsonSink, event: object) -> None:
+        raise RuntimeError(evil)
+
+    monkeypatch.setattr(JsonSink, "line", fail)
+    result = kafkasniff("decode", "-v", "--format", "json", benign)
+    assert result.code == Exit.INTERNAL
+    harmless(result.err)

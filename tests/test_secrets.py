@@ -1,0 +1,318 @@
+"""By default no secret stands in any output, in any form; with --show-secrets each one does, so that the test can fail.
+
+What is not looked at: files of `live --write`, which are packets, and `state/` of an export, which holds the bytes of
+what was not over (docs/privacy.md).
+"""
+
+from __future__ import annotations
+
+import functools
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+
+from kafkasniff.analysis import question_names
+from kafkasniff.cli.environment import Exit
+from kafkasniff.inspector import Inspector
+from kafkasniff.kafka.message import Decoded, DecodeOptions, decode_request, decode_response
+from kafkasniff.model import Exchange, Message
+from kafkasniff.sinks.jsonl import JsonSink
+from kafkasniff.watch.metrics import Metrics
+from kafkasniff.watch.state import ViewState
+from kafkasniff.watch.top import TopModel
+from tests.cli.console import kafkasniff
+from tests.conftest import ROOT
+from tests.craft.batches import batch
+from tests.craft.damage import lossy
+from tests.craft.write import write_pcap
+from tests.secret_traffic import FORMS, TEXTS, Case, capture, cases, found_in
+from tests.watch.scenes import drawn
+
+CASES = cases()
+HIDDEN = DecodeOptions()
+EVERY = set(TEXTS)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_pcap(tmp_path_factory.mktemp("secrets") / "secrets.pcap", capture(), nanoseconds=True)
+
+
+def export(path: Path, folder: Path, *options: str) -> Path:
+    assert kafkasniff("export", path, "--output", folder, *options).code == Exit.OK
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export(path, tmp_path_factory.mktemp("export") / "out", "--records")
+
+
+def leaves(value: Any) -> Iterator[bytes]:
+    """All strings and bytes in rows."""
+    if isinstance(value, bytes):
+        yield value
+    elif isinstance(value, str):
+        yield value.encode()
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from leaves(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from leaves(one)
+
+
+def content(folder: Path) -> bytes:
+    """What an export holds: its tables, decompressed, and all other files as they are, but for its state."""
+    found = []
+    for one in sorted(folder.rglob("*")):
+        if one.suffix == ".parquet":
+            found += leaves(pq.ParquetFile(one).read().to_pylist())
+        elif one.is_file() and one.suffix != ".state":
+            found.append(one.read_bytes())
+    assert found
+    return b"\n".join(found)
+
+
+def test_secrets_are_found_in_any_form() -> None:
+    """What the other tests stand on."""
+    for name, secret in TEXTS.items():
+        assert found_in(b"x" + secret + b"y") == {name}
+        assert found_in(repr({"value": secret}).encode()) == {name}
+        assert found_in(secret.hex().encode()) == {name}
+        assert all(len(form) > 12 for form in FORMS[name])
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+SHOWN = [
+    ["--format", "json"],
+    ["--format", "json", "--bytes", "base64"],
+    ["--format", "json", "--bytes", "hex"],
+]
+DECODE = [*SHOWN, ["--format", "json", "--jobs", "2"], ["-vv", "--color", "always"], ["-v"], [], ["--two-pass", "-vv"]]
+
+
+@pytest.mark.parametrize("options", DECODE, ids=" ".join)
+def test_decode(path: Path, options: list[str]) -> None:
+    result = kafkasniff("decode", *options, path)
+    assert result.code == Exit.OK
+    assert result.out
+    assert found_in(result.out) == set()
+    assert found_in(result.err.encode()) == set()
+
+
+@pytest.mark.parametrize("options", SHOWN, ids=" ".join)
+def test_decode_when_they_are_asked_for(path: Path, options: list[str]) -> None:
+    assert found_in(kafkasniff("decode", *options, "--show-secrets", path).out) == EVERY
+
+
+def test_what_has_no_secret_is_still_there(path: Path) -> None:
+    out = kafkasniff("decode", "--format", "json", path).out
+    for told in (b"86400000", b"AbCdEf0123456789", b'"algorithm":"HmacSHA256"', b'"tasks.max":"1"', b'{\\"tasks\\":1}'):
+        assert told in out
+    assert b"body-withheld" not in out
+
+
+def test_an_internal_error_tells_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JsonSink, "line", lambda self, event: 1 / 0)
+    result = kafkasniff("decode", "-v", "--format", "json", path)
+    assert result.code == Exit.INTERNAL
+    assert "Traceback" in result.err
+    assert found_in(result.err.encode()) == set()
+
+
+def test_export(exported: Path, path: Path, tmp_path: Path) -> None:
+    assert found_in(content(exported)) == set()
+    assert found_in(content(export(path, tmp_path / "columns"))) == set()
+    # No table has raw tokens, and none the records of the metadata log but in bodies.
+    shown = found_in(content(export(path, tmp_path / "shown", "--show-secrets")))
+    assert EVERY - shown == {"raw plain password", "raw client proof"}
+
+
+def test_a_record_without_its_secret_value_is_still_a_row(exported: Path) -> None:
+    rows = [row for one in exported.glob("records/*/*.parquet") for row in pq.ParquetFile(one).read().to_pylist()]
+    by_key = {row["key"]: row["value"] for row in rows if row["key"] is not None}
+    assert by_key[b"session-key"] is by_key[b"connector-jdbc"] is by_key[b"task-jdbc-0"] is None
+    assert by_key[b"commit-jdbc"] == b'{"tasks":1}'
+
+
+def test_analyses(exported: Path) -> None:
+    for question in question_names():
+        for form in ("text", "json"):
+            result = kafkasniff("analyze", question, exported, "--format", form)
+            assert result.code == Exit.OK, question
+            assert found_in(result.out + result.err.encode()) == set()
+
+
+def pasted(case: Case, *options: str) -> bytes:
+    arguments = ["decode-bytes", *options]
+    if case.in_response:
+        arguments += ["--response", "--api", str(case.api_key), "--version", str(case.version)]
+    result = kafkasniff(*arguments, (case.response if case.in_response else case.request).hex())
+    assert result.code == Exit.OK
+    return result.out + result.err.encode()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_decode_bytes(case: Case) -> None:
+    assert found_in(pasted(case, "-v")) == set()
+    assert found_in(pasted(case, "--format", "json")) == set()
+    assert found_in(pasted(case, "--format", "json", "--show-secrets")) == case.secrets
+
+
+def test_what_a_live_run_is_watched_by() -> None:
+    inspector, top, metrics = Inspector(exchanges=True, connections=True), TopModel(), Metrics()
+    for event in (*inspector.feed(batch(capture())), *inspector.close()):
+        top.take(event)
+        metrics.take(event)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(metrics)
+    scraped = generate_latest(registry)
+    assert b"SaslAuthenticate" in scraped
+    screens = "".join(drawn(top.snapshot(), ViewState(table=table), 200, 60) for table in range(5))
+    assert "SaslAuthenticate" in screens
+    assert found_in(scraped + screens.encode()) == set()
+
+
+def test_captures_whose_secrets_are_known(tmp_path: Path) -> None:
+    """The session key that a worker of Connect made; passwords stand in the sidecars' own tests."""
+    name = ROOT / "captures" / "java-connect.pcap"
+    key = b"PuxOL3kPqJ+t0rxGpQZmM0MkoMZ5dualNwrmX2P4aX8="
+    out = kafkasniff("decode", "--format", "json", name).out
+    assert key not in out
+    assert key in kafkasniff("decode", "--format", "json", "--show-secrets", name).out
+    assert key not in content(export(name, tmp_path / "out", "--records"))
+    assert b'"name":"line-source"' in content(tmp_path / "out").replace(b"\\", b"")
+
+
+# -- what is damaged ---------------------------------------------------------------------------------------------------
+
+
+def decoded(case: Case, data: bytes, *, cut: bool = False) -> Decoded:
+    if case.in_response:
+        return decode_response(data, 0, len(data), case.api_key, case.version, HIDDEN, cut=cut)
+    return decode_request(data, 0, len(data), HIDDEN, cut=cut)
+
+
+def shown(case: Case, data: bytes, *, cut: bool = False) -> bytes:
+    return repr(decoded(case, data, cut=cut)).encode()
+
+
+def message(case: Case) -> bytes:
+    return (case.response if case.in_response else case.request)[4:]
+
+
+# Any byte of a compressed batch may end in a name by which a secret is known.
+DAMAGED = [case for case in CASES if not case.name.startswith("connect produced") or case.name.endswith(" 0")]
+# What says that something is a secret: with another name it is none, however whole the message is.
+NAMES = [
+    b"ssl.keystore.password", b"sasl.jaas.config", b"ssl.keystore.key", b"ssl.key.password", b"my.secret",
+    b"ssl.truststore.password", b"PlainLoginModule required username", b"password=", b"__cluster_metadata",
+    bytes(15) + b"\x01", b"session-key", b"connector-jdbc", b"task-jdbc-0", b'"properties"',
+    b"connection.password", b"database.password", b"jdbc:postgresql://app:", b"@db/x",
+    TEXTS["sensitive by flag"] + b"\0\0\x01",  # read_only, config_source, is_sensitive
+]  # fmt: skip
+
+
+@functools.cache
+def places(case: Case) -> list[int]:
+    """Bytes that can be damaged: all behind the header but those by which a secret is known for one."""
+    data = message(case)
+    # Correlation id; of a request API, version and client id as well.
+    start = 4 if case.in_response else 8 + 2 + len("crafted")
+    left = set(range(start, len(data)))
+    for name in NAMES:
+        at = data.find(name)
+        while at >= 0:
+            left -= set(range(at, at + len(name)))
+            at = data.find(name, at + 1)
+    return sorted(left)
+
+
+@given(st.sampled_from(CASES), st.data())
+def test_messages_that_break_off(case: Case, data: st.DataObject) -> None:
+    whole = message(case)
+    kept = data.draw(st.integers(0, len(whole) - 1))
+    cut = data.draw(st.booleans())
+    assert found_in(shown(case, whole[:kept], cut=cut)) == set()
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(DAMAGED), st.data(), st.integers(1, 255))
+def test_messages_with_a_wrong_byte(case: Case, data: st.DataObject, mask: int) -> None:
+    damaged = bytearray(message(case))
+    damaged[data.draw(st.sampled_from(places(case)))] ^= mask
+    assert found_in(shown(case, bytes(damaged))) == set()
+
+
+def test_a_body_in_the_wrong_places_shows_its_numbers_only() -> None:
+    (case,) = [case for case in CASES if case.name == "server-final v2"]
+    damaged = bytearray(message(case))
+    # Correlation id, header tags, error code; then the length of error_message: null becomes 20 bytes.
+    assert damaged[7] == 0
+    damaged[7] = 21
+    told = decoded(case, bytes(damaged))
+    assert told.body is not None
+    assert set(told.body) <= {"error_code", "session_lifetime_ms"}
+    assert "body-withheld" in {problem.kind for problem in told.problems}
+    assert b"v=" not in shown(case, bytes(damaged))
+
+
+def test_a_body_that_the_capture_lacks_the_end_of_keeps_its_names() -> None:
+    (case,) = [case for case in CASES if case.name == "topic created v7"]
+    data = message(case)[:-8]
+    assert decoded(case, data, cut=True).body["topics"][0]["name"] == "orders"
+    assert decoded(case, data).body == {}
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 1 << 32))
+def test_what_is_shown_changes_nothing_else(seed: int) -> None:
+    """Which messages there are, what they answer and how exchanges end."""
+    packets = lossy(capture(), Random(seed), 0.1)
+    seen = []
+    for show_secrets in (False, True):
+        inspector = Inspector(exchanges=True, show_secrets=show_secrets)
+        events = [*inspector.feed(batch(packets)), *inspector.close()]
+        seen.append([_outline(event) for event in events])
+    assert seen[0] == seen[1]
+
+
+def _outline(event: Any) -> tuple[Any, ...]:
+    if isinstance(event, Message):
+        kinds = sorted({problem.kind for problem in event.problems} - {"body-withheld"})
+        return event.type, event.exchange, event.api_key, event.correlation_id, event.time_ns, event.errors, kinds
+    if isinstance(event, Exchange):
+        return event.exchange, event.status, event.latency_ns
+    return type(event), getattr(event, "kind", None)
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def test_files_are_their_owners(path: Path, exported: Path, tmp_path: Path) -> None:
+    for number, arguments in enumerate(
+        (
+            ["decode", path],
+            ["decode", path, "--format", "json", "--jobs", "2"],
+            ["decode-bytes", CASES[0].request.hex()],
+            ["analyze", "latency", exported],
+            ["analyze", "latency", exported, "--format", "json"],
+        )
+    ):
+        assert kafkasniff(*arguments, "-o", tmp_path / f"{number}.out").code == Exit.OK
+    assert kafkasniff("analyze", "latency", exported, "-o", tmp_path / "answer.parquet").code == Exit.OK
+    export(path, tmp_path / "jobs", "--jobs", "2")
+    made = [one for folder in (tmp_path, exported) for one in folder.rglob("*") if one.is_file()]
+    assert {one.suffix for one in made} == {".out", ".parquet", ".json", ".state"}
+    assert {stat.S_IMODE(one.stat().st_mode) for one in made} == {0o600}

@@ -1,0 +1,223 @@
+"""Missing and damaged bytes: what is behind them is found again, and nothing is told that was not said."""
+
+from __future__ import annotations
+
+import functools
+import random
+import ssl
+
+import pytest
+
+from kafkasniff.tls import half, session
+from tests.craft.batches import batch
+from tests.craft.outcome import Line, Outcome, output
+from tests.craft.packet import Packet
+from tests.tls.endpoints import NO_ENCRYPT_THEN_MAC, Pair, Talk, kafka_talk, packets_of
+from tests.tls.reading import clear_contents, contents, decrypted, keys, kinds
+
+V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
+SUITES = [
+    (V13, None, 0),
+    (V12, "ECDHE-RSA-AES128-GCM-SHA256", 0),
+    (V12, "ECDHE-RSA-CHACHA20-POLY1305", 0),
+    (V12, "ECDHE-RSA-AES256-SHA384", 0),
+    (V12, "AES128-SHA", NO_ENCRYPT_THEN_MAC),
+]
+EXCHANGES = 40
+
+
+@functools.cache
+def long_talk(version: ssl.TLSVersion, ciphers: str | None = None, options: int = 0) -> Talk:
+    pair = Pair(version=version, ciphers=ciphers, options=options)
+    return pair.talk(kafka_talk(EXCHANGES, b"v" * 400), pieces=150)
+
+
+def without(packets: list[Packet], places: set[int]) -> list[Packet]:
+    return [packet for place, packet in enumerate(packets) if place not in places]
+
+
+def whole_messages(found: Outcome) -> list[Line]:
+    return [line for line in contents(found) if not line["problems"]]
+
+
+def said(made: Talk) -> dict[tuple[object, object], Line]:
+    return {(line["type"], line["correlation_id"]): line for line in clear_contents(made.clear)}
+
+
+def check_nothing_invented(found: Outcome, made: Talk) -> int:
+    """Every whole message is one that was sent; returns how many there are."""
+    sent = said(made)
+    for line in whole_messages(found):
+        assert line == sent[line["type"], line["correlation_id"]]
+    return len(whole_messages(found))
+
+
+@pytest.mark.parametrize(("version", "ciphers", "options"), SUITES)
+@pytest.mark.parametrize("count", [1, 2, 7, 25])
+def test_missing_packets(version: ssl.TLSVersion, ciphers: str | None, options: int, count: int) -> None:
+    made = long_talk(version, ciphers, options)
+    packets = packets_of(made.flights, sizes=300)
+    data = [place for place, packet in enumerate(packets) if packet.payload]
+    middle = len(data) // 2
+    lost = set(data[middle : middle + count])
+    found = decrypted(without(packets, lost), made.key_log)
+    whole = check_nothing_invented(found, made)
+    # What is lost, what shares a message with it, and what is passed over until frames are told again.
+    assert whole >= 2 * EXCHANGES + 4 - 2 * (count + 4)
+    last = max(line["correlation_id"] for line in whole_messages(found))
+    assert last == EXCHANGES + 2
+    assert "tls-lost" not in kinds(found)
+    assert "tcp-gap" in kinds(found)
+
+
+@pytest.mark.parametrize("version", [V12, V13])
+def test_missing_packets_of_the_handshake(version: ssl.TLSVersion) -> None:
+    made = long_talk(version)
+    packets = packets_of(made.flights, sizes=100)
+    data = [place for place, packet in enumerate(packets) if packet.payload]
+    read = 0
+    for place in data[:30]:
+        found = decrypted(without(packets, {place}), made.key_log, ports=[9093])
+        count = check_nothing_invented(found, made)
+        told = [kind for kind in kinds(found) if kind.startswith("tls")]
+        # Without its first bytes the client's stream is not known for TLS.
+        assert count > EXCHANGES or told == ["tls-not-decrypted"] or (place == data[0] and count == 0), place
+        read += count > EXCHANGES
+    assert read > 15
+
+
+@pytest.mark.parametrize(("version", "ciphers", "options"), SUITES)
+def test_random_losses(version: ssl.TLSVersion, ciphers: str | None, options: int) -> None:
+    made = long_talk(version, ciphers, options)
+    packets = packets_of(made.flights, sizes=300)
+    for seed in range(6):
+        rng = random.Random(seed)
+        lost = {place for place in range(14, len(packets)) if rng.random() < 0.03}
+        found = decrypted(without(packets, lost), made.key_log)
+        assert check_nothing_invented(found, made) > EXCHANGES / 2
+
+
+@pytest.mark.parametrize(("version", "ciphers", "options"), SUITES)
+def test_batches_change_nothing_behind_losses(version: ssl.TLSVersion, ciphers: str | None, options: int) -> None:
+    made = long_talk(version, ciphers, options)
+    packets = packets_of(made.flights[:40], sizes=130)
+    for seed in range(3):
+        rng = random.Random(seed)
+        kept = [packet for packet in packets if rng.random() < 0.95]
+        whole = batch(kept)
+        expected = output([whole], keys=keys(made.key_log), ports=[9093])
+        parts = []
+        while len(whole) > 3:
+            part, whole = whole.split(rng.randrange(1, 4))
+            parts.append(part)
+        assert output([*parts, whole], keys=keys(made.key_log), ports=[9093]) == expected
+
+
+@pytest.mark.parametrize("version", [V12, V13])
+def test_damaged_records(version: ssl.TLSVersion) -> None:
+    made = long_talk(version)
+    packets = packets_of(made.flights, sizes=16_384)
+    data = [place for place, packet in enumerate(packets) if packet.payload]
+    place = data[len(data) // 2]
+    payload = bytearray(packets[place].payload)
+    payload[40] ^= 1
+    changed = [*packets[:place], packets[place].but(payload=bytes(payload)), *packets[place + 1 :]]
+    found = decrypted(changed, made.key_log)
+    assert check_nothing_invented(found, made) > EXCHANGES
+    assert kinds(found).count("tls-record-damaged") == 1
+    assert "tcp-gap" not in kinds(found)
+
+
+@pytest.mark.parametrize("version", [V12, V13])
+def test_a_header_that_is_damaged(version: ssl.TLSVersion) -> None:
+    made = long_talk(version)
+    packets = packets_of(made.flights, sizes=16_384)
+    data = [place for place, packet in enumerate(packets) if packet.payload]
+    place = data[len(data) // 2]
+    changed = [
+        *packets[:place],
+        packets[place].but(payload=b"\xff" + packets[place].payload[1:]),
+        *packets[place + 1 :],
+    ]
+    found = decrypted(changed, made.key_log)
+    assert check_nothing_invented(found, made) > EXCHANGES
+    last = max(line["correlation_id"] for line in whole_messages(found))
+    assert last == EXCHANGES + 2
+
+
+@pytest.mark.parametrize(("version", "ciphers", "options"), SUITES)
+def test_garbage_anywhere(version: ssl.TLSVersion, ciphers: str | None, options: int) -> None:
+    made = long_talk(version, ciphers, options)
+    packets = packets_of(made.flights[:30], sizes=300)
+    data = [place for place, packet in enumerate(packets) if packet.payload]
+    for seed in range(12):
+        rng = random.Random(seed)
+        changed = list(packets)
+        for place in rng.sample(data, 3):
+            payload = bytearray(changed[place].payload)
+            for _ in range(rng.choice((1, 4, 40))):
+                payload[rng.randrange(len(payload))] = rng.randrange(256)
+            changed[place] = changed[place].but(payload=bytes(payload))
+        check_nothing_invented(decrypted(changed, made.key_log), made)
+
+
+def test_cut_at_any_packet() -> None:
+    made = long_talk(V13)
+    packets = packets_of(made.flights[:10], sizes=100)
+    for end in range(len(packets)):
+        check_nothing_invented(decrypted(packets[:end], made.key_log), made)
+
+
+def test_a_snap_length() -> None:
+    made = long_talk(V13)
+    packets = [
+        packet.but(payload=packet.payload[:60], cut=max(len(packet.payload) - 60, 0))
+        for packet in packets_of(made.flights, sizes=1448)
+    ]
+    assert contents(decrypted(packets, made.key_log)) == []
+
+
+def test_the_search_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(half, "MAX_SEARCH", 2_000)
+    made = long_talk(V13)
+    packets = packets_of(made.flights, sizes=300)
+    client = [place for place, packet in enumerate(packets) if packet.payload and packet.dport == 9093]
+    middle = len(client) // 2
+    changed = list(packets)
+    del changed[client[middle]]
+    for place in client[middle + 1 :]:
+        changed[place - 1] = packets[place].but(payload=b"\x17\3\3\x01\0" * (len(packets[place].payload) // 5 + 1))
+    found = decrypted(changed, made.key_log)
+    check_nothing_invented(found, made)
+    assert kinds(found).count("tls-lost") == 1
+
+
+def test_trials_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(half, "TRIAL_BYTES", 20_000)
+    monkeypatch.setattr(half, "TRIAL_FACTOR", 0)
+    made = long_talk(V13)
+    packets = packets_of(made.flights, sizes=300)
+    data = [place for place, packet in enumerate(packets) if packet.payload]
+    # Far more records are missing than may be tried.
+    found = decrypted(without(packets, set(data[20 : len(data) - 20])), made.key_log)
+    check_nothing_invented(found, made)
+    assert "tls-lost" in kinds(found)
+
+
+def test_damage_without_end() -> None:
+    made = long_talk(V13)
+    packets = packets_of(made.flights, sizes=16_384)
+    data = [place for place, packet in enumerate(packets) if packet.payload and packet.dport == 9093]
+    changed = list(packets)
+    for place in data[len(data) // 2 :]:
+        payload = bytearray(packets[place].payload)
+        at = 0
+        while at < len(payload):
+            payload[at + 5] ^= 1
+            at += 5 + int.from_bytes(payload[at + 3 : at + 5])
+        changed[place] = packets[place].but(payload=bytes(payload))
+    found = decrypted(changed, made.key_log)
+    check_nothing_invented(found, made)
+    told = kinds(found)
+    assert told.count("tls-record-damaged") == session.MAX_DAMAGED
+    assert told.count("tls-lost") == 1
