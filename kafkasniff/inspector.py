@@ -133,6 +133,11 @@ class Inspector:
         self._detail.set(level)
 
     @property
+    def reads_records(self) -> bool:
+        """Whether records of all topics are decoded, or kept as columns, at full level."""
+        return self._detail.has_records
+
+    @property
     def left_out(self) -> LeftOut:
         """What was left out of messages so far, by `level`."""
         return self._detail.left_out

@@ -50,6 +50,7 @@ class Pressure:
     ) -> None:
         self._backlog = backlog
         self._inspectors = tuple(inspectors)
+        self._has_records = any(inspector.reads_records for inspector, _ in self._inspectors)
         self._clock = clock
         self._level = Level.ALL
         self._worst = Level.ALL
@@ -82,7 +83,7 @@ class Pressure:
             self._level = level
             for inspector, highest in self._inspectors:
                 inspector.level = min(level, highest)
-        if level > self._worst:
+        if level > self._worst and (level > Level.NO_RECORDS or self._has_records):
             if not self._worst:
                 self._since, self._before = now, self.left_out()
             self._worst = level

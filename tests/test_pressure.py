@@ -203,6 +203,16 @@ def test_a_ring_that_empties_only_briefly_is_not_told_again() -> None:
     assert len(problems) * CALM_SECONDS > 0.5
 
 
+def test_the_first_level_is_not_told_where_it_changes_nothing() -> None:
+    ring = Ring([0.3, 0.3, 0.6])
+    inspector = Inspector(records="metadata")
+    pressure = Pressure(ring.backlog, [(inspector, Level.NO_MESSAGES)], clock=lambda: ring.now)
+    problems: list[Problem] = []
+    for one in pressure.batches(ring.batches()):
+        problems += [event for event in inspector.feed(one) if isinstance(event, Problem)]
+    assert [one.detail.split("%")[0] for one in problems if one.kind.startswith("live-")] == ["60"]
+
+
 def test_a_jump_is_told_as_what_it_is() -> None:
     levels, problems, pressure = pressed([0.0, 1.0, 1.0])
     assert levels == [0, 3, 3]
