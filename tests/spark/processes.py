@@ -17,8 +17,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from kafkasniff.analysis import find_question, make_parameters
 from kafkasniff.analysis.export import Export, answer
 from tests.analysis.exports import write_export
@@ -34,12 +32,7 @@ PATIENCE = 600
 
 
 def require_spark(*modules: str) -> dict[str, str]:
-    """The environment to start Spark in; skips (or fails) the test where something is missing.
-
-    Each of these starts several Javas, which takes a minute: only where everything is asked for.
-    """
-    if not os.environ.get("KAFKASNIFF_REQUIRE_ALL"):
-        pytest.skip("starts a Spark of its own, for a minute: runs with KAFKASNIFF_REQUIRE_ALL=1")
+    """The environment to start Spark in; skips (or fails) the test where something is missing."""
     for name in ("pyspark", *modules):
         if importlib.util.find_spec(name) is None:
             missing(f"{name} is not installed")
