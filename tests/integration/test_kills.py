@@ -94,6 +94,10 @@ def test_nothing_is_lost_and_nothing_is_invented(kills_run: Kills) -> None:
     for line in kills_run.lines:
         if line["type"] == "problem":
             # What comes from a socket that is no more may bear a number that is no longer expected.
+            if line["kind"] == "connection-rejected":
+                # The kill may come right behind an answer to ApiVersions; that is one of the causes it names.
+                assert "a broker that stops" in line["detail"]
+                continue
             assert line["kind"] in {"request-unanswered", "tcp-rst-ignored"} | OWN_STATE
         else:
             assert line["type"] in {"request", "response"}
