@@ -153,12 +153,12 @@ class Opening:
             return (
                 f"without an answer to {what}: probably the listener expects TLS, there is a limit of connections "
                 "(max.connections, max.connections.per.ip) or a proxy without a broker behind it, or the broker is "
-                "older than 0.10, where there was no ApiVersions"
+                "older than 0.10, where there was no ApiVersions; or it is a broker that stops"
             )
         causes = "the listener wants SASL authentication first (security.protocol SASL_PLAINTEXT or SASL_SSL)"
         if not self.heard:
             causes += ", or TLS, or the broker does not take this version"
-        return f"at {what}, before any authentication: probably {causes}"
+        return f"at {what}, before any authentication: probably {causes}; or it is a broker that stops"
 
 
 def too_large(size: int, *, opened: bool) -> str | None:
