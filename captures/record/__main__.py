@@ -32,23 +32,25 @@ def main() -> int:
         parser.error("no scenario has such a name")
     for name in chosen:
         print(f"{name} …", flush=True)
+        directory = CAPTURES / SCENARIOS[name].folder
         try:
-            entry = record(SCENARIOS[name], CAPTURES)
+            entry = record(SCENARIOS[name], directory)
         except SetupError as error:
             print(f"{name} failed: {error}", file=sys.stderr)
             failed = True
             continue
-        with manifest_lock(CAPTURES):
-            entries = read_manifest(CAPTURES)
+        with manifest_lock(directory):
+            entries = read_manifest(directory)
             entries[name] = entry
-            write_manifest(CAPTURES, entries)
+            write_manifest(directory, entries)
         print(f"{name}: {entry['packets']} packets, {entry['bytes']} bytes, {entry['client']}", flush=True)
-    with manifest_lock(CAPTURES):
-        entries = read_manifest(CAPTURES)
-        for name, entry in entries.items():
-            entry["shows"] = SCENARIOS[name].shows
-        write_manifest(CAPTURES, entries)
-        write_table(CAPTURES)
+    for directory in sorted({CAPTURES / scenario.folder for scenario in SCENARIOS.values()}):
+        with manifest_lock(directory):
+            entries = read_manifest(directory)
+            for name, entry in entries.items():
+                entry["shows"] = SCENARIOS[name].shows
+            write_manifest(directory, entries)
+            write_table(directory)
     return 1 if failed else 0
 
 

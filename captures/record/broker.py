@@ -98,6 +98,8 @@ class RealBroker(ServerProcess):
         self.node_id = node_id
         self.listeners = {listener.name: listener for listener in listeners}
         self.ports: dict[str, int] = {}
+        self.advertised_ports: dict[str, int] = {}
+        """Ports that clients of a listener are told instead of its own, since a proxy stands in front of it."""
         self._extra = dict(properties or {})
         self._storage_options = tuple(storage_options)
         self._java_options = tuple(java_options)
@@ -123,7 +125,8 @@ class RealBroker(ServerProcess):
 
     def bootstrap(self, listener: str = "CLIENT") -> str:
         """``host:port`` as clients want it in ``bootstrap.servers``."""
-        return _address(self.listeners[listener].host, self.ports[listener])
+        port = self.advertised_ports.get(listener, self.ports[listener])
+        return _address(self.listeners[listener].host, port)
 
     def choose_ports(self) -> dict[str, int]:
         """Ports of all listeners, also ``CONTROLLER`` and ``INTERNAL``; chosen once, by ``start`` at the latest."""
@@ -163,7 +166,8 @@ class RealBroker(ServerProcess):
                 protocols[name] = listener.protocol
                 own |= {f"listener.name.{name.lower()}.{key}": value for key, value in listener.properties.items()}
             # Not those of the controller: releases up to 3.8 refuse them here.
-            own["advertised.listeners"] = ",".join(addresses.values())
+            told = addresses | {name: f"{name}://{self.bootstrap(name)}" for name in self.advertised_ports}
+            own["advertised.listeners"] = ",".join(told.values())
         served = [f"CONTROLLER://{self._controller_address()}"] if "controller" in self.roles else []
         return {
             **QUICK_PROPERTIES,

@@ -21,11 +21,14 @@ from .acting import END_OF_ACT, ActingClient
 from .broker import LOGGER, Listener, RealBroker
 from .distribution import DEFAULT_VERSION, SetupError
 from .journal import Entry, LogParser, count_requests, java_log, read_reports, write_sidecar
-from .sniffer import Sniffer, SniffOptions
+from .sniffer import Sniffer, SniffOptions, put_in_secrets
+from .terminator import TlsTerminator
 
 CLIENT_TIMEOUT_S = 120
 FORMATS = {b"\xd4\xc3\xb2\xa1": "pcap", b"\x4d\x3c\xb2\xa1": "pcap, nanoseconds", b"\x0a\x0d\x0d\x0a": "pcapng"}
 COMMAND = "python -m captures.record"
+KEY_LOG = "keys.log"
+"""Where secrets of TLS are logged, in the folder where the client runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class BrokerOptions:
     brokers: int = 1
     plugin: Callable[[], Path] | None = None
     """Makes a folder of classes that the brokers load."""
+    java_options: Callable[[], Sequence[str]] = list
+    """Makes further options of the brokers' JVMs."""
 
 
 Run = Callable[..., list[Entry]]
@@ -85,6 +90,12 @@ class Scenario:
     environment: Callable[[], dict[str, str]] = dict
     play: Play | None = None
     """Several acts instead of the one run of the client; ``broker`` then only tells the release."""
+    folder: str = ""
+    """Folder below ``captures`` where it stands, with a manifest of its own; ``captures`` itself if empty."""
+    key_log: bool = False
+    """The secrets of TLS that were logged go into the capture, which becomes a pcapng."""
+    terminator: Path | None = None
+    """Certificate and key of a TLS terminator in front of the listener: what clients say to it is recorded."""
 
 
 def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
@@ -124,6 +135,12 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
                     run = functools.partial(_run_play, command, work, environment)
                 scenario.play.acts(brokers, run)
             else:
+                if scenario.terminator:
+                    name = options.listeners[0].name
+                    front = TlsTerminator(work, brokers[0].port(name), scenario.terminator, work / KEY_LOG)
+                    stack.enter_context(front)
+                    brokers[0].advertised_ports[name] = front.port
+                    ports = [front.port]
                 for broker in brokers:
                     stack.enter_context(broker)
                 if not internal:
@@ -140,6 +157,8 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
             parse = scenario.play.log if scenario.play else java_log
             for broker in brokers:
                 entries += parse(broker.log_file.read_text(encoding="utf-8", errors="replace").splitlines())
+        if scenario.key_log:
+            put_in_secrets(capture, work / KEY_LOG)
         sidecar = work / f"{capture.stem}.log.jsonl"
         write_sidecar(sidecar, entries)
         entry = {
@@ -178,7 +197,10 @@ def _brokers(scenario: Scenario, work: Path) -> list[RealBroker]:
             listeners=options.listeners,
             properties=options.properties,
             storage_options=() if brokers else options.storage_options,
-            java_options=[f"{LOGGER}.log.org.apache.kafka.clients.NetworkClient=debug"] if scenario.internal else (),
+            java_options=[
+                *([f"{LOGGER}.log.org.apache.kafka.clients.NetworkClient=debug"] if scenario.internal else ()),
+                *options.java_options(),
+            ],
             jars=[options.plugin()] if options.plugin else (),
             node_id=number,
             controller=brokers[0] if brokers else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from . import internal_topics, kraft_clusters, zookeeper_eras
+from . import internal_topics, kraft_clusters, tls, zookeeper_eras
 from .broker import Listener
 from .distribution import DEFAULT_VERSION, OLD_VERSION, go_program, node_modules
 from .journal import franz_log, java_log, kafka_python_log, kafkajs_log, old_kafka_python_log, rdkafka_log
@@ -256,5 +256,6 @@ SCENARIOS: dict[str, Scenario] = {
         *internal_topics.SCENARIOS,
         *MORE_CLIENTS,
         *zookeeper_eras.SCENARIOS,
+        *tls.SCENARIOS,
     ]
 }

@@ -128,6 +128,19 @@ def blank_machine(file: Path) -> None:
     file.write_bytes(data)
 
 
+def put_in_secrets(file: Path, key_log: Path) -> None:
+    """Make a capture a pcapng that holds a key log, in front of its packets. Raises ``SetupError`` without one."""
+    if not key_log.is_file():
+        raise SetupError("nobody logged the secrets of TLS")
+    whole = file.with_name(f"{file.name}.with-secrets")
+    command = [_program("editcap"), "--inject-secrets", f"tls,{key_log}", str(file), str(whole)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SetupError(f"editcap: {done.stderr[-800:]}")
+    whole.replace(file)
+    blank_machine(file)
+
+
 def _program(name: str) -> str:
     found = shutil.which(name)
     if found is None:

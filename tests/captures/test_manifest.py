@@ -14,7 +14,19 @@ from scapy.utils import PcapReader
 
 CAPTURES = Path(__file__).resolve().parents[2] / "captures"
 ENTRIES = json.loads((CAPTURES / "manifest.json").read_text(encoding="utf-8"))["captures"]
-every_capture = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["file"])
+OF_TLS = json.loads((CAPTURES / "tls" / "manifest.json").read_text(encoding="utf-8"))["captures"]
+"""What is said in these is encrypted: tests/tls/test_captures.py compares it with the clients' logs."""
+every_folder = pytest.mark.parametrize(
+    ("folder", "entries"), [(CAPTURES, ENTRIES), (CAPTURES / "tls", OF_TLS)], ids=["captures", "tls"]
+)
+every_file = pytest.mark.parametrize(
+    ("folder", "entry"),
+    [
+        pytest.param(folder, entry, id=entry["file"])
+        for folder, entries in ((CAPTURES, ENTRIES), (CAPTURES / "tls", OF_TLS))
+        for entry in entries
+    ],
+)
 
 # Those whose client's log names every request, and whose packets are whole.
 every_complete_capture = pytest.mark.parametrize(
@@ -25,8 +37,8 @@ CONTROLLED_SHUTDOWN_0 = (7, 0)
 """The only request whose header names no client."""
 
 
-def sidecar(entry):
-    lines = (CAPTURES / entry["sidecar"]).read_text(encoding="utf-8").splitlines()
+def sidecar(entry, folder=CAPTURES):
+    lines = (folder / entry["sidecar"]).read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
 
@@ -92,36 +104,38 @@ def differing(wire, logged):
     return told, seen - said, said - seen
 
 
-def test_every_file_is_in_the_manifest_and_the_other_way_round():
-    on_disk = {file.name for file in CAPTURES.iterdir() if file.is_file()} - {
+@every_folder
+def test_every_file_is_in_the_manifest_and_the_other_way_round(folder, entries):
+    on_disk = {file.name for file in folder.iterdir() if file.is_file()} - {
         "manifest.json",
         "README.md",
         ".gitignore",
     }
-    assert on_disk == {name for entry in ENTRIES for name in (entry["file"], entry["sidecar"])}
+    assert on_disk == {name for entry in entries for name in (entry["file"], entry["sidecar"])}
 
 
-@every_capture
-def test_checksums(entry):
+@every_file
+def test_checksums(folder, entry):
     for name, digest in ((entry["file"], entry["sha256"]), (entry["sidecar"], entry["sidecar_sha256"])):
-        assert hashlib.sha256((CAPTURES / name).read_bytes()).hexdigest() == digest, name
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest, name
 
 
-@every_capture
-def test_captures_are_small(entry):
-    assert (CAPTURES / entry["file"]).stat().st_size == entry["bytes"] < 300_000
-    assert (CAPTURES / entry["sidecar"]).stat().st_size < 600_000
+@every_file
+def test_captures_are_small(folder, entry):
+    assert (folder / entry["file"]).stat().st_size == entry["bytes"] < 300_000
+    assert (folder / entry["sidecar"]).stat().st_size < 600_000
 
 
-@every_capture
-def test_packets_are_counted(entry):
-    with PcapReader(str(CAPTURES / entry["file"])) as packets:
+@every_file
+def test_packets_are_counted(folder, entry):
+    with PcapReader(str(folder / entry["file"])) as packets:
         assert sum(1 for _ in packets) == entry["packets"]
 
 
-@every_capture
-def test_request_counts_are_those_of_the_sidecar(entry):
-    counts = Counter((line["api"], str(line["api_version"])) for line in sidecar(entry) if line["kind"] == "request")
+@every_file
+def test_request_counts_are_those_of_the_sidecar(folder, entry):
+    said = sidecar(entry, folder)
+    counts = Counter((line["api"], str(line["api_version"])) for line in said if line["kind"] == "request")
     assert {(api, version): n for api, table in entry["requests"].items() for version, n in table.items()} == counts
 
 
@@ -142,7 +156,8 @@ def test_responses_on_the_wire_are_those_of_the_client_log(entry):
     assert unseen == Counter()
 
 
-def test_the_readme_has_a_row_for_every_capture():
-    text = (CAPTURES / "README.md").read_text(encoding="utf-8")
-    for entry in ENTRIES:
+@every_folder
+def test_the_readme_has_a_row_for_every_capture(folder, entries):
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    for entry in entries:
         assert f"| `{entry['file']}` | {entry['shows']} | {entry['client']} |" in text

@@ -102,6 +102,11 @@ def test_secrets_in_the_capture(tmp_path: Path, files: tuple[Path, Path]) -> Non
         {name: line.get(name) for name in CONTENT} for line in expected if line["type"] in ("request", "response")
     ]
     assert decode("--jobs", 3, capture).out == one.out
+    # What is wrong with it is told by one of the processes.
+    capture.write_bytes(with_secrets(pcapng_bytes(packets), b"bad\n" + log, blocks=2))
+    one, other = decode(capture), decode("--jobs", 3, capture)
+    assert [line["kind"] for line in one.objects if line["type"] == "problem"] == ["tls-key-log"]
+    assert other.out == one.out
 
 
 @pytest.mark.parametrize("blocks", [2, 40, 75, 100])
@@ -183,21 +188,15 @@ def test_the_library_takes_a_key_log(files: tuple[Path, Path]) -> None:
         list(library.read(capture, keylog=keys.parent / "none"))
 
 
-@pytest.mark.parametrize("command", [["decode"], ["export", "-o", "out"]])
+@pytest.mark.parametrize("command", [["decode"], ["export"], ["export", "--engine", "spark"]])
 def test_a_key_log_that_cannot_be_read(tmp_path: Path, files: tuple[Path, Path], command: list[str]) -> None:
     if command[0] == "export":
-        command = ["export", "-o", str(tmp_path / "out")]
+        command = [*command, "-o", str(tmp_path / "out")]
     for path in (tmp_path / "none", tmp_path):
         found = kafkasniff(*command, "--keylog", path, files[0])
         assert found.code == 2
         assert f"cannot read the key log {path}" in found.err
     assert not (tmp_path / "out").exists()
-
-
-def test_spark_takes_none(tmp_path: Path, files: tuple[Path, Path]) -> None:
-    found = kafkasniff("export", "--engine", "spark", "--keylog", files[1], "-o", tmp_path / "out", files[0])
-    assert found.code == 2
-    assert "--keylog is for --engine local" in found.err
 
 
 # -- files that grow -------------------------------------------------------------------------------------------------

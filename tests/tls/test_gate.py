@@ -58,7 +58,8 @@ def late_tls(first: int, sizes: int) -> list[Packet]:
 @pytest.mark.parametrize("sizes", [20, 1448])
 def test_from_the_middle(sizes: int) -> None:
     found = 0
-    for first in range(20, 60):
+    # Of small segments there are many: fewer places do.
+    for first in range(20, 60, 3 if sizes == 20 else 1):
         packets = late_tls(first, sizes)
         whole = output([batch(packets)], ports=[9093])
         assert output(singly(packets), ports=[9093]) == whole  # type: ignore[arg-type]

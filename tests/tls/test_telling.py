@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from kafkasniff.tls.session import MAX_FLIGHT
 from tests.craft.conversation import Conversation
 from tests.craft.kafka_bytes import api_versions_request, api_versions_response
 from tests.craft.outcome import Line, packets_outcome
 from tests.craft.packet import Packet
-from tests.tls.endpoints import Pair, kafka_talk, packets_of
+from tests.tls.endpoints import Flight, Pair, kafka_talk, packets_of
 from tests.tls.reading import decrypted
 
 V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
@@ -35,8 +36,8 @@ def test_tls_13_without_keys() -> None:
         "server name broker.example, no ALPN, certificate not visible (TLS 1.3); "
         "there are no keys for it (--keylog FILE)"
     )
-    # Told with the ServerHello: nothing more is visible.
-    assert line["packet"] == 6
+    # Told with the first that the client says under its keys: nothing more is visible.
+    assert line["packet"] == 8
 
 
 def test_tls_12_without_keys() -> None:
@@ -128,6 +129,42 @@ def test_an_alert_ends_the_handshake() -> None:
     line = problem(packets_of(flights))  # type: ignore[arg-type]
     assert line["detail"].endswith("the client ended the handshake with the alert unknown_ca (48)")
     assert "certificate of CN=broker.example" in line["detail"]
+
+
+def test_an_alert_in_clear_behind_the_hellos() -> None:
+    """Told instead of missing keys: a client's in TLS 1.3, a server's behind the client's ChangeCipherSpec in 1.2."""
+    made = Pair(version=V13).talk(kafka_talk())
+    line = problem(packets_of([*made.flights[:2], ("client", b"\x15\3\3\0\2\2\x30")]))
+    assert line["detail"].endswith("the client ended the handshake with the alert unknown_ca (48)")
+    made = Pair(version=V12).talk(kafka_talk())
+    flights: list[Flight] = [*made.flights[:3], ("broker", b"\x15\3\3\0\2\2\x2a")]
+    line = problem(packets_of(flights))
+    assert line["detail"].endswith("the other side ended the handshake with the alert bad_certificate (42)")
+    # With the keys of others, too; and what never ends is told with its end.
+    line = problem(packets_of(flights), Pair(version=V12).talk(kafka_talk()).key_log)
+    assert line["detail"].endswith("bad_certificate (42)")
+    assert problem(packets_of(made.flights[:3]))["detail"].endswith("there are no keys for it (--keylog FILE)")
+
+
+def test_the_other_side_s_word_is_not_waited_for_without_end() -> None:
+    """A client that is silent behind a long flight of the server: told then, and not with the connection's end."""
+    made = Pair(version=V13).talk(kafka_talk())
+    record = b"\x17\3\3\x40\0" + bytes(1 << 14)
+    flights: list[Flight] = [*made.flights[:2], *(("broker", record) for _ in range(9))]
+    packets = packets_of(flights, sizes=len(record))
+    line = problem(packets)
+    assert line["detail"].endswith("there are no keys for it (--keylog FILE)")
+    assert len(made.flights[1][1]) + 4 * len(record) > MAX_FLIGHT
+    assert line["packet"] < len(packets) - 2 * 4
+
+
+def test_a_session_of_tls_12_that_is_resumed() -> None:
+    pair = Pair(version=V12)
+    first = pair.talk(kafka_talk())
+    made = pair.talk(kafka_talk(), session=first.session)
+    assert made.resumed
+    told = problem(packets_of(made.flights), first.key_log)["detail"]
+    assert "no certificate seen; there are keys, but none for it: it resumes a session of TLS 1.2" in told
 
 
 def test_an_old_version() -> None:

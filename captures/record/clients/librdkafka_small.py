@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import time
 from typing import Any
@@ -14,6 +16,7 @@ from sample_records import timestamp
 
 scenario, bootstrap = sys.argv[1:3]
 base: dict[str, Any] = {"bootstrap.servers": bootstrap, "debug": "protocol", "broker.address.family": "any"}
+base |= json.loads(os.environ.get("CLIENT_SETTINGS", "{}"))
 
 
 def create(topic: str, partitions: int = 1) -> None:

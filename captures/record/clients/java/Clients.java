@@ -11,10 +11,11 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** Clients with settings that keep captures short. */
+/** Clients with settings that keep captures short, and those of the environment (JSON). */
 final class Clients {
     static Map<String, Object> settings(String bootstrap, String clientId, Object... more) {
         Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "client.id", clientId));
+        settings.putAll(Report.read(System.getenv().getOrDefault("CLIENT_SETTINGS", "{}")));
         for (int i = 0; i < more.length; i += 2) {
             settings.put((String) more[i], more[i + 1]);
         }

@@ -1,3 +1,5 @@
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
@@ -57,6 +59,15 @@ final class Report {
         boolean own = code == Errors.UNKNOWN_SERVER_ERROR || code == Errors.REQUEST_TIMED_OUT;
         line("failed", "operation", operation, "error_code", own ? null : code.code(), "error", own ? null : code.name(),
             "exception", cause.getClass().getSimpleName(), "message", cause.getMessage());
+    }
+
+    /** An object of JSON whose values are strings. */
+    static Map<String, String> read(String json) {
+        try {
+            return JSON.readValue(json, new TypeReference<Map<String, String>>() {});
+        } catch (JsonProcessingException notJson) {
+            throw new IllegalArgumentException(notJson);
+        }
     }
 
     private static List<Object> headers(Iterable<Header> headers) {
