@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkasniff.kafka.connection import ConnectionOptions, KafkaConnection
 from kafkasniff.kafka.events import ExchangeEvent, MessageEvent, VerdictEvent
-from kafkasniff.model import Connection, Endpoint, Message
+from kafkasniff.model import Connection, Endpoint, Message, StreamBytes
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER, Closed
 from kafkasniff.tcp import TcpConnection
 from kafkasniff.tls.gate import TlsGate
@@ -33,7 +33,7 @@ _WITHOUT: Final = frozenset({"unanswered", "open", "lost"})
 class OpenExchange:
     """What is known of an exchange that is not over: its number, and the request for the `Exchange` to come."""
 
-    __slots__ = ("api", "api_version", "correlation_id", "number", "request", "response")
+    __slots__ = ("api", "api_version", "correlation_id", "number", "request", "response", "weight")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -42,6 +42,8 @@ class OpenExchange:
         self.correlation_id: int | None = None
         self.request: Message | None = None
         self.response: Message | None = None
+        self.weight = 0
+        """Bytes of memory that the request counts for."""
 
 
 class InspectedConnection:
@@ -93,6 +95,16 @@ class InspectedConnection:
         self.client = endpoint(self.endpoints[client])
         self.broker = endpoint(self.endpoints[1 - client])
 
+    @property
+    def waiting(self) -> int:
+        """Bytes of both streams that were counted and may be decoded yet."""
+        return self.kafka.waiting + (0 if self.tls is None else self.tls.waiting)
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of its streams that are kept, behind reassembly."""
+        return self.kafka.buffered + (0 if self.tls is None else self.tls.buffered)
+
     def identify(self) -> int:
         """Its `connection_id`, which needs no more than its endpoints and its first packet."""
         if not self.id:
@@ -140,6 +152,21 @@ class InspectedConnection:
             None if verdict is None or verdict.time_ns == NO_TIME else verdict.time_ns,
             None if verdict is None else verdict.packet & PACKET_NUMBER,
             None if verdict is None else capture(verdict.packet),
+            self.stream(client, end.closed),
+            self.stream(1 - client, end.closed),
+        )
+
+    def stream(self, direction: int, closed: Closed) -> StreamBytes:
+        """What became of the bytes of one of its streams, which is over."""
+        kafka = self.kafka
+        decoded = kafka.decoded_of(direction)
+        return StreamBytes(
+            decoded=decoded,
+            skipped=kafka.bytes_of[direction] - decoded,
+            lost=kafka.lost_of[direction],
+            pending=kafka.pending_of[direction],
+            repeated=closed.repeated[direction],
+            ignored=closed.ignored[direction],
         )
 
 
@@ -195,6 +222,29 @@ class Account:
         self.problems += len(event.problems)
         self.unanswered += event.status in _WITHOUT
         self.before_software = self.before_software or self.software[0] is None
+
+    def request(self, client_id: str | bytes | None, problems: int) -> None:
+        """Count a request that says nothing of its client but the id. Hot."""
+        self.problems += problems
+        self.requests += 1
+        if client_id is not None and client_id not in self.client_ids and len(self.client_ids) < MAX_CLIENT_IDS:
+            self.client_ids[client_id] = None
+
+    def pairs(self, client_ids: Sequence[str | None]) -> None:
+        """Count exchanges of which nothing is known but their headers, by the client ids of their requests."""
+        for client_id in dict.fromkeys(client_ids):
+            self.request(client_id, 0)
+            self.requests -= 1
+        self.requests += len(client_ids)
+        self.responses += len(client_ids)
+        self.before_software = self.before_software or self.software[0] is None
+
+    def response(self, problems: int, *, ends: bool) -> None:
+        """Count a response; `ends`: that, with nothing else to tell, its exchange is over, too. Hot."""
+        self.problems += problems
+        self.responses += 1
+        if ends:
+            self.before_software = self.before_software or self.software[0] is None
 
 
 class ConnectionEnd:

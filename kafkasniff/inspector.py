@@ -9,9 +9,13 @@ whose endpoint spoke Kafka before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Any, ClassVar, Final, Literal
+
+import numpy as np
 
 from kafkasniff.accounts import Account, ConnectionEnd, InspectedConnection, OpenExchange, endpoint
+from kafkasniff.bulk import BulkEntry, OpenInBulk, PairColumns, Pairs, Taken, take, version_of
+from kafkasniff.bulk_messages import read_request, read_response
 from kafkasniff.kafka.connection import ConnectionOptions
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.detail import Detail, LeftOut, Level
@@ -19,6 +23,7 @@ from kafkasniff.kafka.events import Event, ExchangeEvent, MessageEvent, ProblemE
 from kafkasniff.kafka.framing import MAX_FRAME
 from kafkasniff.model import Connection, Direction, Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.packets import PacketBatch
+from kafkasniff.relief import MAX_ENDPOINTS, MAX_NAMES, KeptRequests, Relief
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed, Item
 from kafkasniff.tcp import Reassembler
 from kafkasniff.tcp.plan import Key
@@ -41,8 +46,12 @@ class Inspector:
     - `exchanges`: yield `Exchange` objects also (they keep the request until its response is there)
     - `connections`: yield a `Connection` at the end of each that carried data also, and put the client's software
       into exchanges
+    - `headers`: of bodies read those only that later messages are read by, or that tell whether a response will come
     - `keys`: secrets that decrypt TLS, besides those in the captures
     """
+
+    _in_bulk: ClassVar[bool] = True
+    """Messages are taken in bulk where they can be; the result is the same."""
 
     def __init__(
         self,
@@ -53,11 +62,12 @@ class Inspector:
         max_frame: int = MAX_FRAME,
         exchanges: bool = True,
         connections: bool = False,
+        headers: bool = False,
         keys: KeyLog | None = None,
     ) -> None:
         self._ports = frozenset(ports)
         self._show_secrets = show_secrets
-        self._detail = Detail(DecodeOptions(records=records, show_secrets=show_secrets))
+        self._detail = Detail(DecodeOptions(records, show_secrets, bodies=not headers, headers=headers))
         self._options = ConnectionOptions(
             detail=self._detail,
             max_frame=max_frame,
@@ -70,6 +80,8 @@ class Inspector:
         self._exchanges = 0
         self._captures: tuple[str, ...] = ()
         self._known_brokers: set[tuple[int, int, int]] = set()
+        self._relief = Relief()
+        self._kept = KeptRequests()
         self.summary = Summary()
         self.names: dict[str, str] = {}
         """Address → name, from the captures' name records."""
@@ -82,13 +94,22 @@ class Inspector:
         """Take the next packets in capture order."""
         return self._merge(self._collect(batch))
 
-    def _collect(self, batch: PacketBatch) -> list[_Keyed]:
-        """What the next packets yield, in no order."""
+    def feed_columns(self, batch: PacketBatch) -> tuple[list[Output], list[PairColumns]]:
+        """`feed`, with those exchanges apart of which nothing is to be told but what their headers say, as columns.
+
+        For inspectors with `headers`; these exchanges have no numbers.
+        """
+        columns: list[PairColumns] = []
+        return self._merge(self._collect(batch, columns)), columns
+
+    def _collect(self, batch: PacketBatch, columns: list[PairColumns] | None = None) -> list[_Keyed]:
+        """What the next packets yield, in no order; `columns`: where exchanges are put that can be columns."""
         if batch.captures:
             self._captures = batch.captures
         self.summary.packets += batch.packets
         self.summary.tcp_packets += len(batch)
         deltas = self._reassembler.feed(batch)
+        plan = self._reassembler.take_plan()
         opened = self._reassembler.opened
         opened.sort(key=lambda connection: connection.first_order)
         for connection in opened:
@@ -98,17 +119,49 @@ class Inspector:
                 owner.account = Account()
         self.summary.connections += len(opened)
         keyed: list[_Keyed] = []
+        # In front of notes, whose lines are told by themselves: a batch may end between the two.
+        self._tell_key_log(batch.end_order - batch.packets, -1, keyed)
         for index, note in enumerate(batch.notes):
             if isinstance(note.value, Problem):
                 keyed.append((note.order, -1, index, None, note.value))
             elif isinstance(note.value, bytes):
                 self.keys.add_captured(note.value, note.order)
                 self._tell_key_log(note.order, index, keyed)
-            else:
+            elif len(self.names) < MAX_NAMES:
                 self.names[note.value[0]] = note.value[1]
-        self._tell_key_log(batch.end_order - batch.packets, -1, keyed)
-        self._take(deltas, keyed)
+        taken = take(deltas, plan, self._options) if self._in_bulk else Taken(deltas)
+        pairs = taken.pairs
+        if pairs is not None:
+            self.summary.bytes_stream += pairs.bytes
+            self.summary.bytes_decoded += pairs.bytes
+            keyed += taken.edges
+            keyed += pairs.entries() if columns is None else self._take_columns(pairs, columns)
+        self._take(taken.rest, keyed)
+        self._relieve(batch, keyed)
         return keyed
+
+    def _take_columns(self, pairs: Pairs, columns: list[PairColumns]) -> list[BulkEntry]:
+        """Exchanges as columns; returns what is to be told all the same."""
+        found, entries = pairs.columns()
+        columns.append(found)
+        count = len(found.client_id)
+        self.summary.requests += count
+        self.summary.responses += count
+        counts = np.bincount(found.connection, minlength=len(found.owners)).tolist()
+        first = 0
+        for owner, number in zip(found.owners, counts, strict=True):
+            if owner is not None and owner.account is not None and number:
+                owner.account.pairs(found.client_id[first : first + number])
+            first += number
+        return entries
+
+    def _relieve(self, batch: PacketBatch, keyed: list[_Keyed]) -> None:
+        """End connections where all of them together take too much memory."""
+        gone, detail = self._relief.choose(self._reassembler, int(batch.length.sum()))
+        if gone:
+            detail += " were taken as ended; what comes of them later begins in mid-stream"
+            keyed.append((batch.end_order, -1, -2, None, Problem("memory-bound", detail)))
+            self._take(self._reassembler.let_go(gone), keyed)
 
     def _tell_key_log(self, order: int, index: int, keyed: list[_Keyed]) -> None:
         """What there is to tell of a key log's lines."""
@@ -170,6 +223,19 @@ class Inspector:
         self.summary = Summary()
         return self.summary
 
+    def begin_summary(self) -> Summary:
+        """Count from zero for a run that goes on from another's state; returns the new summary.
+
+        What waited at the other's end counts here as well, since it may be decoded here.
+        """
+        summary = self.reset_summary()
+        for tcp in self._reassembler:
+            connection = tcp.owner
+            assert isinstance(connection, InspectedConnection)
+            summary.bytes_stream += connection.waiting
+        summary.bytes_skipped = summary.bytes_stream
+        return summary
+
     @property
     def highest_number(self) -> int:
         """No connection and no exchange has a higher number so far."""
@@ -186,6 +252,7 @@ class Inspector:
             self._known_brokers |= other._known_brokers
             self.names.update(other.names)
             self.keys.absorb(other.keys)
+        self._kept.recount(self._reassembler)
 
     # -- merging ----------------------------------------------------------------------------------------------------
 
@@ -202,13 +269,19 @@ class Inspector:
             summary.bytes_stream += kafka.bytes_seen - seen + kafka.bytes_lost - lost
             summary.bytes_decoded += kafka.bytes_decoded - decoded
             summary.bytes_lost += kafka.bytes_lost - lost
+            if tcp.untold_repeated or tcp.untold_ignored:
+                summary.bytes_repeated += tcp.untold_repeated
+                summary.bytes_ignored += tcp.untold_ignored
+                tcp.untold_repeated = tcp.untold_ignored = 0
             if kafka.verdict == "undecided" and kafka.bytes_seen and isinstance(items[-1], Closed):
                 summary.undecided += 1
             place = connection.place
             keyed.extend((event.order, place, index, connection, event) for index, event in enumerate(events))
             last = items[-1]
-            if connection.account is not None and isinstance(last, Closed) and (kafka.bytes_seen or kafka.bytes_lost):
-                keyed.append((last.order, place, len(events), connection, ConnectionEnd(tcp, last)))
+            if isinstance(last, Closed):
+                summary.bytes_pending += sum(kafka.pending_of)
+                if connection.account is not None and (kafka.bytes_seen or kafka.bytes_lost):
+                    keyed.append((last.order, place, len(events), connection, ConnectionEnd(tcp, last)))
         summary.bytes_skipped = summary.bytes_stream - summary.bytes_lost - summary.bytes_decoded
 
     def _without_tls(self, connection: InspectedConnection, items: list[Item]) -> list[Item]:
@@ -224,9 +297,94 @@ class Inspector:
         # The first three differ between any two entries, so that the comparison never reaches the events.
         keyed.sort()
         out: list[Output] = []
-        for _, _, _, connection, event in keyed:
-            self._tell(connection, event, out)
+        for entry in keyed:
+            if len(entry) > _EVENT:
+                self._tell_bulk(entry, out)
+            else:
+                self._tell(entry[3], entry[4], out)
         return out
+
+    def _tell_bulk(self, entry: BulkEntry, out: list[Output]) -> None:
+        """Tell a message that was taken in bulk. Hot."""
+        (
+            _,
+            _,
+            _,
+            connection,
+            bulk,
+            index,
+            ordinal,
+            start,
+            size,
+            length,
+            correlation_id,
+            packet,
+            time_ns,
+            code,
+            latency,
+        ) = entry
+        memory, account = connection.kafka.memory, connection.account
+        is_request = code >= 0
+        asked: Message | None = None
+        place: int | None = None
+        if is_request:
+            version = version_of(code)
+            decoded = read_request(bulk, version, start, size, length, correlation_id, memory)
+            client_id = decoded.client_id
+            number = self._next_exchange()
+        else:
+            opened = bulk.open[index]
+            assert opened is not None
+            number, version, client_id, carry, asked = opened
+            decoded = read_response(bulk, version, start, size, correlation_id, memory, carry)
+            place = latency
+        packet_number = packet & PACKET_NUMBER
+        message = Message(
+            "request" if is_request else "response",
+            size,
+            correlation_id,
+            version.key,
+            decoded.api,
+            version.version,
+            client_id,
+            decoded.header,
+            decoded.header_tags,
+            decoded.body,
+            decoded.body_version,
+            decoded.raw,
+            decoded.raw_redacted,
+            decoded.errors,
+            decoded.problems,
+            number,
+            connection.number,
+            self._capture(packet),
+            None if time_ns == NO_TIME else time_ns,
+            connection.client,
+            connection.broker,
+            packet_number,
+            packet_number,
+            place,
+            place,
+        )
+        out.append(message)
+        problems = len(decoded.problems)
+        summary = self.summary
+        summary.problems += problems
+        wants = self._want_exchanges
+        if is_request:
+            summary.requests += 1
+            bulk.open[index] = OpenInBulk(number, version, client_id, decoded.carry, message if wants else None)
+            if account is not None:
+                account.request(client_id, problems)
+            return
+        summary.responses += 1
+        bulk.open[index] = None
+        if account is not None:
+            account.response(problems, ends=wants)
+        if wants:
+            software = (None, None) if account is None else account.software
+            known = connection.identify(), ordinal, 0, None, *software
+            out.append(Exchange(number, connection.number, "answered", asked, message, place, place, (), *known))
 
     def _tell(
         self, connection: InspectedConnection | None, event: Event | Problem | ConnectionEnd, out: list[Output]
@@ -307,7 +465,9 @@ class Inspector:
             exchange.api_version = decoded.api_version
             exchange.correlation_id = decoded.correlation_id
             if self._want_exchanges:
-                exchange.request = message
+                exchange.request, problem = self._kept.keep(exchange, message)
+                if problem is not None:
+                    self._problem(problem, out)
         else:
             self.summary.responses += 1
             if self._want_exchanges:
@@ -316,6 +476,7 @@ class Inspector:
 
     def _exchange(self, connection: InspectedConnection, event: ExchangeEvent, out: list[Output]) -> None:
         exchange = connection.exchanges.pop(event.ordinal)
+        self._kept.release(exchange)
         account = connection.account
         if account is not None:
             account.exchange(event)
@@ -402,7 +563,8 @@ class Inspector:
             if self.judged is not None:
                 self.judged.add(connection.endpoints)
             self.summary.kafka_connections += 1
-            self._known_brokers.add(connection.endpoints[1 - event.client])
+            if len(self._known_brokers) < MAX_ENDPOINTS:
+                self._known_brokers.add(connection.endpoints[1 - event.client])
             return
         self.summary.not_kafka += 1
         if event.likely or connection.forced or not self._known_brokers.isdisjoint(connection.endpoints):
@@ -420,8 +582,10 @@ class Inspector:
             self._problem(problem, out)
 
 
-_Keyed = tuple[int, int, int, InspectedConnection | None, Event | Problem | ConnectionEnd]
-"""Order of the packet, place of the connection (-1: none), place within the connection, and what there is to tell."""
+_Keyed = Any
+"""Order of the packet, place of the connection (-1: none), place within the connection, and what there is to tell: the
+connection and an `Event | Problem | ConnectionEnd`, or a `BulkEntry`, which is longer."""
+_EVENT: Final = 5
 
 
 def _direction(is_request: bool | None) -> Direction | None:

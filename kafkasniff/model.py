@@ -21,6 +21,7 @@ __all__ = [
     "Problem",
     "SaslToken",
     "Status",
+    "StreamBytes",
     "Summary",
 ]
 
@@ -177,6 +178,33 @@ class Exchange(msgspec.Struct, frozen=True):
     software_version: str | None = None
 
 
+class StreamBytes(msgspec.Struct, frozen=True, gc=False):
+    """What became of the bytes of one stream, from its first byte to its last.
+
+    `decoded + skipped + lost` are all of them, and `decoded + skipped + repeated + ignored` are the payload bytes that
+    its packets brought into the capture (those behind its end apart).
+    """
+
+    decoded: int = 0
+    """In messages and SASL tokens, length prefixes included."""
+    skipped: int = 0
+    """In none, though the capture has them: not Kafka, what TLS adds or hides, passed over in search of the next frame,
+    frames that are no message, or `pending`."""
+    lost: int = 0
+    """The capture does not have them."""
+    pending: int = 0
+    """Of those skipped: the beginning of a frame that the stream ended in."""
+    repeated: int = 0
+    """Besides: bytes that came again, in retransmissions and in packets that were captured twice."""
+    ignored: int = 0
+    """Besides: bytes of packets that do not fit the stream, or that stand in front of the first one captured."""
+
+    @property
+    def size(self) -> int:
+        """Length of the stream."""
+        return self.decoded + self.skipped + self.lost
+
+
 class Connection(msgspec.Struct, frozen=True):
     """A TCP connection that carried data; yielded when it is over."""
 
@@ -204,7 +232,7 @@ class Connection(msgspec.Struct, frozen=True):
     """Payload bytes of the client's stream that are in the capture, each once."""
     broker_bytes: int = 0
     bytes_decoded: int = 0
-    """Bytes of both streams that became frames."""
+    """Bytes of both streams that became messages or SASL tokens."""
     bytes_lost: int = 0
     """Bytes of both streams that the capture does not hold."""
     retransmits: int = 0
@@ -229,6 +257,9 @@ class Connection(msgspec.Struct, frozen=True):
     verdict_time_ns: int | None = None
     verdict_packet: int | None = None
     verdict_capture: str | None = None
+    client_stream: StreamBytes = StreamBytes()
+    """What became of the bytes of the client's stream."""
+    broker_stream: StreamBytes = StreamBytes()
 
 
 class Summary(msgspec.Struct):
@@ -248,11 +279,17 @@ class Summary(msgspec.Struct):
     bytes_stream: int = 0
     """Payload bytes of all streams, each once, lost ones included where their number is known."""
     bytes_decoded: int = 0
-    """Bytes of streams that became frames."""
+    """Bytes of streams that became messages or SASL tokens."""
     bytes_skipped: int = 0
-    """Bytes of streams that were seen and not framed (resync, not Kafka)."""
+    """Bytes of streams that were seen and did not (resync, not Kafka, …)."""
     bytes_lost: int = 0
     """Bytes of streams that the capture does not hold."""
+    bytes_pending: int = 0
+    """Of those skipped: of frames in which their streams ended."""
+    bytes_repeated: int = 0
+    """Besides: bytes that came again, in retransmissions and in packets that were captured twice."""
+    bytes_ignored: int = 0
+    """Besides: bytes of packets that do not fit their streams."""
     not_kafka: int = 0
     """Connections judged not to be Kafka."""
     undecided: int = 0

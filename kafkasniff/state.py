@@ -33,6 +33,7 @@ _MODULES: Final = frozenset(
         "kafkasniff.exports.carried",
         "kafkasniff.inspector",
         "kafkasniff.model",
+        "kafkasniff.relief",
         "kafkasniff.rows.sessions",
         "kafkasniff.streams",
         "kafkasniff.kafka.boundaries",

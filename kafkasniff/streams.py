@@ -177,6 +177,10 @@ class Closed(msgspec.Struct, frozen=True, gc=False):
     """Direction of the stream whose FIN or RST was the first that was believed."""
     by_ns: int = NO_TIME
     """time_ns of that packet."""
+    repeated: tuple[int, int] = (0, 0)
+    """Captured bytes that each stream had already: retransmitted, or of a packet that was captured twice."""
+    ignored: tuple[int, int] = (0, 0)
+    """Captured bytes that are none of each stream: outside its window, behind its end, in front of its first byte."""
 
 
 Item = Stretch | Started | Gap | Hole | Retransmit | TcpProblem | Wrapped | Rejected | Closed

@@ -8,14 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["MAGIC_SIZE", "Inflater", "inflater_for"]
+__all__ = ["MAGIC_SIZE", "MAX_ZSTD_WINDOW", "Inflater", "inflater_for"]
 
 MAGIC_SIZE: Final = 4
 """Bytes needed to tell a compression."""
 
-ZSTD_SLICE: Final = 8 << 10
+ZSTD_SLICE: Final = 1 << 10
 """Compressed bytes given to zstd at a time. Its output cannot be bounded directly; a block of 4 bytes makes at most
-128 KiB, so hostile input makes at most 256 MiB of a slice."""
+128 KiB, so hostile input makes at most 32 MiB of a slice."""
+
+MAX_ZSTD_WINDOW: Final = 1 << 27
+"""Bytes of zstd window, what its own programs take unless they are told otherwise; a few bytes may ask for 2 GiB."""
+
+SLICE: Final = 16 << 10
+"""Compressed bytes given to gzip and LZ4 at a time: what is behind a member's end is copied, and there may be many of
+them."""
 
 MAX_OUTPUT: Final = 1 << 20
 """Bytes that gzip and LZ4 may return at a time; also what is lost, at most, in front of a corrupt place."""
@@ -53,7 +60,7 @@ def _lz4() -> Any:
 def _zstd() -> Any:
     import zstandard
 
-    return zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+    return zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW).decompressobj()
 
 
 def _gzip_errors() -> tuple[type[Exception], ...]:
@@ -132,14 +139,14 @@ class Inflater:
 
     def _begin(self) -> bool:
         """Open the next member, if there are bytes of one."""
-        rest = self._input[self._position :]
-        if self._members and not rest.strip(b"\0"):
+        head = self._input[self._position : self._position + MAGIC_SIZE]
+        if self._members and not head.strip(b"\0") and not self._input[self._position :].strip(b"\0"):
             # Padding with zeros after the last member is legal for gzip (tapes) and harmless elsewhere.
             self._input, self._position = b"", 0
             return False
-        if len(rest) < MAGIC_SIZE:
+        if len(head) < MAGIC_SIZE:
             return False
-        if not self._is_member(rest[:MAGIC_SIZE]):
+        if not self._is_member(head):
             self.failure = f"something that is not {self.name} follows its {self.name} data"
             return False
         self._member = self._create()
@@ -150,17 +157,16 @@ class Inflater:
         """One step of the open member; None where it needs more input, b"" where it ended or made nothing."""
         member = self._member
         if self._bounded:
-            # The member keeps what it has not used: it is given everything at once, and asked again with nothing.
+            # The member keeps what it has not used, and is asked again with nothing.
+            given = b""
             if member.needs_input:
                 if self._position >= len(self._input):
                     return None
-                given = self._input[self._position :]
-                self._input, self._position = b"", 0
-            else:
-                given = b""
+                given = self._input[self._position : self._position + SLICE]
+                self._position += len(given)
             plain: bytes = member.decompress(given, MAX_OUTPUT)
             if member.eof:
-                self._input, self._position = member.unused_data or b"", 0
+                self._position -= len(member.unused_data or b"")
                 self._member = None
             return plain
         if self._position >= len(self._input):

@@ -6,6 +6,7 @@ rare, so this is plain Python, one fragment at a time.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import Final, NamedTuple
 
 import msgspec
@@ -73,7 +74,7 @@ class Dropped(msgspec.Struct, frozen=True):
 class _Datagram:
     """Fragments of one datagram so far."""
 
-    __slots__ = ("capture", "held", "packet", "pieces", "protocol", "time_ns", "total")
+    __slots__ = ("capture", "ends", "held", "packet", "pieces", "protocol", "starts", "time_ns", "total")
 
     def __init__(self, capture: int, packet: int, time_ns: int, protocol: int) -> None:
         self.capture = capture
@@ -84,6 +85,9 @@ class _Datagram:
         """By offset and size, in order of arrival."""
         self.held = 0
         self.total: int | None = None
+        self.starts: list[int] = []
+        """Stretches without a hole, ascending: where they begin, and where they end."""
+        self.ends: list[int] = []
 
     def add(self, fragment: Fragment) -> bytes | None:
         """One more fragment; the IP datagram if it is whole now."""
@@ -93,9 +97,18 @@ class _Datagram:
         if place not in self.pieces:
             self.pieces[place] = fragment
             self.held += fragment.size
-        if self.total is None or self.held < self.total:
+            self._cover(fragment.offset, fragment.offset + fragment.size)
+        if self.total is None or self.starts[0] > 0 or self.ends[0] < self.total:
             return None
         return self._assemble(self.total)
+
+    def _cover(self, start: int, end: int) -> None:
+        """Join a stretch with those that it overlaps or touches. Whether all is there is asked for each fragment."""
+        first, last = bisect_left(self.ends, start), bisect_right(self.starts, end)
+        if first < last:
+            start, end = min(start, self.starts[first]), max(end, self.ends[last - 1])
+        self.starts[first:last] = [start]
+        self.ends[first:last] = [end]
 
     def _assemble(self, total: int) -> bytes | None:
         position = 0

@@ -248,7 +248,7 @@ def _others(walk: Walk, span: Span, protocol: NDArray[Any], heads: NDArray[Any])
     walk.push(Layer.UDP, span.pick(protocol == UDP))
     walk.push(Layer.IP, span.pick((protocol == IP_IN_IP) | (protocol == IP6_IN_IP)).deeper())
     walk.push(Layer.GRE, span.pick(protocol == GRE))
-    walk.push(Layer.MPLS, span.pick(protocol == MPLS_IN_IP))
+    walk.push(Layer.MPLS, span.pick(protocol == MPLS_IN_IP).deeper())
     walk.push(Layer.ETHERNET, span.pick(protocol == ETHER_IN_IP).skip(2).deeper())
     authenticated = (protocol == AUTHENTICATION) & (heads.dtype == IPV4)
     if np.any(authenticated):

@@ -12,7 +12,16 @@ import msgspec
 import numpy as np
 
 from kafkasniff.capture.raw import Interface, NoteValue, Parsed, RawPackets
-from kafkasniff.capture.resync import IMPLAUSIBLE, RESYNC_LIMIT, UNFINISHED, Search, chain_at, find_chain
+from kafkasniff.capture.resync import (
+    FIRST_REACH,
+    IMPLAUSIBLE,
+    LARGEST_REACH,
+    RESYNC_LIMIT,
+    UNFINISHED,
+    Search,
+    chain_at,
+    find_chain,
+)
 from kafkasniff.model import Problem
 
 __all__ = ["HEADER_SIZE", "PcapParser", "PcapState", "is_pcap"]
@@ -116,6 +125,7 @@ class PcapParser:
         notes: list[tuple[int, NoteValue]] = []
         position = 0
         parts: list[RawPackets] = []
+        reach = LARGEST_REACH
         while True:
             if self._lost_at is not None:
                 search = self._search(data, position, ended=ended)
@@ -142,9 +152,16 @@ class PcapParser:
                 position = search.position
                 if given_up:
                     return Parsed(RawPackets.joined(parts), notes, len(data), given_up=True)
-            good, position, need = self._scan(data, position, ended=ended)
+                reach = FIRST_REACH
+            border = min(position + reach, len(data))
+            begin = position
+            good, position, need = self._scan(data, position, border, ended=ended)
             if good is not None:
                 parts.append(good)
+            if need and border < len(data):
+                if reach < LARGEST_REACH or position == begin:
+                    reach *= 2
+                continue
             # What looks like a record cut by the end of the file may be a corrupt length, with good records behind it.
             if need and not (ended and position < len(data) and self._search(data, position + 1, ended=True).found):
                 return Parsed(RawPackets.joined(parts), notes, position, need)
@@ -156,20 +173,21 @@ class PcapParser:
             data, position, ended=ended, header=self._record, candidates=self._candidates, step=self._step
         )
 
-    def _scan(self, data: bytes, position: int, *, ended: bool) -> tuple[RawPackets | None, int, int]:
-        """Records from `position` on: (packets, where they end, bytes needed to go on, 0 at a corrupt record)."""
+    def _scan(self, data: bytes, position: int, end: int, *, ended: bool) -> tuple[RawPackets | None, int, int]:
+        """Records in `data[position:end]`: (packets, where they end, bytes needed to go on, 0 at a corrupt record)."""
         # The only per-packet Python of the fast path, hence its form: from length field to length field until one is
         # outside of the data or implausible. Everything else is read by columns.
         starts: list[int] = []
         append = starts.append
         length = struct.Struct(self._order + "I").unpack_from
-        record, longest, end = self._record, self._longest, len(data)
+        record, longest = self._record, self._longest
+        part = data if end == len(data) else memoryview(data)[:end]
         first = position
         need = record
         position += LENGTH_AT
         try:
             while True:
-                (captured,) = length(data, position)
+                (captured,) = length(part, position)
                 if captured > longest:
                     need = 0
                     break

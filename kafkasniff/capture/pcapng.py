@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 from kafkasniff.capture.options import name_records, options
 from kafkasniff.capture.packet_blocks import FIXED, PacketBlocks, read_blocks
 from kafkasniff.capture.raw import UNDESCRIBED_LINK, Interface, NoteValue, Parsed, RawPackets
-from kafkasniff.capture.resync import IMPLAUSIBLE, RESYNC_LIMIT, UNFINISHED, Search, find_chain
+from kafkasniff.capture.resync import (
+    FIRST_REACH,
+    IMPLAUSIBLE,
+    LARGEST_REACH,
+    RESYNC_LIMIT,
+    UNFINISHED,
+    Search,
+    find_chain,
+)
 from kafkasniff.capture.ticks import nanoseconds
 from kafkasniff.model import Problem
 from kafkasniff.packets import NO_TIME
@@ -137,6 +145,7 @@ class PcapngParser:
         """Blocks in `data`, which lies at offset `base` of the file; the first byte begins a block."""
         self._parts, self._notes = [], []
         position = 0
+        reach = LARGEST_REACH
         while True:
             if self._lost_at is not None:
                 search = self._search(data, position, ended=ended)
@@ -154,7 +163,14 @@ class PcapngParser:
                 if given_up:
                     return self._parsed(len(data), 1, given_up=True)
                 position = search.position
-            position, need = self._scan(data, position)
+                reach = FIRST_REACH
+            border = min(position + reach, len(data))
+            begin = position
+            position, need = self._scan(data, position, border)
+            if need and border < len(data):
+                if reach < LARGEST_REACH or position == begin:
+                    reach *= 2
+                continue
             # What looks like a block cut by the end of the file may be a corrupt length, with good blocks behind it.
             if need and not (ended and position < len(data) and self._search(data, position + 1, ended=True).found):
                 return self._parsed(position, need)
@@ -174,10 +190,9 @@ class PcapngParser:
         problem = Problem(kind, f"{self._name}: {text}", capture=self._name, packet=self.packets or None, bytes=size)
         self._notes.append((self.packets + 1, problem))
 
-    def _scan(self, data: bytes, position: int) -> tuple[int, int]:
-        """Blocks from `position` on: (where they end, bytes needed to go on, 0 at a corrupt block)."""
+    def _scan(self, data: bytes, position: int, end: int) -> tuple[int, int]:
+        """Blocks in `data[position:end]`: (where they end, bytes needed to go on, 0 at a corrupt block)."""
         # Per packet only its block's type and length are read here; all else is read by columns in `_take`.
-        end = len(data)
         starts: list[int] = []
         head = struct.Struct(self._order + "II").unpack_from
         need = 0

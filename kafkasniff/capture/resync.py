@@ -8,7 +8,16 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["IMPLAUSIBLE", "RESYNC_LIMIT", "UNFINISHED", "Search", "chain_at", "find_chain"]
+__all__ = [
+    "FIRST_REACH",
+    "IMPLAUSIBLE",
+    "LARGEST_REACH",
+    "RESYNC_LIMIT",
+    "UNFINISHED",
+    "Search",
+    "chain_at",
+    "find_chain",
+]
 
 CHAIN: Final = 3
 """Plausible records in a row that count as the way back."""
@@ -16,8 +25,16 @@ CHAIN: Final = 3
 RESYNC_LIMIT: Final = 64 << 20
 """Bytes searched behind one corrupt place before the rest of the capture is given up."""
 
+FIRST_REACH: Final = 4 << 10
+"""Bytes that are read at once behind a corrupt place; twice as many each time that all is well. What is read and not
+taken, because another corrupt place comes before it, is read again: so the work stays linear however many there are."""
+
+LARGEST_REACH: Final = 32 << 20
+"""Bytes that are read at once at most, unless a record is longer: compressed zeros may be far more, and all of them look
+like records until they are read by columns."""
+
 WINDOW: Final = 128 << 10
-"""Bytes whose candidates are computed at a time: most corrupt places are short."""
+"""Most bytes whose candidates are computed at a time; FIRST_REACH at first, since most corrupt places are short."""
 
 IMPLAUSIBLE: Final = -1
 """From a step: no record can begin here."""
@@ -51,8 +68,10 @@ def find_chain(data: bytes, position: int, *, ended: bool, header: int, candidat
     first.
     """
     last = len(data) - header + 1
+    window = FIRST_REACH
     while position < last:
-        border = min(position + WINDOW, last)
+        border = min(position + window, last)
+        window = min(2 * window, WINDOW)
         for candidate in candidates(data, position, border).tolist():
             need = chain_at(data, candidate, ended=ended, header=header, step=step)
             if need != 0:

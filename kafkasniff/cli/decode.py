@@ -26,6 +26,7 @@ from kafkasniff.cli.options import (
     verbosity_options,
 )
 from kafkasniff.cli.payload_options import payload_options, take_payload
+from kafkasniff.cli.usual_jobs import usual_jobs
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,9 +47,8 @@ __all__ = ["decode_command"]
 @click.option(
     "--jobs",
     type=click.IntRange(1, 256),
-    default=1,
     metavar="N",
-    help="Processes; the output is the same. stdin and pipes are read by one. [default: 1]",
+    help="Processes; the output is the same. stdin and pipes are read by one. [default: by size and cores]",
 )
 @verbosity_options
 @click.pass_obj
@@ -62,6 +62,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     wanted, quiet = split_options(OutputOptions, options), options.pop("quiet")
     predicate = make_predicate(split_options(FilterOptions, options))
     limit, two_pass, jobs = options.pop("count"), options.pop("two_pass"), options.pop("jobs")
+    jobs = usual_jobs(captures) if jobs is None else jobs
     if "-" in captures and environment.stdin_tty:
         raise UsageError("stdin is a terminal: pipe a capture into it")
     two_pass = reads_twice(two_pass, captures)

@@ -24,11 +24,13 @@ from kafkasniff.cli.options import (
     verbosity_options,
 )
 from kafkasniff.cli.payload_options import payload_options, take_payload
+from kafkasniff.cli.usual_jobs import usual_jobs
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.cli.progress import Progress
     from kafkasniff.enrich import Catalog
+    from kafkasniff.exports.options import ExportOptions
     from kafkasniff.exports.run import Result
     from kafkasniff.filters import Predicate
 
@@ -42,7 +44,8 @@ __all__ = ["export_command"]
     "--tables", default=",".join(TABLES), metavar="NAMES", help=f"Which, by commas [default: {', '.join(TABLES)}]."
 )
 @click.option("--records/--no-records", default=False, help="Records in the bodies, too; they are in their own table.")
-@click.option("--no-bodies", is_flag=True, help="Leave the columns request_body and response_body null.")
+@click.option("--no-bodies", is_flag=True, help="Header columns alone: bodies are not read, what they tell is null.")
+@click.option("--no-json", is_flag=True, help="Leave the columns request_body and response_body null.")
 @click.option(
     "--engine", type=click.Choice(["local", "spark"]), default="local", help="What makes the tables [default: local]."
 )
@@ -52,7 +55,12 @@ __all__ = ["export_command"]
 @click.option(
     "--conf", multiple=True, metavar="NAME=VALUE", help="With --engine spark: a property of Spark; may be repeated."
 )
-@click.option("--jobs", type=click.IntRange(1, 256), default=1, metavar="N", help="Processes [default: 1].")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 256),
+    metavar="N",
+    help="Processes; the rows are the same [default: by size and cores].",
+)
 @inspector_options
 @payload_options
 @filter_options
@@ -73,29 +81,34 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         options,
         filters,
         predicate,
-        bodies=not options["no_bodies"],
+        bodies=not (options["no_bodies"] or options["no_json"]),
+        headers=options["no_bodies"],
         records=options["records"],
         payload=take_payload(options),
     )
-    jobs: int = options.pop("jobs")
+    jobs: int | None = options.pop("jobs")
     engine, master, conf = options.pop("engine"), options.pop("master"), options.pop("conf")
     if engine == "spark":
         if predicate is not None:
             raise UsageError("filters are for --engine local; with Spark, filter the tables")
-        if jobs != 1:
+        if jobs is not None:
             raise UsageError("--jobs is for --engine local; with Spark, --master says how many cores work")
-        if options["keylog"] is not None:
-            raise UsageError("--keylog is for --engine local")
         if "-" in captures:
             raise UsageError("stdin is for --engine local: Spark reads captures in several places at once")
         properties = _properties(conf)
+        keys = key_arguments(options).get("keys")
+        from kafkasniff.cli.progress import wants_progress
+        from kafkasniff.cli.tasks_progress import TaskProgress
         from kafkasniff.spark import export as spark_export
+        from kafkasniff.spark.session import tracker_of
         from kafkasniff.spark.shipping import ready_session
 
         given = make_catalog(options).given
         # The session ends with this process.
         spark = ready_session(master, **properties)
-        result = spark_export.export(spark, captures, Path(output), wanted, given=given)
+        watched = wants_progress(environment, to_terminal=False, quiet=quiet)
+        with TaskProgress(environment, tracker_of(spark) if watched else None):
+            result = spark_export.export(spark, captures, Path(output), wanted, given=given, keys=keys)
         if not quiet:
             environment.say(_told(result, output))
         return Exit.BROKEN if result.broken else Exit.OK
@@ -137,7 +150,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
             given=make_catalog(options).given,
             predicate=predicate,
             learn=learn if names_first else None,
-            jobs=jobs,
+            jobs=_usual(captures, wanted) if jobs is None else jobs,
             hooks=hooks,
             keylog=options["keylog"],
         )
@@ -147,6 +160,11 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     if not quiet:
         environment.say(_told(result, output))
     return Exit.BROKEN if result.broken else Exit.OK
+
+
+def _usual(captures: Sequence[str], wanted: ExportOptions) -> int:
+    """Each process reads all captures; where no bodies are read, that is most of what there is to do."""
+    return 1 if wanted.reads_headers else usual_jobs(captures)
 
 
 def _asks_for_topics(predicate: Predicate | None) -> bool:

@@ -25,6 +25,7 @@ def make_export_options(
     predicate: Predicate | None,
     *,
     bodies: bool,
+    headers: bool,
     records: bool,
     payload: Payload,
 ) -> ExportOptions:
@@ -44,6 +45,7 @@ def make_export_options(
     made = ExportOptions(
         tables=tuple(name for name in TABLES if name in named),
         bodies=bodies,
+        headers=headers,
         records=records,
         ports=tuple(sorted(set(arguments.pop("ports")))),
         show_secrets=options["show_secrets"],

@@ -16,8 +16,10 @@ from kafkasniff.parallel.crew import Crew
 from kafkasniff.parallel.forms import Form, JsonForm, TextForm
 from kafkasniff.parallel.interleave import Run
 from kafkasniff.parallel.shard import NumberedInspector, Shard
+from kafkasniff.relief import MAX_NAMES
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.text import TextSink
+from kafkasniff.tls.keylog import KeyLog
 
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
@@ -47,8 +49,8 @@ def make_shards(
 
 
 def _options_of(shard: int, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Only the first shard tells what is to be told of a key log."""
-    return options if shard == 0 or "keys" not in options else {**options, "keys": options["keys"].silent()}
+    """Only the first shard tells what is to be told of key logs, those in captures as well."""
+    return options if shard == 0 else {**options, "keys": options.get("keys", KeyLog()).silent()}
 
 
 def _selector(predicate: Predicate | None) -> Any:
@@ -120,7 +122,9 @@ class Jobs:
                     if window is not begun:
                         begun = window
                         # All names of a window are known before its first line, as in one process.
-                        self._names.update(note.value for note in window.notes if isinstance(note.value, tuple))
+                        for note in window.notes:
+                            if isinstance(note.value, tuple) and len(self._names) < MAX_NAMES:
+                                self._names[note.value[0]] = note.value[1]
                     if runs is not None:
                         if not self.full:
                             with self._environment.interrupts.held():

@@ -82,7 +82,8 @@ MIN_EVERY_SECONDS: Final = 1.0
 )
 @click.option("--export-every", "every", metavar="DURATION", help="Time between two commits of tables [default: 10m].")
 @click.option("--tables", metavar="NAMES", help=f"Which tables, by commas [default: {', '.join(TABLES)}].")
-@click.option("--no-bodies", is_flag=True, help="Leave request_body and response_body of the tables null.")
+@click.option("--no-bodies", is_flag=True, help="Header columns of tables alone: what bodies tell is null.")
+@click.option("--no-json", is_flag=True, help="Leave request_body and response_body of the tables null.")
 @write_options
 @watch_options
 @verbosity_options
@@ -237,9 +238,15 @@ def _export_arguments(
     Raises UsageError.
     """
     directory, every = options.pop("directory"), options.pop("every")
-    tables, no_bodies = options.pop("tables"), options.pop("no_bodies")
+    tables, no_bodies, no_json = options.pop("tables"), options.pop("no_bodies"), options.pop("no_json")
     if directory is None:
-        for name, given in (("--export-every", every), ("--tables", tables), ("--no-bodies", no_bodies)):
+        given_options = (
+            ("--export-every", every),
+            ("--tables", tables),
+            ("--no-bodies", no_bodies),
+            ("--no-json", no_json),
+        )
+        for name, given in given_options:
             if given:
                 raise UsageError(f"{name} is for tables: say where to with --export")
         return None
@@ -254,7 +261,8 @@ def _export_arguments(
         options,
         filters,
         predicate,
-        bodies=not no_bodies,
+        bodies=not (no_bodies or no_json),
+        headers=no_bodies,
         records=records,
         payload=payload,
     )

@@ -128,10 +128,9 @@ class Pipeline:
         """Whether a capture was cut or damaged, as far as it was read for what is written."""
         return source.broken
 
-    def _take(self, events: Iterable[Any]) -> None:
+    def _take(self, events: list[Any]) -> None:
         ended: list[Connection] = []
         if self._ended is not None:
-            events = list(events)
             # Connections are neither selected nor written.
             ended = [event for event in events if type(event) is Connection]
             if ended:
@@ -142,8 +141,8 @@ class Pipeline:
         if self._limit is None:
             for event in events:
                 write(event)
-                if isinstance(event, Message):
-                    self.shown += 1
+            # No subclass is yielded; counted at once, since asking each event takes as long as a part of its line.
+            self.shown += list(map(type, events)).count(Message)
         else:
             for event in events:
                 if self.shown >= self._limit:
@@ -214,7 +213,12 @@ def summary_line(summary: Summary, shown: int | None = None) -> str:
         _number(summary.bytes_lost, "byte") + " lost",
     ]
     if summary.bytes_skipped:
-        parts.append(_number(summary.bytes_skipped, "byte") + " skipped")
+        skipped = _number(summary.bytes_skipped, "byte") + " skipped"
+        if summary.bytes_pending:
+            skipped += f" ({summary.bytes_pending:,} of frames cut off at the end)"
+        parts.append(skipped)
+    if summary.bytes_ignored:
+        parts.append(_number(summary.bytes_ignored, "byte") + " ignored")
     return ", ".join(parts)
 
 

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Any, Final, TypeVar
 
+import msgspec
 from msgspec.structs import force_setattr
 
 from kafkasniff.enrich.catalog import Catalog
-from kafkasniff.enrich.plan import Plan, data_plan, message_plan
-from kafkasniff.enrich.sessions import FETCH, FetchSessions
+from kafkasniff.enrich.plan import Plan, data_plan, message_plan, named_topics
+from kafkasniff.enrich.sessions import FETCH, FIRST_VERSION, FetchSessions
 from kafkasniff.kafka import cluster_metadata
 from kafkasniff.kafka.uuids import ZERO_UUID
 from kafkasniff.model import Body, Connection, Direction, Exchange, Message, Problem, SaslToken, Summary
@@ -25,8 +26,21 @@ INTERNAL: Final = "__"
 """What the names of the brokers' own topics begin with; others' may, too."""
 MAX_UNKNOWN: Final = 1 << 16
 """Topic ids without a name that a run which only learns keeps in mind."""
+MAX_KINDS: Final = 4096
+"""Kinds of messages of which is kept what may be in them; versions come from the wire."""
 
 _Events = TypeVar("_Events", bound=Iterable[Message | SaslToken | Exchange | Problem | Connection])
+
+
+class _Way(msgspec.Struct, frozen=True):
+    """Where to look in messages of one kind."""
+
+    looks: bool
+    """There is something in the body to learn from or to add to."""
+    topics: tuple[str, str] | None
+    """Nothing but records of the brokers' own topics (`named_topics`)."""
+    sessions: bool
+    """They may go by a fetch session."""
 
 
 class Enricher:
@@ -59,6 +73,7 @@ class Enricher:
         self.missed: set[int] = set()
         """Exchanges that name a topic by an id without a name, if `notes_missed`; for their reader to empty."""
         self.notes_missed = False
+        self._ways: dict[tuple[int | None, int | None, Direction], _Way] = {}
         self._problems: list[Problem] = []
         self._unknown: set[str] = set()
         self._metadata_log = False
@@ -78,18 +93,39 @@ class Enricher:
         self._summary = summary
 
     def feed(self, events: _Events) -> _Events:
-        """Take the next events; returns them. Hot."""
+        """Take the next events; returns them. Hot: most messages have nothing to tell and cost one look-up."""
+        ways = self._ways
         for event in events:
             if type(event) is Message:
-                self._message(event)
+                body = event.body
+                if body is None:
+                    continue
+                kind = (event.api_key, event.api_version, event.type)
+                way = ways.get(kind) or self._way(*kind)
+                if way.looks and (way.topics is None or not _has_no_records(body, *way.topics)):
+                    self._message(event, body)
+                elif way.sessions:
+                    self._session(event, body)
             elif type(event) is Exchange and self._adds:
                 self._exchange(event)
         return events
 
-    def _message(self, message: Message) -> None:
-        key, body = message.api_key, message.body
-        if key is None or body is None:
-            return
+    def _way(self, key: int | None, version: int | None, direction: Direction) -> _Way:
+        """Where to look in messages of this kind."""
+        plan = None if key is None or version is None else message_plan(key, version, direction)
+        way = _Way(
+            looks=plan is not None or key == ENVELOPE or (key == API_VERSIONS and direction == "request"),
+            topics=None if plan is None else named_topics(plan[0]),
+            sessions=key == FETCH and version is not None and version >= FIRST_VERSION,
+        )
+        if len(self._ways) >= MAX_KINDS:
+            self._ways.clear()
+        self._ways[key, version, direction] = way
+        return way
+
+    def _message(self, message: Message, body: Body) -> None:
+        key = message.api_key
+        assert key is not None  # such messages have nothing to look at
         if key == API_VERSIONS:
             if message.type == "request" and "client_software_name" in body:
                 name, version = body["client_software_name"], body.get("client_software_version")
@@ -100,16 +136,22 @@ class Enricher:
         self._inner(key, message.api_version, message.type, body)
         if self._misses and self.notes_missed:
             self.missed.add(message.exchange or 0)
-        if key == FETCH and self._adds and self._sessions is not None:
-            exchange = message.exchange or 0
-            if message.type == "response":
-                self._sessions.response(message.broker, exchange, body)
-            else:
-                session = self._sessions.request(message.broker, exchange, body)
-                if session is not None:
-                    _beside(body, "session_epoch", "_session", {"partitions": session.partitions})
-                    force_setattr(message, "session_topics", session.names(self.catalog))
+        if key == FETCH:
+            self._session(message, body)
         self._tell_problems(message)
+
+    def _session(self, message: Message, body: Body) -> None:
+        """What a Fetch request or response does to its session, and the session's partitions beside its epoch."""
+        if not self._adds or self._sessions is None:
+            return
+        exchange = message.exchange or 0
+        if message.type == "response":
+            self._sessions.response(message.broker, exchange, body)
+            return
+        session = self._sessions.request(message.broker, exchange, body)
+        if session is not None:
+            _beside(body, "session_epoch", "_session", {"partitions": session.partitions})
+            force_setattr(message, "session_topics", session.names(self.catalog))
 
     def _tell_problems(self, message: Message) -> None:
         if self._problems:
@@ -222,6 +264,17 @@ class Enricher:
 def _internal_topics() -> ModuleType:
     # Imported when the first such topic comes: most captures have none, and the first line comes sooner.
     return importlib.import_module("kafkasniff.kafka.embedded.internal_topics")
+
+
+def _has_no_records(body: Body, topics: str, name: str) -> bool:
+    """Whether none of these topics may be one of the brokers' own. False also where that is not plain to see. Hot."""
+    try:
+        for topic in body[topics]:
+            if topic[name].startswith(INTERNAL):
+                return False
+    except (KeyError, TypeError, AttributeError):
+        return False
+    return True
 
 
 def _at(body: Body, path: tuple[str, ...]) -> Iterator[Any]:

@@ -14,7 +14,7 @@ from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.definition import FieldDefinition
 from kafkasniff.model import Direction
 
-__all__ = ["Plan", "data_plan", "message_plan"]
+__all__ = ["Plan", "data_plan", "message_plan", "named_topics"]
 
 TELLING_REQUESTS: Final = frozenset({4, 6, 62, 70})
 """Requests whose sender knows: LeaderAndIsr and UpdateMetadata come from the controller, BrokerRegistration and
@@ -57,6 +57,19 @@ def message_plan(api_key: int, version: int, direction: Direction) -> tuple[Plan
     tells = direction == "response" or api_key in TELLING_REQUESTS
     plan = _plan(message.fields, version, nodes=tells)
     return (plan, tells) if plan.useful else None
+
+
+def named_topics(plan: Plan) -> tuple[str, str] | None:
+    """(array of topics, its field with a topic's name), where nothing matters but whose records lie in there.
+
+    So it is with Produce and Fetch before topics had ids.
+    """
+    if len(plan.children) != 1 or plan.topic_id or plan.records or plan.host or plan.node:
+        return None
+    (field, topics) = plan.children[0]
+    if topics.topic is None or topics.topic_id or topics.children or topics.host or topics.node:
+        return None
+    return field, topics.topic
 
 
 @lru_cache(maxsize=1024)  # record types and versions come from the wire

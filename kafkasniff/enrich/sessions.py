@@ -17,6 +17,7 @@ from kafkasniff.model import Body, Endpoint
 __all__ = [
     "FETCH",
     "FINAL_EPOCH",
+    "FIRST_VERSION",
     "INITIAL_EPOCH",
     "MAX_PARTITIONS",
     "MAX_PENDING",
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 FETCH: Final = 1
+FIRST_VERSION: Final = 7
+"""Of Fetch that goes by sessions (KIP-227)."""
 
 MAX_SESSIONS: Final = 1 << 16
 """Sessions that are kept; the one unused for the longest time goes first. A broker keeps 1,000 by default."""

@@ -58,6 +58,7 @@ def new_state(options: ExportOptions, catalog: Catalog, *, sessions: bool) -> Sh
         show_secrets=options.show_secrets,
         max_frame=options.max_frame,
         connections=True,
+        headers=options.reads_headers,
     )
     if catalog.tellings is None:
         catalog.tellings = Tellings()

@@ -19,6 +19,8 @@ class ExportOptions(msgspec.Struct, frozen=True):
     tables: tuple[str, ...] = TABLE_NAMES
     bodies: bool = True
     """Fill the columns `request_body` and `response_body`."""
+    headers: bool = False
+    """Header columns alone: what comes of bodies is null."""
     records: bool = False
     """Bodies have their records, too."""
     ports: tuple[int, ...] = ()
@@ -32,6 +34,11 @@ class ExportOptions(msgspec.Struct, frozen=True):
     def public(self) -> ExportOptions:
         """What may be written down, and what two runs are compared by: all but the salt of hashes."""
         return msgspec.structs.replace(self, payload=self.payload.public)
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether bodies need not be read."""
+        return self.headers and "records" not in self.tables and not self.filters
 
     @property
     def decode_records(self) -> Literal["full", "columns", "metadata"]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from kafkasniff.filters import Predicate
+    from kafkasniff.tls.keylog import KeyLog
 
 __all__ = ["CHECKPOINT_SECONDS", "Hooks", "Reading", "ShardResult", "ShardTask", "parts", "run_shard"]
 
@@ -122,11 +123,13 @@ def run_shard(task: ShardTask, hooks: Hooks) -> ShardResult:
     """
     task.folder.mkdir(parents=True, exist_ok=True)
     checkpoint = _read(task)
-    _Run(task, checkpoint).captures(hooks)
+    keys = None if task.keylog is None else open_key_log(task.keylog)
+    _Run(task, checkpoint, keys).captures(hooks)
     # What ends only because the captures do is not over: the next run goes on from the state before.
     checkpoint = _read(task)
     unfinished = task.folder / _OPEN
-    state = stage_unfinished(checkpoint.state, task.options, task.predicate, unfinished)
+    again = None if keys is None else keys.silent()
+    state = stage_unfinished(checkpoint.state, task.options, task.predicate, unfinished, keys=again)
     tellings = state.enricher.catalog.tellings
     assert tellings is not None
     staged = [task.folder / _segment(number) for number in range(checkpoint.segments)]
@@ -149,18 +152,21 @@ def _segment(number: int) -> str:
 class _Run:
     """The way from one checkpoint to the last."""
 
-    def __init__(self, task: ShardTask, checkpoint: _Checkpoint) -> None:
+    def __init__(self, task: ShardTask, checkpoint: _Checkpoint, keys: KeyLog | None) -> None:
         self._task = task
         self._done = checkpoint.done
         self._order = checkpoint.order
         self._segments = checkpoint.segments
         self._broken = checkpoint.broken
         self._state = load(checkpoint.state, ShardState)
-        if task.keylog is not None:
-            self._state.inspector.follow_key_log(open_key_log(task.keylog), tells=task.shard == 0)
+        inspector = self._state.inspector
+        if keys is not None:
+            # Who goes on with a run that was killed finds them told.
+            inspector.follow_key_log(keys, tells=task.shard == 0 and not checkpoint.segments)
+        inspector.keys.tells = task.shard == 0
         if not checkpoint.done:
             # Earlier runs had their own summaries.
-            self._state.enricher.count_into(self._state.inspector.reset_summary())
+            self._state.enricher.count_into(self._state.inspector.begin_summary())
         self._next = time.monotonic() + task.checkpoint_seconds
         self._begin()
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from kafkasniff.bulk import PairColumns
 from kafkasniff.enrich import Enricher
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.staged import StagedFiles
 from kafkasniff.model import Connection, Exchange, Message, Problem
 from kafkasniff.rows import ExchangeRows
 from kafkasniff.rows.connections import ConnectionRows
+from kafkasniff.rows.header_columns import header_rows
 from kafkasniff.rows.problems import ProblemRows
 from kafkasniff.rows.records import RecordRows
 from kafkasniff.sinks.jsonl import FLOAT_APIS, body_json, json_default
@@ -54,7 +56,9 @@ class Stager:
         self._payload = options.payload
         self._unnamed = False
         """Of the exchange whose row is being made: names of its topics are not known yet."""
-        self._exchanges = ExchangeRows(self._body_json if options.bodies else None)
+        self._exchanges = ExchangeRows(self._body_json if options.bodies else None, headers=options.headers)
+        self.takes_columns = options.reads_headers and selector is None
+        """Exchanges may come as columns, too."""
         self._records = RecordRows(show_secrets=options.show_secrets, payload=options.payload)
         self._connections = ConnectionRows()
         self._problems = ProblemRows()
@@ -95,6 +99,11 @@ class Stager:
         for connection in connections:
             self._connection(connection)
         self._write(MAX_ROWS, MAX_BYTES)
+
+    def take_columns(self, found: PairColumns, captures: Sequence[str]) -> None:
+        """Take exchanges that an inspector yielded as columns. Raises OSError where rows cannot be written."""
+        if "exchanges" in self._wanted and found.client_id:
+            self._files.write("exchanges", header_rows(found, captures))
 
     def _connection(self, connection: Connection) -> None:
         self._tellings.connection(connection)

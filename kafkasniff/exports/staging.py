@@ -16,6 +16,7 @@ from kafkasniff.state import load
 
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
+    from kafkasniff.tls.keylog import KeyLog
 
 __all__ = ["inspected", "new_stager", "stage", "stage_rest", "stage_unfinished"]
 
@@ -34,17 +35,28 @@ def new_stager(state: ShardState, options: ExportOptions, predicate: Predicate |
 
 def stage(state: ShardState, stager: Stager, batch: PacketBatch) -> None:
     """Take the next packets. Raises OSError where rows cannot be written."""
-    stager.take(inspected(state, stager, batch))
+    if not stager.takes_columns:
+        stager.take(inspected(state, stager, batch))
+        return
+    _begin(state, stager, batch)
+    events, columns = state.inspector.feed_columns(batch)
+    stager.take(state.enricher.feed(events))
+    for found in columns:
+        stager.take_columns(found, batch.captures)
 
 
 def inspected(state: ShardState, stager: Stager, batch: PacketBatch) -> list[Output]:
     """What the next packets yield, for `stager` to take."""
+    _begin(state, stager, batch)
+    return state.enricher.feed(state.inspector.feed(batch))
+
+
+def _begin(state: ShardState, stager: Stager, batch: PacketBatch) -> None:
     if state.start_ns is None and len(batch):
         times = batch.time_ns[batch.time_ns != NO_TIME]
         if len(times):
             state.start_ns = int(times[0])
             stager.begins(state.start_ns)
-    return state.enricher.feed(state.inspector.feed(batch))
 
 
 def stage_rest(state: ShardState, stager: Stager, files: StagedFiles) -> None:
@@ -57,12 +69,17 @@ def stage_rest(state: ShardState, stager: Stager, files: StagedFiles) -> None:
     tellings.hosts.update(state.inspector.names)
 
 
-def stage_unfinished(dumped: bytes, options: ExportOptions, predicate: Predicate | None, folder: Path) -> ShardState:
+def stage_unfinished(
+    dumped: bytes, options: ExportOptions, predicate: Predicate | None, folder: Path, *, keys: KeyLog | None = None
+) -> ShardState:
     """Stage what ends only because the captures do: it is not over, and who goes on from `dumped` makes it again.
 
-    Returns the state behind it, which is good for its tellings and its summary. Raises OSError.
+    `keys`: the key log that there was, since a state has nothing of it. Returns the state behind it, which is good for
+    its tellings and its summary. Raises OSError.
     """
     state = load(dumped, ShardState)
+    if keys is not None:
+        state.inspector.follow_key_log(keys, tells=False)
     shutil.rmtree(folder, ignore_errors=True)
     files = StagedFiles(folder)
     stage_rest(state, new_stager(state, options, predicate, files), files)

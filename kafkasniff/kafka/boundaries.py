@@ -50,6 +50,10 @@ class Boundaries:
             searcher = self._searchers[direction] = Searcher(aligned=False, max_size=self._max_frame)
         return searcher
 
+    def collected(self, direction: int) -> int:
+        """Bytes of a stream that wait until it is known where its frames are."""
+        return len(self._searchers[direction] or ())
+
     def begin(self, direction: int) -> None:
         """The stream begins here, unless bytes of it were seen already."""
         if not self._searchers[direction]:

@@ -4,7 +4,9 @@ The function is `decode(data, position, end, context) -> (body, position)`. How 
 
 - neighbouring fields of fixed size, and the length or count that follows them, are one call of one struct.Struct;
 - the first byte of a varint is read in place; only longer ones call a function;
-- nested arrays are nested loops, structs are dict literals; no function per struct, no object per field;
+- nested arrays are nested loops, structs are dict literals; no function per struct, no object per field; few elements
+  are counted by tuples that are there already;
+- where fields of fixed size follow a string, they are read from its end: `position` moves once for both;
 - nothing is reported from here: bytes that are not clean (cut, null where not allowed, not UTF-8 ...) raise `Odd`,
   IndexError, struct.error or UnicodeDecodeError, and the walker reads the message again.
 
@@ -18,11 +20,9 @@ from collections.abc import Callable
 from struct import calcsize
 from typing import Any, Final
 
-import msgspec
-
 from kafkasniff.kafka.context import DecodeContext
-from kafkasniff.kafka.layout import FORMATS, Field, Struct, element_size
-from kafkasniff.kafka.wire import ARRAYS
+from kafkasniff.kafka.layout import FORMATS, PLAIN_NUMBERS, Field, Struct, element_of, element_size, is_flat
+from kafkasniff.kafka.wire import ARRAYS, COUNTS
 
 __all__ = ["Decoder", "compile_source", "source_of"]
 
@@ -30,13 +30,12 @@ Decoder = Callable[[bytes, int, int, DecodeContext], tuple[dict[str, Any], int]]
 
 _WIDTH: Final = 118
 """Columns of the source, for who reads it."""
-_PLAIN_NUMBERS: Final = frozenset({"int8", "int16", "uint16", "int32", "uint32", "int64", "float64"})
 _IMPORTS: Final = {
     **dict.fromkeys(("Struct", "unpack_from"), "struct"),
     **dict.fromkeys(("decode_records", "decode_unaligned"), "kafkasniff.kafka.records"),
     "redact_config": "kafkasniff.kafka.secrets",
     "uuid_text": "kafkasniff.kafka.uuids",
-    **dict.fromkeys(("ARRAYS", "MAX_ELEMENTS", "ZERO_SIZE_SLACK", "Odd"), "kafkasniff.kafka.wire"),
+    **dict.fromkeys(("ARRAYS", "COUNTS", "MAX_ELEMENTS", "ZERO_SIZE_SLACK", "Odd"), "kafkasniff.kafka.wire"),
     **dict.fromkeys(("add_error", "keep_tag", "unknown_tags", "varint_rest"), "kafkasniff.kafka.wire"),
 }
 _RESERVED: Final = frozenset(
@@ -61,7 +60,8 @@ class _Writer:
     """Writes one function.
 
     Fields of fixed size gather in `run` until something needs their values; `after` holds the statements that come when
-    they are read.
+    they are read. `behind` tells that what comes next begins at the variable `stop`: `position` is put there with the
+    next run, or by `flush`.
     """
 
     def __init__(self, root: Struct) -> None:
@@ -73,6 +73,7 @@ class _Writer:
         self.used: set[str] = {"Odd"}
         self.run: list[tuple[str, str]] = []
         self.after: list[str] = []
+        self.behind = False
 
     def module(self, title: str) -> str:
         body = self.struct(self.root, "")
@@ -140,11 +141,13 @@ class _Writer:
 
     def flush(self) -> None:
         """Write the run, so that its variables and `position` are right."""
+        # What was read last may end at `stop`, where `position` is not yet.
+        place, self.behind = "stop" if self.behind else "position", False
         if self.run:
             form = "".join(form for form, _ in self.run)
             names = [name for _, name in self.run]
             if form == "B":
-                self.line(f"{names[0]} = data[position]")
+                self.line(f"{names[0]} = data[{place}]")
             else:
                 # Keyed by format: fields of the same sizes in a row share one Struct.
                 unpack = self.constant(f"unpack_{form}", f'Struct(">{form}").unpack_from')
@@ -152,9 +155,12 @@ class _Writer:
                 if len(names) == 1 or len(left) + 4 * self.depth > _WIDTH - 30:
                     indent = "    " * (self.depth + 1)
                     left = f"({left},)" if len(names) == 1 else "(" + left.replace(", ", f",\n{indent}") + ")"
-                self.line(f"{left} = {unpack}(data, position)")
-            self.line(f"position += {calcsize('>' + form)}")
+                self.line(f"{left} = {unpack}(data, {place})")
+            size = calcsize(">" + form)
+            self.line(f"position += {size}" if place == "position" else f"position = stop + {size}")
             self.run = []
+        elif place == "stop":
+            self.line("position = stop")
         for text in self.after:
             self.line(text)
         self.after = []
@@ -310,7 +316,10 @@ class _Writer:
                 stand_in = withheld if field.type == "bytes" else '{"redacted": stop - position}'
                 raw += f" if show else {stand_in}"
             self.line(f"{name} = {raw}")
-        self.line("position = stop")
+        if field.nullable:
+            self.line("position = stop")
+        else:
+            self.behind = True
         self.depth = depth
         return name
 
@@ -339,7 +348,7 @@ class _Writer:
 
     def elements(self, field: Field, place: str, name: str, count: str) -> None:
         """Read the elements of an array whose count is checked."""
-        if field.type in _PLAIN_NUMBERS:
+        if field.type in PLAIN_NUMBERS:
             form, size = FORMATS[field.type]
             many = f'{name} = list({self.use("unpack_from")}(f">{{{count}}}{form}", data, position))'
             if form in ARRAYS:
@@ -352,13 +361,14 @@ class _Writer:
             self.line(many)
             self.line(f"position += {f'{count} * {size}' if size > 1 else count}")
             return
-        if field.struct is not None and _is_flat(field.struct):
+        if field.struct is not None and is_flat(field.struct):
             self.flat_structs(field.struct, name, count)
             return
         self.line(f"{name} = []")
         struct = field.struct
         index = self.name("i") if field.type == "error" or (struct is not None and struct.errors) else "_"
-        self.line(f"for {index} in range({count}):")
+        self.use("COUNTS")
+        self.line(f"for {index} in COUNTS[{count}] if {count} < {len(COUNTS)} else range({count}):")
         self.depth += 1
         inner = f"{place}[{{{index}}}]"
         if struct is not None:
@@ -367,7 +377,7 @@ class _Writer:
             expression = self.scalar(field, inner)
         else:
             # An element is never allowed to be null.
-            expression = self.variable(_element(field))
+            expression = self.variable(element_of(field))
         self.flush()
         self.line(f"{name}.append({expression})")
         self.depth -= 1
@@ -385,16 +395,3 @@ class _Writer:
         self.line(f"stop = position + {count} * {struct.size}")
         self.line(f"{name} = [{{{', '.join(entries)}}} for {left} in {iterate}(data[position:stop])]")
         self.line("position = stop")
-
-
-def _is_flat(struct: Struct) -> bool:
-    return (
-        not struct.flexible
-        and bool(struct.fields)
-        and all(not field.array and (field.type in _PLAIN_NUMBERS or field.type == "uuid") for field in struct.fields)
-    )
-
-
-def _element(field: Field) -> Field:
-    """An element of an array of strings or bytes as a field of its own; it is not allowed to be null."""
-    return msgspec.structs.replace(field, array=False, nullable=False)

@@ -23,7 +23,9 @@ from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.detail import Detail
 from kafkasniff.kafka.dialogue import Dialogue
 from kafkasniff.kafka.events import Event, EventLog
+from kafkasniff.kafka.exchange import Pending
 from kafkasniff.kafka.framing import MAX_FRAME, Frame, Framer
+from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.opening import MAX_SIZE, too_large
 from kafkasniff.kafka.other_protocols import is_gssapi_token, name_answer
 from kafkasniff.kafka.search import Searcher
@@ -72,10 +74,12 @@ class KafkaConnection:
         "_oversized",
         "_syn",
         "_trials",
-        "bytes_decoded",
         "bytes_lost",
         "bytes_of",
         "bytes_seen",
+        "framed_of",
+        "lost_of",
+        "pending_of",
         "retransmits",
         "verdict",
     )
@@ -104,15 +108,105 @@ class KafkaConnection:
         """Bytes of each stream."""
         self.retransmits = 0
         """Retransmitted segments of both streams."""
-        self.bytes_decoded = 0
-        """Bytes of both streams that became frames."""
+        self.framed_of = [0, 0]
+        """Bytes of each stream that became frames."""
         self.bytes_lost = 0
         """Bytes of both streams that the capture lacks."""
+        self.lost_of = [0, 0]
+        """Bytes of each stream that the capture lacks."""
+        self.pending_of = [0, 0]
+        """At the end: bytes of each stream that are the beginning of a frame."""
 
     @property
     def client(self) -> int | None:
         """Direction of the client's stream, as far as it is known: by the verdict, the SYN or a forced port."""
         return self._log.client
+
+    @property
+    def bytes_decoded(self) -> int:
+        """Bytes of both streams that became messages or tokens."""
+        framed, unread = self.framed_of, self._dialogue.unread_of
+        return framed[0] + framed[1] - unread[0] - unread[1]
+
+    def decoded_of(self, direction: int) -> int:
+        """Bytes of a stream that became messages or tokens, as far as that is known."""
+        return self.framed_of[direction] - self._dialogue.unread_of[direction]
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of both streams that may become frames yet."""
+        if self._closed or self.verdict == "not-kafka":
+            return 0
+        count = 0
+        for direction in (0, 1):
+            framer, trial = self._framers[direction], self._trials[direction]
+            if framer is not None:
+                count += framer.pending
+            elif trial is not None:
+                count += trial.framer.pending + trial.size
+            else:
+                count += self._boundaries.collected(direction)
+        return count
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of both streams that are kept."""
+        return self.waiting + self._dialogue.early_bytes
+
+    # -- whole frames, taken together with those of other connections (bulk.py) ---------------------------------------
+
+    def is_plain(self) -> bool:
+        """Whether frames of both streams come next, and all that there is to do with them is to pair them in turn."""
+        one, other = self._framers
+        return (
+            self.verdict == "kafka"
+            and one is not None
+            and other is not None
+            and one.at_boundary
+            and other.at_boundary
+            and not (self._holes[0] or self._holes[1])
+            and self._dialogue.is_plain()
+        )
+
+    @property
+    def memory(self) -> ConnectionMemory:
+        """What was said on the connection that messages are read by."""
+        return self._dialogue.memory
+
+    @property
+    def next_ordinal(self) -> int:
+        """Ordinal of the exchange that begins next."""
+        return self._dialogue.ordinal
+
+    @property
+    def outstanding(self) -> list[Pending]:
+        """The requests without a response so far, of a connection that `is_plain`, oldest first."""
+        return self._dialogue.ledger.outstanding
+
+    def take_pairs(self, ids: Sequence[int], client_bytes: int, broker_bytes: int, most: int) -> None:
+        """Take exchanges that begin and end here, and the bytes of all frames up to `end_pairs`.
+
+        `ids`: correlation ids of the requests; `most`: so many requests were outstanding at once when one was answered.
+        """
+        client = self._log.client
+        assert client is not None
+        for direction, size in ((client, client_bytes), (1 - client, broker_bytes)):
+            self.bytes_of[direction] += size
+            self.framed_of[direction] += size
+        self.bytes_seen += client_bytes + broker_bytes
+        self._dialogue.take_pairs(ids, most)
+
+    def take_edge(self, frame: Frame) -> list[Event]:
+        """Take a response to a request that came before those, or a request whose response comes later."""
+        self._dialogue.frame(frame)
+        return self._log.take()
+
+    def end_pairs(self, order: int, time_ns: int, packet: int, last_answer: int) -> None:
+        """All frames up to this packet were taken; `last_answer`: correlation id of the last response."""
+        self._log.at(order, time_ns, packet)
+        self._dialogue.last_answer = last_answer
+
+    # -- everything else ------------------------------------------------------------------------------------------------
 
     def feed(self, items: Sequence[Item]) -> list[Event]:
         """Take what happened on the connection; returns what it means, in capture order."""
@@ -138,6 +232,7 @@ class KafkaConnection:
                 self._rejected(item)
             else:
                 self._close(item)
+                self._release()
         return self._log.take()
 
     # -- items ------------------------------------------------------------------------------------------------------
@@ -246,6 +341,7 @@ class KafkaConnection:
 
     def _gap(self, item: Gap) -> None:
         self.bytes_lost += item.size
+        self.lost_of[item.direction] += item.size
         self._dialogue.gapped = True
         if self.verdict == "not-kafka":
             return
@@ -281,7 +377,7 @@ class KafkaConnection:
             return
         in_step, frame = trial.framer.gap(item)
         if frame is not None:
-            trial.frames.append(frame)
+            trial.add([frame])
         self._trials[direction] = trial
         self._judge_trial(direction)
         if not in_step:
@@ -304,7 +400,7 @@ class KafkaConnection:
             self._tcp_problem(TcpProblem(item.order, item.direction, item.kind, item.detail, *place))
 
     def _take_frame(self, frame: Frame) -> None:
-        self.bytes_decoded += 4 + frame.end - frame.start
+        self.framed_of[frame.direction] += 4 + frame.end - frame.start
         self._dialogue.frame(frame)
 
     def _compare_streams(self) -> None:
@@ -328,7 +424,7 @@ class KafkaConnection:
     def _try(self, direction: int, run: Run, index: int) -> None:
         trial = self._trials[direction]
         assert trial is not None
-        trial.frames += trial.framer.cut(run, index, index + 1)
+        trial.add(trial.framer.cut(run, index, index + 1))
         if trial.framer.lost_at is not None:
             self._trials[direction] = None
             self._boundaries.searcher(direction).add(run, index)
@@ -340,7 +436,7 @@ class KafkaConnection:
         trial = self._trials[direction]
         assert trial is not None
         in_step = self._boundaries.judge_trial(trial, direction, kafka=self.verdict == "kafka")
-        if in_step is None:
+        if in_step is None and not trial.full:
             return
         self._trials[direction] = None
         if not in_step:
@@ -445,6 +541,8 @@ class KafkaConnection:
             return
         for direction, framer in enumerate(self._framers):
             pending = framer.pending if framer is not None else len(self._boundaries.searcher(direction))
+            if framer is not None:
+                self.pending_of[direction] = pending
             if pending:
                 what = "of a frame that was not complete" if framer is not None else "in which no frame was found"
                 self._log.problem("stream-cut", f"the stream ended with {pending} bytes {what}", direction, pending)
@@ -453,6 +551,13 @@ class KafkaConnection:
         if rejected is not None:
             assert self._log.client is not None
             self._log.problem("connection-rejected", rejected, 1 - self._log.client)
+
+    def _release(self) -> None:
+        """Keep no bytes of a connection that is over: it is remembered for a while."""
+        self._framers = [None, None]
+        self._trials = [None, None]
+        for direction in (0, 1):
+            self._boundaries.release(direction)
 
     def _rejected_by_broker(self, item: Closed) -> str | None:
         """Why the broker closed the connection, as far as what was said tells; None where it does not."""

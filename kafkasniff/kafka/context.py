@@ -30,6 +30,9 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     max_decompressed: int = MAX_DECOMPRESSED
     bodies: bool = True
     """False: only those are decoded that pairing or later messages need (`message.NEEDED`)."""
+    headers: bool = False
+    """With `bodies` False: neither are those of Produce requests, of which no more is read than whether a response will
+    come."""
     inside: bool = True
     """What lies inside bytes is decoded, too; False for trials, which ask about the message's own bytes only."""
 
@@ -38,47 +41,36 @@ UNMARKED: Final = (0, 0, 0, 0, 0)
 """The mark of a context in which nothing is noted yet."""
 
 
-class DecodeContext:
-    """Mutable, one per message: the options in, problems and error codes out."""
+class DecodeContext(msgspec.Struct, eq=False):
+    """Mutable, one per message: the options in, problems and error codes out.
 
-    __slots__ = (
-        "base",
-        "carry",
-        "decompressed",
-        "depth",
-        "errors",
-        "memory",
-        "options",
-        "problems",
-        "problems_dropped",
-        "request",
-        "unknown_tags",
-        "withheld",
-    )
+    One that nothing was noted in serves the next message, too (`message.decode_body`).
+    """
 
-    def __init__(
-        self, options: DecodeOptions, base: int = 0, memory: ConnectionMemory | None = None, request: object = None
-    ) -> None:
-        self.options = options
-        self.memory = memory
-        """What earlier messages of the connection said; None for a message that stands alone."""
-        self.request = request
-        """Of a response: what the reader of its request left for it."""
-        self.carry: object = None
-        """Of a request: what its reader leaves for the response."""
-        self.depth = 0
-        """How many messages this one lies in (Envelope)."""
-        self.base = base
-        """Offset of the message in `data`: offsets in problems are relative to it."""
-        self.problems: list[Problem] = []
-        self.errors: list[ErrorCode] = []
-        self.decompressed = 0
-        """Bytes decompressed so far for this message, held against `options.max_decompressed`."""
-        self.problems_dropped = 0
-        self.unknown_tags = 0
-        """Tagged fields without a definition that were kept so far, held against `wire.MAX_UNKNOWN_TAGS`."""
-        self.withheld: list[tuple[dict[str, int], bytes]] | None = None
-        """What stands in the body for secret bytes, and the bytes; kept only where something reads what is in them."""
+    options: DecodeOptions
+    base: int = 0
+    """Offset of the message in `data`: offsets in problems are relative to it."""
+    memory: ConnectionMemory | None = None
+    """What earlier messages of the connection said; None for a message that stands alone."""
+    request: object = None
+    """Of a response: what the reader of its request left for it."""
+    depth: int = 0
+    """How many messages this one lies in (Envelope)."""
+    carry: object = None
+    """Of a request: what its reader leaves for the response."""
+    problems: list[Problem] = []
+    errors: list[ErrorCode] = []
+    decompressed: int = 0
+    """Bytes decompressed so far for this message, held against `options.max_decompressed`."""
+    problems_dropped: int = 0
+    unknown_tags: int = 0
+    """Tagged fields without a definition that were kept so far, held against `wire.MAX_UNKNOWN_TAGS`."""
+    truncated: bool = False
+    """A `records` field of it ends within a batch."""
+    telling: bool = False
+    """A record of it may be one that interpreters add to: else they need not look."""
+    withheld: list[tuple[dict[str, int], bytes]] | None = None
+    """What stands in the body for secret bytes, and the bytes; kept only where something reads what is in them."""
 
     def withhold(self, secret: bytes) -> dict[str, int]:
         """What stands for a field of secret bytes: `{"redacted": N}`."""
@@ -105,6 +97,15 @@ class DecodeContext:
         del self.problems[mark[0] :]
         del self.errors[mark[1] :]
         self.decompressed, self.problems_dropped, self.unknown_tags = mark[2:]
+
+    def clear(self) -> None:
+        """Undo all that was noted, for another reading of the same bytes."""
+        if self.problems:
+            self.problems = []
+        if self.errors:
+            self.errors = []
+        self.decompressed = self.problems_dropped = self.unknown_tags = 0
+        self.truncated = self.telling = False
 
     def problem(
         self, kind: str, detail: str, position: int | None = None, *, size: int | None = None, always: bool = False

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 __all__ = [
+    "MAX_DEPTH",
     "SCALARS",
     "ApiDefinition",
     "DataDefinition",
@@ -35,6 +36,9 @@ SCALARS: Final = frozenset(
 )
 """Types that stand for themselves; `[]` in front makes an array; `[]` alone is an array of structs, `{}` a struct."""
 
+MAX_DEPTH: Final = 24
+"""Structs in each other; Kafka's have 5. What reads, compiles and walks them calls itself for each."""
+
 CAN_BE_NULL: Final = frozenset({"string", "bytes", "records"})
 """Scalars whose encoding has a null; any array and any struct has one too."""
 
@@ -43,7 +47,10 @@ Secret = Literal["no", "value", "config"]
 
 _TYPE: Final = re.compile(r"(?P<array>\[\])?(?P<scalar>[a-z][a-z0-9]*)?(?P<struct>\{\})?(?P<null>\?)?")
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
-_RANGE: Final = re.compile(r"(\d+)(?:(\+)|-(\d+))?")
+_TITLE: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+"""The name of an API or a block, which goes into the source of compiled decoders."""
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+_RANGE: Final = re.compile(r"([0-9]{1,9})(?:(\+)|-([0-9]{1,9}))?")
 _ATTRIBUTES: Final = frozenset({"nullable", "tag", "entity", "enum", "default", "secret", "classic", "unaligned"})
 
 
@@ -191,6 +198,12 @@ class _Reader:
         self.index += 1
         return line
 
+    def title(self, line: _Line, text: str) -> str:
+        """The name of an API or a block."""
+        if _TITLE.fullmatch(text) is None:
+            raise self.fail(line, f"{text!r} is not a name: letters and digits")
+        return text
+
     def versions(self, line: _Line, text: str, within: Versions) -> Versions:
         """`3`, `3+` or `3-7`; `3+` runs to the last version of `within`, which must hold the range whole."""
         match = _RANGE.fullmatch(text)
@@ -217,9 +230,9 @@ def parse_api(path: Traversable, text: str) -> ApiDefinition:
     """Parse a file of one API; raises DefinitionError with file and line."""
     reader = _Reader(path, text)
     line = reader.take()
-    if len(line.words) < 3 or line.words[0] != "api" or not line.words[1].isdecimal():
+    if len(line.words) < 3 or line.words[0] != "api" or not _NUMBER.fullmatch(line.words[1]):
         raise reader.fail(line, "the file starts with: api KEY NAME   versions RANGE   flexible RANGE")
-    key, name, summary = int(line.words[1]), line.words[2], line.comment
+    key, name, summary = int(line.words[1]), reader.title(line, line.words[2]), line.comment
     versions, flexible = _span(reader, line, reader.options(line, 3, frozenset({"versions", "flexible"})))
     listeners: tuple[str, ...] = ()
     former: tuple[str, ...] = ()
@@ -232,9 +245,9 @@ def parse_api(path: Traversable, text: str) -> ApiDefinition:
                 listeners = tuple(names)
             case ("formerly", *names):
                 former = tuple(names)
-            case ("header", "request" | "response" as direction, number) if number.isdecimal():
+            case ("header", "request" | "response" as direction, number) if _NUMBER.fullmatch(number):
                 headers[direction].append((versions, int(number)))
-            case ("header", "request" | "response" as direction, number, "versions", span) if number.isdecimal():
+            case ("header", "request" | "response" as direction, number, "versions", span) if _NUMBER.fullmatch(number):
                 headers[direction].append((reader.versions(top, span, versions), int(number)))
             case ("request" | "response" as direction,) if direction not in messages:
                 fields = _fields(reader, 1, versions)
@@ -268,10 +281,11 @@ def parse_data(path: Traversable, text: str) -> tuple[DataDefinition, ...]:
             raise reader.fail(line, "a block starts with: data NAME   kind KIND   versions RANGE")
         options = reader.options(line, 2, frozenset({"kind", "id", "versions", "flexible", "releases"}))
         versions, flexible = _span(reader, line, options)
-        if "kind" not in options or not options.get("id", "0").isdecimal():
+        if "kind" not in options or not _NUMBER.fullmatch(options.get("id", "0")):
             raise reader.fail(line, "kind is missing, or id is not a number")
         first, _, last = options.get("releases", "-").partition("-")
-        message = MessageDefinition(line.words[1], versions, flexible, _fields(reader, 1, versions))
+        title = reader.title(line, line.words[1])
+        message = MessageDefinition(title, versions, flexible, _fields(reader, 1, versions))
         number = int(options["id"]) if "id" in options else None
         found.append(
             DataDefinition(
@@ -294,6 +308,8 @@ def _fields(reader: _Reader, depth: int, parent: Versions) -> tuple[FieldDefinit
     """The fields at one depth, each with its children."""
     fields: list[FieldDefinition] = []
     while (line := reader.peek()) is not None and line.depth >= depth:
+        if depth > MAX_DEPTH:
+            raise reader.fail(line, f"more than {MAX_DEPTH} structs in each other")
         if line.depth > depth:
             raise reader.fail(line, "only `[]` and `{}` have fields of their own")
         reader.take()
@@ -332,7 +348,7 @@ def _field(reader: _Reader, line: _Line, depth: int, parent: Versions) -> FieldD
         if not match["null"]:
             raise reader.fail(line, "nullable needs a type that ends in `?`")
         nullable = reader.versions(line, attributes["nullable"], versions)
-    if not attributes.get("tag", "0").isdecimal():
+    if not _NUMBER.fullmatch(attributes.get("tag", "0")):
         raise reader.fail(line, "a tag is a number")
     if "unaligned" in attributes and scalar != "records":
         raise reader.fail(line, "only records are unaligned")

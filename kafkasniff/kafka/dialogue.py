@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final, Literal
 
@@ -11,7 +12,7 @@ from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.detail import Detail
 from kafkasniff.kafka.early import EarlyResponses
 from kafkasniff.kafka.events import EventLog, ExchangeEvent, MessageEvent, TokenEvent
-from kafkasniff.kafka.exchange import Ledger, Pending, expects_no_response
+from kafkasniff.kafka.exchange import Ledger, Pending
 from kafkasniff.kafka.framing import Frame
 from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.message import NEEDED, Decoded, decode_request, decode_response
@@ -45,18 +46,19 @@ class Dialogue:
         "_early",
         "_every_end",
         "_ids_vary",
-        "_last_answer",
         "_last_id",
         "_log",
-        "_memory",
         "_offered",
         "_ordinal",
         "_sasl",
         "gapped",
+        "last_answer",
         "ledger",
+        "memory",
         "opening",
         "requests",
         "retransmits",
+        "unread_of",
     )
 
     def __init__(self, log: EventLog, detail: Detail, *, every_end: bool = True) -> None:
@@ -71,10 +73,10 @@ class Dialogue:
         """Correlation id of the last request."""
         self._ids_vary = False
         """Two requests on end had different correlation ids: some clients give the same to all."""
-        self._last_answer: int | None = None
+        self.last_answer: int | None = None
         """Correlation id of the last response that was paired."""
         self._ordinal = 0
-        self._memory = ConnectionMemory()
+        self.memory = ConnectionMemory()
         self.ledger = Ledger()
         self.opening: Opening | None = Opening()
         """Until the first answer that is neither a greeting nor authentication, or until something does not fit."""
@@ -85,10 +87,46 @@ class Dialogue:
         a hole, or because its frames are searched for; or all that was sent."""
         self.retransmits = 0
         """Retransmitted segments since the last exchange ended."""
+        self.unread_of = [0, 0]
+        """Bytes of each stream's frames that are no message, with their length prefixes."""
 
     def begin_raw_sasl(self, mechanism: str) -> None:
         """Raw tokens follow."""
         self._sasl = RawSasl(mechanism)
+
+    @property
+    def early_bytes(self) -> int:
+        """Bytes of the responses that wait for their requests."""
+        return self._early.size
+
+    # -- exchanges in bulk ------------------------------------------------------------------------------------------
+
+    def is_plain(self) -> bool:
+        """Whether frames are messages, and a response that comes next answers the oldest request or does not fit."""
+        return (
+            self.opening is None
+            and self.requests == "here"
+            and not self.gapped
+            and self._sasl is None
+            and self._offered is None
+            and not self._detail.level
+            and not self._early
+            and self.ledger.is_plain
+            and not (self._every_end and self.retransmits)
+        )
+
+    def take_pairs(self, ids: Sequence[int], most: int) -> None:
+        """Take exchanges that begin and end here: correlation ids of the requests, `most` as in `Ledger.note_most`."""
+        self._ordinal += len(ids)
+        if not self._ids_vary:
+            self._ids_vary = len({*ids, ids[0] if self._last_id is None else self._last_id}) > 1
+        self._last_id = ids[-1]
+        self.ledger.note_most(most)
+
+    @property
+    def ordinal(self) -> int:
+        """Ordinal of the exchange that begins next."""
+        return self._ordinal
 
     # What a search for responses asks: search.Requests.
 
@@ -101,7 +139,7 @@ class Dialogue:
 
     def is_next(self, correlation_id: int) -> bool:
         """Whether this could be the id of a response that comes next; True where nothing was seen of the connection."""
-        return self.is_near(correlation_id) and (self._last_answer is None or correlation_id > self._last_answer)
+        return self.is_near(correlation_id) and (self.last_answer is None or correlation_id > self.last_answer)
 
     def is_exact(self, correlation_id: int, message: bytes) -> bool:
         """Whether a message decodes to its last byte as the response to the outstanding request of this id."""
@@ -175,7 +213,7 @@ class Dialogue:
     def _request(self, frame: Frame) -> None:
         detail = self._detail
         cut = frame.end - frame.start != frame.size
-        decoded = decode_request(frame.data, frame.start, frame.end, detail.decode, memory=self._memory, cut=cut)
+        decoded = decode_request(frame.data, frame.start, frame.end, detail.decode, memory=self.memory, cut=cut)
         if decoded.api is None and not 0 <= (decoded.api_key or 0) <= MAX_KEY:
             self._unreadable(frame, "which are no request")
             return
@@ -215,7 +253,7 @@ class Dialogue:
             decoded.client_id,
             frame.first_time,
             frame.time_ns,
-            silent=expects_no_response(decoded.api_key, decoded.body),
+            silent=decoded.silent,
             mechanism=mechanism,
             carry=decoded.carry,
             hidden=hidden,
@@ -282,7 +320,7 @@ class Dialogue:
         if pending.hidden:
             self._detail.left_out.responses += 1
             self.opening = None
-            self._last_answer = pending.correlation_id
+            self.last_answer = pending.correlation_id
             if self._early:
                 self._give_up(self._early.drain() if early is None else self._early.before(early))
             return
@@ -293,7 +331,7 @@ class Dialogue:
             pending.api_key,
             pending.api_version,
             self._detail.decode,
-            memory=self._memory,
+            memory=self.memory,
             request=pending.carry,
             cut=frame.end - frame.start != frame.size,
         )
@@ -304,7 +342,7 @@ class Dialogue:
             return
         if self._early:
             self._give_up(self._early.drain() if early is None else self._early.before(early))
-        self._last_answer = pending.correlation_id
+        self.last_answer = pending.correlation_id
         latency = _elapsed(pending.time_ns, frame.first_time)
         duration = _elapsed(pending.first_time, frame.time_ns)
         if latency is not None and latency < 0:
@@ -329,11 +367,17 @@ class Dialogue:
                 self._sasl = RawSasl(pending.mechanism)
 
     def _to_judge(self, decoded: Decoded, pending: Pending, frame: Frame) -> Decoded:
-        """The response with all that may be wrong with it: what is kept as bytes for columns is not looked at yet."""
+        """The response with all that may be wrong with it, also where its body is not wanted.
+
+        What is kept as bytes for columns is not looked at yet.
+        """
         options = self._detail.decode
-        if options.records != "columns" or pending.api_key not in _WITH_RECORDS:
+        if options.headers:
+            options = msgspec.structs.replace(options, bodies=True, records="full")
+        elif options.records == "columns" and pending.api_key in _WITH_RECORDS:
+            options = msgspec.structs.replace(options, records="full")
+        else:
             return decoded
-        options = msgspec.structs.replace(options, records="full")
         return decode_response(frame.data, frame.start, frame.end, pending.api_key, pending.api_version, options)
 
     def _orphan(self, frame: Frame) -> None:
@@ -357,6 +401,7 @@ class Dialogue:
     def _unreadable(self, frame: Frame, what: str) -> None:
         """Nothing that is not a message may be shown as one: these bytes could be anything, a token too."""
         self.opening = None
+        self.unread_of[frame.direction] += 4 + frame.end - frame.start
         self._log.problem("frame-unreadable", f"a frame of {frame.size} bytes, {what}", frame.direction, frame.size)
 
     def _give_up(self, frames: list[Frame]) -> None:

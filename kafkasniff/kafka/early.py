@@ -47,6 +47,11 @@ class EarlyResponses:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    @property
+    def size(self) -> int:
+        """Bytes of those that wait."""
+        return self._bytes
+
     def add(self, correlation_id: int, frame: Frame) -> list[Frame]:
         """Keep a response. Returns those that have to go for it at the bound, oldest first (it may be among them)."""
         size = frame.end - frame.start

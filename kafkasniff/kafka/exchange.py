@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import Final
 
-from kafkasniff.model import Body
-
-__all__ = ["MAX_OUTSTANDING", "Ledger", "Pending", "expects_no_response"]
+__all__ = ["MAX_OUTSTANDING", "Ledger", "Pending"]
 
 MAX_OUTSTANDING: Final = 65_536
 """Outstanding requests per connection; clients send 5 to 1,000 ahead by default."""
@@ -109,6 +107,20 @@ class Ledger:
     def first(self) -> Pending | None:
         """The oldest outstanding request."""
         return next(iter((self._passed or self._open).values()), None)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all that is outstanding waits in turn for the response that comes next."""
+        return not (self._passed or self._silent or self._lost or self.responses_behind)
+
+    @property
+    def outstanding(self) -> list[Pending]:
+        """All requests that were not passed over, oldest first."""
+        return list(self._open.values())
+
+    def note_most(self, count: int) -> None:
+        """So many requests were outstanding at once when one was answered in turn."""
+        self._most = max(self._most, count)
 
     def oldest(self, correlation_id: int) -> Pending | None:
         """The oldest outstanding request with this correlation id."""
@@ -223,8 +235,3 @@ class Ledger:
         else:
             waiting.remove(pending)
         return pending
-
-
-def expects_no_response(api_key: int, body: Body | None) -> bool:
-    """Whether a request is a Produce (key 0) with acks 0."""
-    return api_key == 0 and body is not None and body.get("acks") == 0

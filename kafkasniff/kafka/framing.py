@@ -103,6 +103,11 @@ class Framer:
         return self._have
 
     @property
+    def at_boundary(self) -> bool:
+        """Whether a frame begins with the next byte."""
+        return not (self._have or self._skip)
+
+    @property
     def announced(self) -> int | None:
         """Size of the frame that is not complete yet, by its length prefix; None while that is not complete."""
         return self._need - 4 if self._sized else None

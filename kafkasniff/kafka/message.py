@@ -5,23 +5,28 @@ A message is `data[start:end]`, without its length prefix; `data` may hold more.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable
 from itertools import pairwise
 from struct import Struct
 from typing import Final, NamedTuple
 
 import msgspec
 
-from kafkasniff.kafka.context import UNMARKED, DecodeContext, DecodeOptions
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.memory import ConnectionMemory
+from kafkasniff.kafka.message_body import decode_body, read_body, unread
 from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
-from kafkasniff.kafka.schema import NOT_CLEAN
-from kafkasniff.kafka.secrets import may_be_misread
 from kafkasniff.kafka.wire import Odd, varint_rest
 from kafkasniff.model import Body, ErrorCode, Problem
 
-__all__ = ["DecodeOptions", "Decoded", "RequestHeader", "decode_request", "decode_response", "request_header"]
+__all__ = [
+    "DecodeOptions",
+    "Decoded",
+    "RequestHeader",
+    "decode_body",
+    "decode_request",
+    "decode_response",
+    "request_header",
+]
 
 MAX_HEADER_TAGS: Final = 1000
 """Tagged fields of a header; none is defined to this day (KIP-482)."""
@@ -69,6 +74,8 @@ class Decoded(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     carry: object = None
     """Of a request: what is needed to read its response."""
+    silent: bool = False
+    """A request that expects no response: Produce with acks 0."""
 
 
 class _Known(NamedTuple):
@@ -80,9 +87,8 @@ class _Known(NamedTuple):
     correlation_id: int | None = None
 
 
-@functools.lru_cache(maxsize=1024)
 def _text(raw: bytes) -> str | bytes:
-    """A string of the wire; bytes where it is not UTF-8. Client ids repeat in every request of a connection."""
+    """A string of the wire; bytes where it is not UTF-8."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -180,44 +186,66 @@ def decode_request(
         return _without_header("a request has at least 8 bytes", end - start)
     key, version, correlation_id = _head(data, start)
     plan = request_plan(key, version)
-    known = (key, plan.api, version, correlation_id)
-    header: Body = {"request_api_key": key, "request_api_version": version, "correlation_id": correlation_id}
-    context = DecodeContext(options, start, memory)
-    context.depth = depth
+    context = DecodeContext(options, start, memory, None, depth)
     position = start + 8
     client_id: str | bytes | None = None
     tags: tuple[tuple[int, bytes], ...] = ()
+    header: Body
     if plan.header > 0:
         if end - position < 2:
-            return _without_header("it ends within the client id", end - start, _Known(*known))
+            known = _Known(key, plan.api, version, correlation_id)
+            return _without_header("it ends within the client id", end - start, known)
         (length,) = _int16(data, position)
         position += 2
         if length < -1 or length > end - position:
             detail = f"a client id of {length} bytes, {end - position} left"
-            return _without_header(detail, position - 2 - start, _Known(*known))
+            known = _Known(key, plan.api, version, correlation_id)
+            return _without_header(detail, position - 2 - start, known)
         if length >= 0:
-            client_id = _text(data[position : position + length])
-            if isinstance(client_id, bytes):
+            try:
+                client_id = data[position : position + length].decode()
+            except UnicodeDecodeError:
+                client_id = data[position : position + length]
                 context.problem("string-not-utf8", f"client_id: {length} bytes that are not UTF-8", position)
             position += length
-        header["client_id"] = client_id
+        header = {
+            "request_api_key": key,
+            "request_api_version": version,
+            "correlation_id": correlation_id,
+            "client_id": client_id,
+        }
         if plan.header > 1:
-            read = _read_tags(data, position, end)
-            if read is None:
-                return _without_header("its tagged fields do not fit", position - start, _Known(*known))
-            tags, position = read
-            if tags:
+            if position < end and data[position] == 0:
+                position += 1
+            else:
+                read = _read_tags(data, position, end)
+                if read is None:
+                    known = _Known(key, plan.api, version, correlation_id)
+                    return _without_header("its tagged fields do not fit", position - start, known)
+                tags, position = read
                 _judge_tags(tags, context, position)
-    if options.bodies or key in NEEDED or key == PRODUCE:
-        # Only its body tells whether a Produce request will be answered.
-        body, complete = _read_body(plan, data, position, end, context, cut)
     else:
-        body, complete = None, True
-    if key == PRODUCE and complete and body is not None:
-        _judge_produce(body, context)
-    raw, raw_redacted = (None, None) if complete else _raw(plan, data[position:end], context)
+        header = {"request_api_key": key, "request_api_version": version, "correlation_id": correlation_id}
+    raw: bytes | None = None
+    raw_redacted: int | None = None
+    body: Body | None = None
+    silent = False
+    if key == PRODUCE and options.headers:
+        # Only its body tells whether a Produce request will be answered.
+        silent = read_acks(data, position, end, version) == 0
+    elif options.bodies or key in NEEDED or key == PRODUCE:
+        body, complete = read_body(plan, data, position, end, context, cut)
+        if not complete:
+            raw, raw_redacted = unread(plan, data[position:end], context)
+        elif context.truncated and plan.whole_records and body is not None:
+            _judge_produce(body, context)
+        if key == PRODUCE and body is not None:
+            silent = body.get("acks") == 0
     return Decoded(
-        *known,
+        key,
+        plan.api,
+        version,
+        correlation_id,
         client_id,
         header,
         tags,
@@ -225,10 +253,28 @@ def decode_request(
         None,
         raw,
         raw_redacted,
-        tuple(context.errors),
-        _problems(context),
+        tuple(context.errors) if context.errors else (),
+        _problems(context) if context.problems else (),
         context.carry,
+        silent,
     )
+
+
+def read_acks(data: bytes, position: int, end: int, version: int) -> int | None:
+    """`acks` of the body of a Produce request, and nothing else of it; None where it cannot be read.
+
+    As of version 3 the transactional id stands in front of it, a compact one as of version 9.
+    """
+    if version >= 9:
+        length = _varint(data, position, end)
+        if length is None:
+            return None
+        position = length[1] + max(length[0] - 1, 0)
+    elif version >= 3:
+        if position + 2 > end:
+            return None
+        position += 2 + max(_int16(data, position)[0], 0)
+    return _int16(data, position)[0] if position + 2 <= end else None
 
 
 def decode_response(  # noqa: PLR0917 - the message's place and what its request was, in the order of decode_request
@@ -253,17 +299,18 @@ def decode_response(  # noqa: PLR0917 - the message's place and what its request
     if end - start < 4:
         return _without_header("a response has at least 4 bytes", end - start, _Known(api_key, plan.api, api_version))
     (correlation_id,) = _int32(data, start)
-    known = (api_key, plan.api, api_version, correlation_id)
-    context = DecodeContext(options, start, memory, request)
-    context.depth = depth
+    context = DecodeContext(options, start, memory, request, depth)
     position = start + 4
     tags: tuple[tuple[int, bytes], ...] = ()
     if plan.header > 0:
-        read = _read_tags(data, position, end)
-        if read is None:
-            return _without_header("its tagged fields do not fit", position - start, _Known(*known))
-        tags, position = read
-        if tags:
+        if position < end and data[position] == 0:
+            position += 1
+        else:
+            read = _read_tags(data, position, end)
+            if read is None:
+                known = _Known(api_key, plan.api, api_version, correlation_id)
+                return _without_header("its tagged fields do not fit", position - start, known)
+            tags, position = read
             _judge_tags(tags, context, position)
     body_version: int | None = None
     if api_key == API_VERSIONS and end - position >= 2 and _int16(data, position)[0] == UNSUPPORTED_VERSION:
@@ -272,13 +319,18 @@ def decode_response(  # noqa: PLR0917 - the message's place and what its request
             body_version = None
         else:
             plan = response_plan(api_key, body_version)
+    raw: bytes | None = None
+    raw_redacted: int | None = None
+    body: Body | None = None
     if options.bodies or api_key in NEEDED:
-        body, complete = _read_body(plan, data, position, end, context, cut)
-    else:
-        body, complete = None, True
-    raw, raw_redacted = (None, None) if complete else _raw(plan, data[position:end], context)
+        body, complete = read_body(plan, data, position, end, context, cut)
+        if not complete:
+            raw, raw_redacted = unread(plan, data[position:end], context)
     return Decoded(
-        *known,
+        api_key,
+        plan.api,
+        api_version,
+        correlation_id,
         None,
         {"correlation_id": correlation_id},
         tags,
@@ -286,8 +338,8 @@ def decode_response(  # noqa: PLR0917 - the message's place and what its request
         body_version,
         raw,
         raw_redacted,
-        tuple(context.errors),
-        _problems(context),
+        tuple(context.errors) if context.errors else (),
+        _problems(context) if context.problems else (),
     )
 
 
@@ -322,69 +374,6 @@ def _judge_tags(tags: tuple[tuple[int, bytes], ...], context: DecodeContext, pos
         if other <= one:
             context.problem("tags-not-ascending", f"header: tag {other} comes after tag {one}", position)
             return
-
-
-def _read_body(  # noqa: PLR0917 - where the body is, and what is known of it
-    plan: Plan, data: bytes, position: int, end: int, context: DecodeContext, cut: bool
-) -> tuple[Body | None, bool]:
-    """The body, and whether it was read to its end; `cut`: it is known that bytes are missing at its end."""
-    schema = plan.schema
-    if schema is None:
-        if plan.api is None:
-            context.problem("api-unknown", "the API key is not known")
-        else:
-            context.problem("version-unknown", f"{plan.api} version {plan.version} is not known")
-        return None, False
-    mark = context.mark() if context.problems else UNMARKED
-    if plan.has_secrets and plan.interpret is not None and context.options.inside:
-        context.withheld = []
-    complete = True
-    try:
-        # What `schema.read` does, without its result's tuples: this is where most messages pass.
-        body, after = schema.decode(data, position, end, context)
-    except NOT_CLEAN:
-        context.rewind(mark)
-        body, after, complete = schema.walk(data, position, end, context)
-    if plan.holds_metadata is not None and _wants_metadata(plan.holds_metadata, body, context):
-        context.rewind(mark)
-        return _read_body(plan, data, position, end, context, cut)
-    if complete and after != end:
-        detail = f"{end - after} bytes follow the body of {plan.api} version {plan.version}"
-        context.problem("trailing-bytes", detail, after, size=end - after, always=True)
-    withheld = False
-    if len(context.problems) > mark[0] and not context.options.show_secrets:
-        # Asked now: interpreters have problems of their own.
-        withheld = _may_show_secrets(plan, data[position:end], context.problems[mark[0] :], cut)
-    if plan.interpret is not None and context.options.inside:
-        plan.interpret(body, plan.version, context)
-    if withheld:
-        # Numbers stand: pairing asks for some.
-        body = {name: value for name, value in body.items() if isinstance(value, int)}
-        detail = "it is not as it should be, and may show a secret in the wrong place (--show-secrets shows it)"
-        context.problem("body-withheld", detail, position, always=True)
-    return body, complete
-
-
-def _may_show_secrets(plan: Plan, data: bytes, problems: Iterable[Problem], cut: bool) -> bool:
-    """Whether a body with these problems may have its secrets in fields that are none."""
-    return may_be_misread((problem.kind for problem in problems), cut=cut) and (
-        plan.has_secrets or any(mark in data for mark in plan.secret_marks)
-    )
-
-
-def _wants_metadata(holds_metadata: Callable[[Body], bool], body: Body, context: DecodeContext) -> bool:
-    """Whether a body has to be read again, with its records: then the context is made so that they are."""
-    if context.options.records not in {"metadata", "columns"} or not holds_metadata(body):
-        return False
-    context.options = msgspec.structs.replace(context.options, records="full")
-    return True
-
-
-def _raw(plan: Plan, raw: bytes, context: DecodeContext) -> tuple[bytes | None, int | None]:
-    """What stands for a body that was not read to its end: its bytes, or their number where they may hold a secret."""
-    if not context.options.show_secrets and (plan.has_secrets or any(mark in raw for mark in plan.secret_marks)):
-        return None, len(raw)
-    return raw, None
 
 
 def _problems(context: DecodeContext) -> tuple[Problem, ...]:

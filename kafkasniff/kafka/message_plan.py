@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from kafkasniff.kafka.cluster_metadata import metadata_test, secret_marks
-from kafkasniff.kafka.dissectors import api
+from kafkasniff.kafka.dissectors import Api, api
 from kafkasniff.kafka.embedded import Interpreter, interpreter
 from kafkasniff.kafka.schema import Schema
 from kafkasniff.kafka.secrets import CONNECT_MARKS
@@ -24,8 +26,11 @@ HEADER_OF_UNKNOWN: Final = 1
 _WITH_RECORDS: Final = frozenset({(0, "request"), (1, "response"), (78, "response")})
 """Produce requests, Fetch and ShareFetch responses; FetchSnapshot's records are no application's."""
 
+_OF_A_CONNECTION: Final = frozenset({11, 14, 17, 36, 58})
+"""Keys whose interpreters ask what else was said: JoinGroup, SyncGroup, SaslHandshake, SaslAuthenticate, Envelope."""
 
-class Plan(NamedTuple):
+
+class Plan(msgspec.Struct, frozen=True, eq=False):
     """What a (key, version, direction) needs."""
 
     api: str | None
@@ -41,6 +46,39 @@ class Plan(NamedTuple):
     """Where bytes that were not decoded hold one of these, they may hold a secret."""
     holds_metadata: Callable[[Body], bool] | None
     """Whether a body's records are those of KRaft's metadata log."""
+    whole_records: bool
+    """No `records` field of it may end within a batch."""
+    alone: bool
+    """What its body is read as depends on its own bytes and the options only, and no interpreter asks for secrets."""
+    reads_records: bool
+    """`interpret` reads nothing but decoded records: without them there is nothing to do for it."""
+
+
+def _plan(found: Api | None, key: int, version: int, direction: Direction) -> Plan:
+    """What messages of an API in this direction need."""
+    if found is None:
+        header = HEADER_OF_UNKNOWN if direction == "request" else 0
+        return Plan(None, version, False, version >= 0, header, None, False, None, (), None, False, False, False)
+    known = version in found.versions
+    request = direction == "request"
+    message = found.definition.request if request else found.definition.response
+    schema = (found.request(version) if request else found.response(version)) if known else None
+    reads = interpreter(key, direction, version)
+    return Plan(
+        api=found.name,
+        version=version,
+        known_version=known,
+        plausible_version=not request or 0 <= version <= found.max_version + VERSION_MARGIN,
+        header=found.request_header(version) if request else found.response_header(version),
+        schema=schema,
+        has_secrets=message.has_secrets,
+        interpret=reads,
+        secret_marks=(*secret_marks(key, direction, version), *_record_marks(key, direction)),
+        holds_metadata=metadata_test(key, direction),
+        whole_records=(key, direction) == (0, "request"),
+        alone=schema is not None and not (reads is not None and (message.has_secrets or key in _OF_A_CONNECTION)),
+        reads_records=(key, direction) in _WITH_RECORDS,
+    )
 
 
 def _record_marks(key: int, direction: Direction) -> tuple[bytes, ...]:
@@ -52,40 +90,10 @@ def _record_marks(key: int, direction: Direction) -> tuple[bytes, ...]:
 @functools.lru_cache(maxsize=4096)
 def request_plan(key: int, version: int) -> Plan:
     """What requests of this key and version need."""
-    found = api(key)
-    if found is None:
-        return Plan(None, version, False, version >= 0, HEADER_OF_UNKNOWN, None, False, None, (), None)
-    known = version in found.versions
-    return Plan(
-        found.name,
-        version,
-        known,
-        0 <= version <= found.max_version + VERSION_MARGIN,
-        found.request_header(version),
-        found.request(version) if known else None,
-        found.definition.request.has_secrets,
-        interpreter(key, "request"),
-        (*secret_marks(key, "request", version), *_record_marks(key, "request")),
-        metadata_test(key, "request"),
-    )
+    return _plan(api(key), key, version, "request")
 
 
 @functools.lru_cache(maxsize=4096)
 def response_plan(key: int, version: int) -> Plan:
     """What responses to such requests need."""
-    found = api(key)
-    if found is None:
-        return Plan(None, version, False, version >= 0, 0, None, False, None, (), None)
-    known = version in found.versions
-    return Plan(
-        found.name,
-        version,
-        known,
-        True,
-        found.response_header(version),
-        found.response(version) if known else None,
-        found.definition.response.has_secrets,
-        interpreter(key, "response"),
-        (*secret_marks(key, "response", version), *_record_marks(key, "response")),
-        metadata_test(key, "response"),
-    )
+    return _plan(api(key), key, version, "response")

@@ -87,6 +87,7 @@ def decode_message(
     batch["record_count"] = len(inside.records) if complete else None
     if context.options.records == "full":
         batch["records"] = inside.records
+        context.telling = True
     elif context.options.records == "columns":
         batch = Batch(batch)
         batch.records = inside.records

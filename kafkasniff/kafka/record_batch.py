@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from crc32c import crc32c
 
-from kafkasniff.kafka.compression import codec_name, decompress
+from kafkasniff.kafka.compression import CODECS, codec_name, decompress
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.control_records import control_record
 from kafkasniff.kafka.record_list import decode_record_list
@@ -44,7 +44,19 @@ DELETE_HORIZON: Final = 0x40
 _UNKNOWN_BITS: Final = 0xFF80
 
 _CRC_START: Final = 21
+_COPIED: Final = 2048
+"""Bytes that are copied in less time than it takes to make a view of them."""
 _ATTRIBUTES: Final = struct.Struct(">h")
+_MEANINGS: Final = tuple(
+    (
+        codec_name(bits & 7),
+        "LogAppendTime" if bits & LOG_APPEND_TIME else "CreateTime",
+        bits & TRANSACTIONAL != 0,
+        bits & CONTROL != 0,
+    )
+    for bits in range(DELETE_HORIZON)
+)
+"""What attributes say, looked up for each batch: compression, timestamp_type, transactional, control."""
 
 
 class HeldRecords(msgspec.Struct, gc=False):
@@ -57,22 +69,18 @@ class HeldRecords(msgspec.Struct, gc=False):
 
 
 class Batch(dict[str, Any]):
-    """A batch by the contract's names, with what is known of its records besides (options "columns" and "full")."""
+    """A batch by the contract's names, with what is known of its records besides.
 
-    __slots__ = ("held", "records", "uncompressed")
+    With option "columns" all batches are such, with "full" the compressed ones of magic 2; others are plain dicts.
+    """
 
-    def __init__(self, fields: dict[str, Any]) -> None:
-        super().__init__(fields)
-        self.held: HeldRecords | None = None
-        """Of a batch of magic 2: the bytes."""
-        self.records: list[dict[str, Any]] | None = None
-        """Of a legacy message: its records, or those that it wraps."""
-        self.uncompressed: int | None = None
-        """Bytes of a batch of magic 2, were it not compressed; None until its records were decompressed."""
-
-    def __reduce__(self) -> Any:
-        # Python's own way to pickle a subclass of dict with slots sets items first, on what `__init__` has not made.
-        return Batch, (dict(self),), (None, {name: getattr(self, name) for name in self.__slots__})
+    # Defaults of the class and no `__init__`, since one is made for each batch.
+    held: HeldRecords | None = None
+    """Of a batch of magic 2: the bytes."""
+    records: list[dict[str, Any]] | None = None
+    """Of a legacy message: its records, or those that it wraps."""
+    uncompressed: int | None = None
+    """Bytes of a compressed batch of magic 2, were it not; None until its records were decompressed."""
 
 
 def decode_batch(
@@ -98,14 +106,15 @@ def decode_batch(
         base_sequence,
         record_count,
     ) = HEADER.unpack_from(data, position)
-    crc_found = crc32c(memoryview(data)[position + _CRC_START : end])
+    seen = data if end - position <= _COPIED else memoryview(data)
+    crc_found = crc32c(seen[position + _CRC_START : end])
     if crc_found != crc:
         context.problem(
             "crc-mismatch", f"the batch's CRC-32C is {crc:#010x}, its bytes have {crc_found:#010x}", position
         )
     if attributes & _UNKNOWN_BITS:
         context.problem("batch-attributes", f"unknown bits in the attributes {attributes & 0xFFFF:#06x}", position + 21)
-    codec = attributes & 7
+    compression, timestamp_type, transactional, control = _MEANINGS[attributes & (DELETE_HORIZON - 1)]
     batch: dict[str, Any] = {
         "base_offset": base_offset,
         "batch_length": batch_length,
@@ -113,10 +122,10 @@ def decode_batch(
         "magic": magic,
         "crc": crc,
         "crc_ok": crc_found == crc,
-        "compression": codec_name(codec),
-        "timestamp_type": "LogAppendTime" if attributes & LOG_APPEND_TIME else "CreateTime",
-        "transactional": bool(attributes & TRANSACTIONAL),
-        "control": bool(attributes & CONTROL),
+        "compression": compression,
+        "timestamp_type": timestamp_type,
+        "transactional": transactional,
+        "control": control,
         "last_offset_delta": last_offset_delta,
         "base_timestamp": base_timestamp,
         "max_timestamp": max_timestamp,
@@ -129,19 +138,19 @@ def decode_batch(
         # The bit turns the base timestamp into the time at which compaction may drop the batch's tombstones and
         # markers (KIP-534); the deltas still count from it.
         batch["_delete_horizon"] = base_timestamp
-    if context.options.records == "columns":
+    wanted = context.options.records
+    if wanted == "full":
+        if attributes & 7:
+            batch = Batch(batch)
+        batch["records"], budget = _batch_records(batch, data, position, end, attributes, context, budget)
+        return batch, budget
+    if wanted == "columns":
         kept = Batch(batch)
         kept.held = HeldRecords(data[position:end], position - context.base)
         return kept, budget
-    if context.options.records != "full":
-        if codec_name(codec) == f"unknown-{codec}":
-            context.problem("compression-codec", f"codec {codec} is not known", position + 22)
-        return batch, budget
-    whole = Batch(batch)
-    whole["records"], budget = _batch_records(
-        whole, data, position, end, attributes=attributes, context=context, budget=budget
-    )
-    return whole, budget
+    if attributes & 7 >= len(CODECS):
+        context.problem("compression-codec", f"codec {attributes & 7} is not known", position + 22)
+    return batch, budget
 
 
 def decode_held(batch: Batch, context: DecodeContext, budget: int) -> tuple[list[dict[str, Any]], int]:
@@ -154,36 +163,32 @@ def decode_held(batch: Batch, context: DecodeContext, budget: int) -> tuple[list
         return batch.records or [], budget
     context.base = -held.offset
     (attributes,) = _ATTRIBUTES.unpack_from(held.wire, _CRC_START)
-    return _batch_records(batch, held.wire, 0, len(held.wire), attributes=attributes, context=context, budget=budget)
+    return _batch_records(batch, held.wire, 0, len(held.wire), attributes, context, budget)
 
 
-def _batch_records(
-    batch: Batch,
-    data: bytes,
-    position: int,
-    end: int,
-    *,
-    attributes: int,
-    context: DecodeContext,
-    budget: int,
+def _batch_records(  # noqa: PLR0917 - called for each batch, where keywords would cost
+    batch: dict[str, Any], data: bytes, position: int, end: int, attributes: int, context: DecodeContext, budget: int
 ) -> tuple[list[dict[str, Any]], int]:
     """The records of the batch at `data[position:end]`, whose header is `batch`."""
     record_count: int = batch["record_count"]
-    payload = batch_payload(data, position, end, codec=attributes & 7, record_count=record_count, context=context)
-    if payload is None:
-        return [], budget
-    body, start, stop = payload
-    batch.uncompressed = HEADER_SIZE + stop - start
+    body, start, stop = data, position + HEADER_SIZE, end
+    if attributes & 7:
+        payload = batch_payload(data, position, end, codec=attributes & 7, record_count=record_count, context=context)
+        if payload is None:
+            return [], budget
+        body, start, stop = payload
+        assert isinstance(batch, Batch)
+        batch.uncompressed = HEADER_SIZE + stop - start
     records, complete, budget = decode_record_list(
         body,
         start,
         stop,
-        base_offset=batch["base_offset"],
-        base_timestamp=batch["base_timestamp"],
-        append_timestamp=batch["max_timestamp"] if attributes & LOG_APPEND_TIME else None,
-        context=context,
-        batch_position=None if body is data else position,
-        budget=budget,
+        batch["base_offset"],
+        batch["base_timestamp"],
+        batch["max_timestamp"] if attributes & LOG_APPEND_TIME else None,
+        context,
+        None if body is data else position,
+        budget,
     )
     if complete and len(records) != record_count:
         context.problem(

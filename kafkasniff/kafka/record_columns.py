@@ -54,20 +54,20 @@ def parse_records(
     Spans ascend and do not overlap. Returns the columns, and the indexes of the batches that have no rows here because
     they are malformed or go beyond a bound: `limit` records and headers of one batch, `MAX_COLUMN_HEADERS` of a record.
     """
-    bodies: list[int] = []
-    stops: list[int] = []
+    starts: list[int] = []
     counts: list[int] = []
     for start, end in spans:
-        before = len(bodies)
-        if not _scan(data, start, end, bodies, stops, len(data) if limit is None else before + limit):
-            del bodies[before:], stops[before:]
+        before = len(starts)
+        # One more than there can be, or than are allowed, by which too many are noticed.
+        most = (len(data) if limit is None else limit) + 1
+        if _scan(data, start, end, starts, most) != end or len(starts) - before == most:
+            del starts[before:]
             counts.append(-1)
         else:
-            counts.append(len(bodies) - before)
+            counts.append(len(starts) - before)
     refused = [index for index, count in enumerate(counts) if count < 0]
     batch = np.repeat(np.arange(len(counts)), np.maximum(np.array(counts, np.int64), 0))
-    parser = _Parser(data, np.array(bodies, np.int64), np.array(stops, np.int64), batch)
-    columns, flawed = parser.parse()
+    columns, flawed = _Parser(data, np.array(starts, np.int64), batch).parse()
     if limit is not None and len(columns.header_record):
         totals = np.bincount(columns.batch[columns.header_record], minlength=len(counts)) + np.maximum(counts, 0)
         flawed |= (totals > limit)[batch]
@@ -80,38 +80,41 @@ def parse_records(
     return columns, refused
 
 
-def _scan(data: bytes, position: int, end: int, bodies: list[int], stops: list[int], limit: int) -> bool:  # noqa: PLR0917
-    """Note where each record's attributes are and where it stops. Hot.
+def _scan(data: bytes, position: int, end: int, starts: list[int], most: int) -> int:
+    """Note where each of at most `most` records starts; the position behind the last one, -1 past the data. Hot.
 
-    False where the lengths do not meet at `end`, or when there are more than `limit` in the lists.
+    Lengths are taken as if they were not negative: the parser finds those that are. Whatever they are, each step goes
+    on by a byte or more.
     """
+    append = starts.append
     try:
-        while position < end:
+        for _ in range(most):
+            if position >= end:
+                break
+            append(position)
             byte = data[position]
-            position += 1
-            if byte > 127:
+            if byte < 128:
+                position += 1 + (byte >> 1)
+                continue
+            high = data[position + 1]
+            if high < 128:
+                position += 2 + ((byte + (high << 7) - 128) >> 1)
+                continue
+            # A record of 8 KiB or more.
+            byte += (high << 7) - 128 - (1 << 14)
+            position += 2
+            for shift in (14, 21, 28):
                 high = data[position]
                 position += 1
-                byte += (high << 7) - 128
-                if high > 127:
-                    # A record of 8 KiB or more.
-                    byte -= 1 << 14
-                    for shift in (14, 21, 28):
-                        high = data[position]
-                        position += 1
-                        byte |= (high & 0x7F) << shift
-                        if high < 128:
-                            break
-                    else:
-                        return False
-            if byte & 1 or len(bodies) >= limit:
-                return False
-            bodies.append(position)
+                byte |= (high & 0x7F) << shift
+                if high < 128:
+                    break
+            else:
+                return -1
             position += byte >> 1
-            stops.append(position)
     except IndexError:
-        return False
-    return position == end
+        return -1
+    return position
 
 
 class _Parser:
@@ -122,26 +125,27 @@ class _Parser:
     there are clipped to its last byte.
     """
 
-    def __init__(self, data: bytes, bodies: Positions, stops: Positions, batch: Positions) -> None:
+    def __init__(self, data: bytes, starts: Positions, batch: Positions) -> None:
         self._bytes = np.frombuffer(data, np.uint8)
-        self._at = bodies
-        self._stops = stops
+        self._starts = starts
         self._batch = batch
-        self._flawed = np.zeros(len(bodies), np.bool_)
+        self._flawed = np.zeros(len(starts), np.bool_)
 
     def parse(self) -> tuple[RecordColumns, NDArray[np.bool_]]:
         """The columns, and which rows are flawed (their values mean nothing)."""
         rows = slice(None)
-        self._flawed |= self._at >= self._stops
-        at = self._at + 1  # attributes, of which none is defined
+        length, at = self._number(self._starts, _INT32_BYTES, rows)
+        stops = at + length
+        self._flawed |= length <= 0
+        at += 1  # attributes, of which none is defined
         timestamp_delta, at = self._number(at, _INT64_BYTES, rows)
         offset_delta, at = self._number(at, _INT32_BYTES, rows)
         key_start, key_length, at = self._field(at, rows, nullable=True)
         value_start, value_length, at = self._field(at, rows, nullable=True)
         count, at = self._number(at, _INT32_BYTES, rows)
-        self._flawed |= (count < 0) | (count > (self._stops - at) >> 1) | (count > MAX_COLUMN_HEADERS)
+        self._flawed |= (count < 0) | (count > (stops - at) >> 1) | (count > MAX_COLUMN_HEADERS)
         headers, at = self._headers(np.where(self._flawed, 0, count), at)
-        self._flawed |= at != self._stops
+        self._flawed |= at != stops
         columns = RecordColumns(
             self._batch, timestamp_delta, offset_delta, key_start, key_length, value_start, value_length, *headers
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kafkasniff.kafka.context import DecodeContext
+from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
 from kafkasniff.kafka.embedded.schema_registry import add_from_header
 from kafkasniff.kafka.record_flaw import MalformedError, find_flaw, read_varint
@@ -22,11 +23,10 @@ _ZIGZAG: Final = tuple(number >> 1 ^ -(number & 1) for number in range(128))
 """Numbers that varints of one byte stand for."""
 
 
-def decode_record_list(
+def decode_record_list(  # noqa: PLR0917 - called for each batch, where keywords would cost
     data: bytes,
     position: int,
     end: int,
-    *,
     base_offset: int,
     base_timestamp: int,
     append_timestamp: int | None,
@@ -180,6 +180,16 @@ def decode_record_list(
             append({"offset": offset, "timestamp": timestamp, "key": key, "value": value, "headers": headers})
     except (IndexError, MalformedError):
         position = _MALFORMED
+    if records and not context.telling:
+        context.telling = _may_tell(records)
+    if (
+        position == end
+        and headers_left == budget
+        and append_timestamp is None
+        and 0 <= base_offset | base_timestamp < _NO_WRAP
+    ):
+        # As nearly always: what follows would change nothing.
+        return records, True, budget - len(records)
     if position > end:
         records.pop()
         position = _MALFORMED
@@ -219,6 +229,28 @@ def _look_at_headers(records: list[dict[str, Any]], context: DecodeContext, posi
                 context.problem(
                     "string-not-utf8", f"a header key of record {index} of the batch is not UTF-8", position
                 )
+
+
+def _may_tell(records: list[dict[str, Any]]) -> bool:
+    """Whether interpreters may add something to these records.
+
+    That is so where the framing of a schema registry may be in front of the first or the last key or value, and where a
+    key begins like one of Kafka Connect's. Hot: most records are looked at here and nowhere else.
+    """
+    first = records[0]
+    key, value = first["key"], first["value"]
+    if (key and not key[0]) or (value and not value[0]):
+        return True
+    if len(records) > 1:
+        last = records[-1]
+        key, value = last["key"], last["value"]
+        if (key and not key[0]) or (value and not value[0]):
+            return True
+    for record in records:
+        key = record["key"]
+        if key is not None and key.startswith(CONNECT_KEYS):
+            return True
+    return False
 
 
 def wrap64(value: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from crc32c import crc32c
 
@@ -21,7 +21,6 @@ __all__ = [
     "MAX_BATCHES",
     "MAX_BATCH_LENGTH",
     "MAX_SEARCH",
-    "BatchSpan",
     "decode_records",
     "decode_unaligned",
     "find_batches",
@@ -39,6 +38,7 @@ divided by four: twice the 8 MiB that KRaft's batches have at most (`KafkaRaftCl
 
 _COMMON: Final = struct.Struct(">qi4xb")
 _COMMON_SIZE: Final = _COMMON.size
+_length: Final = struct.Struct(">i").unpack_from
 _ENTRY: Final = 12
 """Bytes in front of what a batch's length counts."""
 _CRC_START: Final = 21
@@ -48,12 +48,8 @@ _CANDIDATE: Final = re.compile(rb"(?=\x02.{4}\x00[\x00-\x7f][\x00-\x7f])", re.DO
 """A magic 2, the CRC, attributes without unknown bits, and a last offset delta that is not negative."""
 
 
-class BatchSpan(NamedTuple):
-    """Where a batch lies."""
-
-    position: int
-    end: int
-    magic: int
+BatchSpan = tuple[int, int, int]
+"""Where a batch lies: its position, its end, its magic."""
 
 
 def decode_records(data: bytes, start: int, end: int, context: DecodeContext) -> dict[str, Any]:
@@ -65,6 +61,14 @@ def decode_records(data: bytes, start: int, end: int, context: DecodeContext) ->
     `end - start`. With `context.options.records` other than "full" the batches have no `records`. Never raises for what
     the bytes hold.
     """
+    size = end - start
+    if (
+        HEADER_SIZE <= size <= MAX_BATCH_LENGTH
+        and data[start + 16] == 2
+        and _length(data, start + 8)[0] == size - _ENTRY
+    ):
+        # One batch fills the field, as nearly always where messages are small.
+        return {"batches": [decode_batch(data, start, end, context, MAX_RECORDS)[0]], "truncated_bytes": 0}
     spans, truncated = find_batches(data, start, end, context)
     batches: list[dict[str, Any]] = []
     budget = MAX_RECORDS
@@ -74,6 +78,8 @@ def decode_records(data: bytes, start: int, end: int, context: DecodeContext) ->
         else:
             batch, budget = decode_message(data, position, batch_end, context, budget)
         batches.append(batch)
+    if truncated:
+        context.truncated = True
     return {"batches": batches, "truncated_bytes": truncated}
 
 
@@ -110,7 +116,7 @@ def find_batches(data: bytes, start: int, end: int, context: DecodeContext) -> t
         if len(spans) == MAX_BATCHES:
             context.problem("record-bound", f"more than {MAX_BATCHES} batches in one field", position)
             return spans, end - position
-        spans.append(BatchSpan(position, batch_end, magic))
+        spans.append((position, batch_end, magic))
         position = batch_end
     if _ENTRY <= end - position < _COMMON_SIZE:
         length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)

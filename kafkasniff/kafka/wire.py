@@ -16,6 +16,7 @@ from kafkasniff.model import ErrorCode
 
 __all__ = [
     "ARRAYS",
+    "COUNTS",
     "MAX_ELEMENTS",
     "MAX_UNKNOWN_TAGS",
     "ZERO_SIZE_SLACK",
@@ -40,6 +41,10 @@ ARRAYS: Final = {
     letter: tuple(Struct(f">{count}{letter}").unpack_from for count in range(17)) for letter in ("b", "h", "i", "q")
 }
 """Unpackers of arrays of up to 16 integers (replicas, partitions) by format letter."""
+
+
+COUNTS: Final = tuple(tuple(range(count)) for count in range(17))
+"""`range(count)` for arrays of up to 16 elements, which most are: made once."""
 
 
 class Odd(Exception):  # noqa: N818 - not an error: it says that the walker has to read this message

@@ -11,6 +11,7 @@ import numpy as np
 from kafkasniff.enrich.apart import Learnt, SessionAnswer, SessionStep, TopicTold, is_internal
 from kafkasniff.enrich.catalog import Catalog
 from kafkasniff.parallel.window import NOWHERE, BrokerEndpoint, Found, Given, Integers, Told
+from kafkasniff.relief import MAX_ENDPOINTS
 
 __all__ = ["AHEAD", "Coordinator", "Settled"]
 
@@ -87,7 +88,8 @@ class Coordinator:
         sessions = self._sessions(told, found, ranks)
         foreign = _to_others(told, ranks)
         brokers = _to_others([self._new_brokers(one.brokers) for one in found], ranks)
-        self._brokers.update(broker for one in found for _, broker in one.brokers)
+        for one in found:
+            self._brokers.update(broker for _, broker in one.brokers[: MAX_ENDPOINTS - len(self._brokers)])
         given = [Given(*parts) for parts in zip(connections, exchanges, foreign, brokers, sessions, strict=True)]
         return Settled(given, ranks)
 

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
 from kafkasniff.accounts import InspectedConnection, endpoint
+from kafkasniff.bulk import BulkEntry, OpenInBulk, version_of
+from kafkasniff.bulk_messages import read_request, read_response
 from kafkasniff.enrich.apart import ApartEnricher, Teller, session_step
 from kafkasniff.enrich.catalog import Catalog
 from kafkasniff.enrich.sessions import FETCH
 from kafkasniff.filters import Selector
 from kafkasniff.inspector import Inspector, Output
 from kafkasniff.kafka.events import ExchangeEvent, MessageEvent, VerdictEvent
+from kafkasniff.kafka.framing import Frame
 from kafkasniff.model import Direction, Message, Summary
 from kafkasniff.packets import PacketBatch
 from kafkasniff.parallel.window import BrokerEndpoint, Found, Given, Told
+from kafkasniff.relief import MAX_ENDPOINTS
 from kafkasniff.shards import share
 
 __all__ = ["NumberedInspector", "Rendered", "Shard"]
 
 Entry = tuple[int, int, int, InspectedConnection | None, Any]
 """As `Inspector` sorts them: order, place, index, connection, event."""
+
+_EVENT: Final = 5
+"""Length of an `Entry`; others are messages in bulk."""
 
 _Line = TypeVar("_Line")
 
@@ -45,8 +52,41 @@ class NumberedInspector(Inspector):
         """
         entries = self._collect_end() if batch is None else self._collect(batch)
         entries.sort()
+        # What messages say of topics has to be known in the first step: they are decoded here.
+        decoded: list[Entry] = []
+        for entry in entries:
+            if len(entry) > _EVENT:
+                decoded += self._decoded(entry)
+            else:
+                decoded.append(entry)
         opened = [(tcp.first_order, tcp.owner) for tcp in self._reassembler.opened]
-        return entries, opened  # type: ignore[return-value]  # the owner of a connection is always one of ours
+        return decoded, opened  # type: ignore[return-value]  # the owner of a connection is always one of ours
+
+    def _decoded(self, entry: BulkEntry) -> Iterator[Entry]:
+        """A message that was taken in bulk as the event that it would be otherwise, and the end of its exchange."""
+        order, place, within, connection, bulk, index, ordinal, start, size, length, correlation_id, *rest = entry
+        packet, time_ns, code, latency = rest
+        kafka, is_request = connection.kafka, code >= 0
+        assert kafka.client is not None
+        seen = packet, packet, time_ns, time_ns, packet
+        direction = kafka.client if is_request else 1 - kafka.client
+        frame = Frame(order, direction, bulk.buffer, start, start + size, size, *seen)
+        if is_request:
+            version = version_of(code)
+            decoded = read_request(bulk, version, start, size, length, correlation_id, kafka.memory)
+            bulk.open[index] = OpenInBulk(0, version, decoded.client_id, decoded.carry, None)
+            event = MessageEvent(order, ordinal, frame, True, decoded, decoded.client_id)
+            yield order, place, within, connection, event
+            return
+        opened = bulk.open[index]
+        assert opened is not None
+        bulk.open[index] = None
+        decoded = read_response(bulk, opened.version, start, size, correlation_id, kafka.memory, opened.carry)
+        event = MessageEvent(order, ordinal, frame, False, decoded, opened.client_id, (), latency, latency)
+        yield order, place, within, connection, event
+        if self._want_exchanges:
+            end = ExchangeEvent(order, ordinal, "answered", time_ns, packet, latency, latency)
+            yield order, place, within + 1, connection, end
 
     def number(self, exchanges: Iterable[int]) -> None:
         """Give the exchanges that begin these numbers."""
@@ -57,7 +97,8 @@ class NumberedInspector(Inspector):
 
     def knows_broker(self, broker: BrokerEndpoint) -> None:
         """Another shard's connection to this endpoint turned out to be Kafka."""
-        self._known_brokers.add(broker)
+        if len(self._known_brokers) < MAX_ENDPOINTS:
+            self._known_brokers.add(broker)
 
     def tell(self, entry: Entry) -> list[Output]:
         """What one event is to be told as; in their order."""

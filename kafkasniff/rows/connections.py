@@ -16,6 +16,7 @@ __all__ = ["ConnectionRows", "connection_row"]
 
 def connection_row(connection: Connection) -> dict[str, Any]:
     """One row of `connections`, values by column in the order of `CONNECTIONS`; `broker_id` is not known yet."""
+    client, broker = connection.client_stream, connection.broker_stream
     return {
         "capture": capture_name(connection.capture),
         "connection_id": connection.connection_id,
@@ -46,6 +47,9 @@ def connection_row(connection: Connection) -> dict[str, Any]:
         "bytes_lost": connection.bytes_lost,
         "retransmits": connection.retransmits,
         "problems": connection.problems,
+        "bytes_pending": client.pending + broker.pending,
+        "bytes_repeated": client.repeated + broker.repeated,
+        "bytes_ignored": client.ignored + broker.ignored,
     }
 
 

@@ -50,18 +50,22 @@ def exchange_row(
     *,
     unnamed_bodies: bool = False,
     more: Iterable[Problem] = (),
+    headers: bool = False,
 ) -> dict[str, Any]:
     """One row of `exchanges`, values by column in the order of its staged schema.
 
     `body_json` renders a message's body as the JSON lines have it; with None both body columns are null. The place, the
     time and the API are those of the request; an orphan response gives its own. `unnamed_bodies`: the bodies hold topic
-    ids without a name; `more`: problems of its messages that were found later. Raises ValueError for an exchange that
+    ids without a name; `more`: problems of its messages that were found later; `headers`: what comes of bodies is null,
+    whether or not they were read. Raises ValueError for an exchange that
     has neither request nor response.
     """
     request, response = exchange.request, exchange.response
     seen = request if request is not None else response
     if seen is None:
         raise ValueError("an exchange without request and response")
+    if headers:
+        request, response = _without_body(request), _without_body(response)
     decoded = response is not None and response.body is not None
     errors = () if response is None else response.errors
     client, broker = seen.client, seen.broker
@@ -109,6 +113,12 @@ def exchange_row(
         "retransmits": exchange.retransmits,
         "_pending": _pending(named, unnamed_bodies and body_json is not None, request, response),
     }
+
+
+def _without_body(message: Message | None) -> Message | None:
+    if message is None or message.body is None:
+        return message
+    return msgspec.structs.replace(message, body=None, errors=())
 
 
 def _pending(named: Mentions, bodies: bool, request: Message | None, response: Message | None) -> bytes | None:
@@ -184,8 +194,9 @@ def _body(message: Message | None, body_json: Callable[[Message], str] | None) -
 class ExchangeRows:
     """Rows of `exchanges` that wait to become a record batch; `size` says when it is time."""
 
-    def __init__(self, body_json: Callable[[Message], str] | None) -> None:
+    def __init__(self, body_json: Callable[[Message], str] | None, *, headers: bool = False) -> None:
         self._body_json = body_json
+        self._headers = headers
         self._rows: list[tuple[Any, ...]] = []
         self.size = 0
         """Estimated bytes that the waiting rows hold: what varies without bound is counted, the rest is a constant."""
@@ -195,7 +206,9 @@ class ExchangeRows:
 
     def append(self, exchange: Exchange, *, unnamed_bodies: bool = False, more: Iterable[Problem] = ()) -> None:
         """Add the row of one exchange; arguments as for `exchange_row`. Hot."""
-        row = exchange_row(exchange, self._body_json, unnamed_bodies=unnamed_bodies, more=more)
+        row = exchange_row(
+            exchange, self._body_json, unnamed_bodies=unnamed_bodies, more=more, headers=self._headers
+        )
         self._rows.append(tuple(row.values()))
         self.size += ROW_BYTES + PARTITION_BYTES * (len(row["topics"]) + len(row["partitions"]))
         for name in _LONG:

@@ -152,6 +152,9 @@ CONNECTIONS: Final = pa.schema(
         ("bytes_lost", pa.int64()),
         ("retransmits", pa.int64()),
         ("problems", pa.int64()),
+        ("bytes_pending", pa.int64()),
+        ("bytes_repeated", pa.int64()),
+        ("bytes_ignored", pa.int64()),
     ]
 )
 """Schema of the table `connections`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-__all__ = ["BLOCK_BYTES", "ByteStream", "LineWriter"]
+__all__ = ["BLOCK_BYTES", "ByteStream", "LineWriter", "TextWriter"]
 
 BLOCK_BYTES: Final = 64 << 10
 """Bytes collected before they are written: as much as a pipe takes at once."""
@@ -47,4 +47,36 @@ class LineWriter:
             # Forgotten before it is written: a stream that fails once is not asked again on close.
             lines, self._lines, self._held = self._lines, [], 0
             self._stream.write(b"".join(lines))
+        self._stream.flush()
+
+
+class TextWriter:
+    """The same for text: lines wait as they are and are encoded block by block, since one by one takes longer.
+
+    What `encoding` has no bytes for is written as backslash escapes.
+    """
+
+    __slots__ = ("_encoding", "_held", "_lines", "_most", "_stream")
+
+    def __init__(self, stream: ByteStream, *, encoding: str = "utf-8", live: bool = False) -> None:
+        self._stream = stream
+        self._encoding = encoding
+        self._most = 0 if live else BLOCK_BYTES
+        self._lines: list[str] = []
+        self._held = 0
+
+    def add(self, line: str) -> None:
+        """Take one or several lines, the last without its line feed. Hot."""
+        self._lines.append(line)
+        # Characters: what they are in bytes is known when they are encoded, and a block need not be that exact.
+        self._held += len(line)
+        if self._held >= self._most:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was collected and hand it on."""
+        if self._lines:
+            # Forgotten before it is written, as above. The empty string puts a line feed behind the last line.
+            lines, self._lines, self._held = [*self._lines, ""], [], 0
+            self._stream.write("\n".join(lines).encode(self._encoding, "backslashreplace"))
         self._stream.flush()

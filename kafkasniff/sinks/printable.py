@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
 from typing import Final
 
-__all__ = ["WORD_WIDTH", "cut", "display_width", "printable", "visible_json", "word"]
+__all__ = ["WORDS", "WORD_WIDTH", "cut", "display_width", "printable", "visible_json", "word"]
 
 WORD_WIDTH: Final = 64
 """Characters of one name (topic, group, client id …) in a line; a Kafka topic name has at most 249."""
+KEPT_WORDS: Final = 8192
+"""Names whose words are kept; when there are more, all are let go."""
+KEPT_LENGTH: Final = 256
+"""Characters of a name whose word is kept: topics and groups are shorter, what is longer is made anew each time."""
 
 # Invisible, yet `str.isprintable` lets them through (Unicode's Default_Ignorable_Code_Point of categories Lo and Mn,
 # and the blank Braille pattern): two different names would look the same.
@@ -83,7 +86,6 @@ def cut(text: str, width: int, *, unit: str = "") -> str:
     return f"{text[:width]}… +{len(text) - width}{unit}"
 
 
-@lru_cache(maxsize=8192)
 def _word(value: str | bytes, width: int) -> str:
     # Cut before escaping, so that a megabyte of control characters costs nothing, and again behind it: no name may take
     # more room than `width`, or one hostile client id would widen its column for good.
@@ -98,10 +100,29 @@ def _word(value: str | bytes, width: int) -> str:
     return f"{text}… +{rest}" if rest else text
 
 
+class _Words(dict[str | bytes, str]):
+    """String from the wire → what `word` makes of it, as far as it was asked for; TypeError for what is no string.
+
+    A dict, since a hit takes half of what `lru_cache` takes. Bounded in strings and in the length of each.
+    """
+
+    def __missing__(self, name: str | bytes) -> str:
+        text = _word(name, WORD_WIDTH)
+        if len(name) <= KEPT_LENGTH:
+            if len(self) >= KEPT_WORDS:
+                self.clear()
+            self[name] = text
+        return text
+
+
+WORDS: Final = _Words()
+"""For hot callers: `WORDS[name]` is `word(name)`."""
+
+
 def word(value: object, width: int = WORD_WIDTH) -> str:
     """A name from the wire as one word of a line: safe, quoted where it holds separators or nothing, cut at `width`."""
     if type(value) is str or isinstance(value, str | bytes):  # the first test is the fast one
-        return _word(value, width)
+        return WORDS[value] if width == WORD_WIDTH else _word(value, width)
     if value is None:
         return "null"
     if isinstance(value, dict) and "redacted" in value:

@@ -12,13 +12,13 @@ from typing import Final
 
 from kafkasniff.model import Endpoint, Exchange, Message, Problem, SaslToken
 from kafkasniff.payload import SHOWN, Payload
-from kafkasniff.sinks.lines import ByteStream, LineWriter
+from kafkasniff.sinks.lines import ByteStream, TextWriter
 from kafkasniff.sinks.paint import COLOUR, PLAIN
 from kafkasniff.sinks.printable import display_width, printable, word
 from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.sinks.summaries.sasl import message_phrase
-from kafkasniff.sinks.times import clock_time, date_of, duration
+from kafkasniff.sinks.times import THREE_DIGITS, clock_time, date_of, duration
 from kafkasniff.sinks.tree import body_tree, bytes_dump
 
 __all__ = ["CLIENT_WIDTH", "LINE_CACHE", "PROBLEMS_SHOWN", "TextSink"]
@@ -71,6 +71,10 @@ def _client(client_id: str | bytes | None) -> str:
     return "-" if client_id is None else word(client_id, CLIENT_WIDTH)
 
 
+def _read_as(message: Message, told: str) -> str:
+    return f"{told}, read as v{message.body_version}"
+
+
 class TextSink:
     """Writes events as lines of text to `stream`.
 
@@ -95,15 +99,19 @@ class TextSink:
     ) -> None:
         self._payload = payload if payload.hides else None
         self._names: Mapping[str, str] = {} if names is None else names
-        self._lines = LineWriter(stream, live=live)
+        self._lines = TextWriter(stream, encoding=encoding, live=live)
+        self._add = self._lines.add
         self._paint = COLOUR if colour else PLAIN
         self._verbosity = verbosity
+        self._has_more = bool(verbosity) or self._payload is not None
         self._encoding = encoding
         self._width = width
         self._captures = captures
         self._capture: str | None = None
-        self._second = -1
-        self._clock = ""
+        # What the clock shows down to the millisecond and to the second, and which since the epoch they are.
+        self._clock = self._second_clock = ""
+        self._millisecond: int | None = None
+        self._second: int | None = None
         self._day = ""
         # connection → its endpoints, and both ways to show them, padded
         self._pairs: dict[int | None, tuple[Endpoint | None, Endpoint | None, str, str]] = {}
@@ -123,7 +131,12 @@ class TextSink:
     def write(self, event: Message | SaslToken | Exchange | Problem) -> None:
         """Write what one event has to tell. Hot."""
         if isinstance(event, Message):
-            self._message(event)
+            if event.problems or self._has_more:
+                self.put(event, *self.apart(event))
+            else:
+                # Nearly always so: a line of its own, and nothing else. `apart` says the same.
+                told = summary(event, self._paint)
+                self.put(event, told if event.body_version is None else _read_as(event, told), "")
         elif isinstance(event, Problem):
             self._problem(event)
         elif isinstance(event, SaslToken):
@@ -138,12 +151,6 @@ class TextSink:
         """Hand on the last lines; the stream stays open."""
         self._lines.flush()
 
-    def _add(self, text: str) -> None:
-        self._lines.add(text.encode(self._encoding, "backslashreplace"))
-
-    def _message(self, message: Message) -> None:
-        self.put(message, *self.apart(message))
-
     def apart(self, message: Message) -> tuple[str, str]:
         """What a message tells, and the lines below its own: all of it that does not depend on the lines before.
 
@@ -153,7 +160,7 @@ class TextSink:
             message = self._payload.hide(message)
         below = "\n".join(self._below(message)) if message.problems or self._verbosity else ""
         told = summary(message, self._paint)
-        return told if message.body_version is None else f"{told}, read as v{message.body_version}", below
+        return told if message.body_version is None else _read_as(message, told), below
 
     def put(self, message: Message, told: str, below: str) -> None:
         """Write a message's line with what it tells, and the lines below it. Hot.
@@ -163,46 +170,65 @@ class TextSink:
         """
         if self._captures and message.capture != self._capture:
             self._turn_capture(message.capture)
-        time = self._time(message.time_ns)
-        paint = self._paint
-        key = (message.api_key, message.api_version)
-        api = self._apis.ready.get(key) or self._apis.pad(key, _label(message), paint.api, paint.reset)
-        number = f"#{'?' if message.correlation_id is None else message.correlation_id}"
-        self._number_width = max(self._number_width, len(number))
-        number = number.ljust(self._number_width)
+        time_ns = message.time_ns
+        if time_ns is None:
+            clock, digits = _NO_TIME, ""
+        else:
+            millisecond, rest = divmod(time_ns // 1000, 1000)
+            clock = self._clock if millisecond == self._millisecond else self._turn_clock(millisecond)
+            digits = THREE_DIGITS[rest]
+        api_key = (message.api_key, message.api_version)
+        api = self._apis.ready.get(api_key) or self._apis.pad(
+            api_key, _label(message), self._paint.api, self._paint.reset
+        )
+        id_ = message.correlation_id
+        number = "#?" if id_ is None else f"#{id_}"
+        if len(number) <= self._number_width:
+            number = number.ljust(self._number_width)
+        else:
+            self._number_width = len(number)
         pair = self._pairs.get(message.connection)
         if pair is None or pair[0] is not message.client or pair[1] is not message.broker:
             pair = self._pair(message.connection, message.client, message.broker)
         if message.type == "request":
             client = message.client_id
             shown = self._clients.ready.get(client) or self._clients.pad(client, _client(client))
-            line = f"{time}  {pair[2]}  {api}  {number}  {_NO_LATENCY}  {shown}  {told}"
+            line = f"{clock}{digits}  {pair[2]}  {api}  {number}  {_NO_LATENCY}  {shown}  {told}"
         else:
             ns = message.latency_ns
-            latency = _NO_LATENCY if ns is None else f"{duration(ns):>{LATENCY_WIDTH}}"
-            line = f"{time}  {pair[3]}  {api}  {number}  {latency}  {self._clients.blank}  {told}"
+            latency = _NO_LATENCY if ns is None else duration(ns).rjust(LATENCY_WIDTH)
+            line = f"{clock}{digits}  {pair[3]}  {api}  {number}  {latency}  {self._clients.blank}  {told}"
         if not told:
             line = line.rstrip()
-        self._add(f"{line}\n{below}\n" if below else f"{line}\n")
+        self._add(f"{line}\n{below}" if below else line)
 
     def _time(self, time_ns: int | None) -> str:
         """The clock, after a line with the date where the day is another one."""
         if time_ns is None:
             return _NO_TIME
-        second, rest = divmod(time_ns, 1_000_000_000)
+        millisecond, rest = divmod(time_ns // 1000, 1000)
+        clock = self._clock if millisecond == self._millisecond else self._turn_clock(millisecond)
+        return f"{clock}{THREE_DIGITS[rest]}"
+
+    def _turn_clock(self, millisecond: int) -> str:
+        """The clock down to this millisecond since the epoch, from now on `_clock`."""
+        second, rest = divmod(millisecond, 1000)
         if second != self._second:
+            time_ns = second * 1_000_000_000
             day = date_of(time_ns)
             if day != self._day:
                 self._day = day
-                self._add(f"{self._paint.dim}{day} UTC{self._paint.reset}\n")
+                self._add(f"{self._paint.dim}{day} UTC{self._paint.reset}")
             self._second = second
-            self._clock = clock_time(time_ns)[:9]
-        return f"{self._clock}{rest // 1000:06d}"
+            self._second_clock = clock_time(time_ns)[:9]
+        self._millisecond = millisecond
+        clock = self._clock = f"{self._second_clock}{THREE_DIGITS[rest]}"
+        return clock
 
     def _turn_capture(self, capture: str | None) -> None:
         self._capture = capture
         if capture is not None:
-            self._add(f"{self._paint.dim}capture {printable(capture)}{self._paint.reset}\n")
+            self._add(f"{self._paint.dim}capture {printable(capture)}{self._paint.reset}")
 
     def _pair(
         self, connection: int | None, client: Endpoint | None, broker: Endpoint | None
@@ -270,7 +296,7 @@ class TextSink:
         elif token.mechanism is not None:
             told = f"{word(token.mechanism)} "
         shown = "redacted" if token.token is None else bytes_dump(token.token, 64)
-        self._add(f"{time}  {pair}  {api}  {told}{amount(token.size)}, {shown}\n")
+        self._add(f"{time}  {pair}  {api}  {told}{amount(token.size)}, {shown}")
 
     def _problem(self, problem: Problem) -> None:
         paint = self._paint
@@ -288,4 +314,4 @@ class TextSink:
         if problem.packet is not None:
             facts.append(f"packet {problem.packet}")
         told = f" ({', '.join(facts)})" if facts else ""
-        self._add(f"{time}  {place}{paint.warn}{problem.kind}: {printable(problem.detail)}{told}{paint.reset}\n")
+        self._add(f"{time}  {place}{paint.warn}{problem.kind}: {printable(problem.detail)}{told}{paint.reset}")

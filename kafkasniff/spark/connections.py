@@ -27,6 +27,7 @@ from kafkasniff.packets import COLUMNS, NO_TIME, PacketBatch
 from kafkasniff.rows.exchanges import session_step
 from kafkasniff.rows.problems import NOT_KAFKA
 from kafkasniff.rows.staged import place_name
+from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.packet_rows import packet_batches
 from kafkasniff.state import dump, load
 
@@ -117,15 +118,17 @@ class ReadConnections:
         *,
         order: int = 0,
         end_clock: int = NO_TIME,
+        keys: TaskKeys | None = None,
     ) -> None:
         """`end_clock`: the packet clock when the captures end; `order`: the packets of the runs before.
 
-        `names` are those of captures by `capture_index`.
+        `names` are those of captures by `capture_index`; `keys`: what decrypts TLS.
         """
         self._options = options
         self._names = tuple(names.get(index, "") for index in range(max(names, default=-1) + 1))
         self._order = order
         self._end_clock = end_clock
+        self._keys = TaskKeys() if keys is None else keys
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What Spark calls, once for each task."""
@@ -145,20 +148,25 @@ class ReadConnections:
             if state is None:
                 state = load(batch.column("state")[0].as_py(), ShardState)
                 # Earlier runs had their own summaries.
-                state.enricher.count_into(state.inspector.reset_summary())
+                state.enricher.count_into(state.inspector.begin_summary())
+                secrets = self._keys.begin(state.inspector, shard)
                 packets = batch.slice(1)
-            for part in parts(packet_batches(packets, self._names, order)):
+            whole = packet_batches(packets, self._names, order)
+            whole.notes.extend(secrets.among(whole))
+            for part in parts(whole):
                 self._take(state, state.inspector.feed(part), out)
                 yield from out.full()
             order += len(packets)
         assert state is not None
-        self._take(state, state.inspector.feed(_nothing(self._names, order, self._end_clock)), out)
+        end = _nothing(self._names, order, self._end_clock)
+        end.notes.extend(secrets.rest(order))
+        self._take(state, state.inspector.feed(end), out)
         carried = dump(state)
         self._take(state, state.inspector.close(), out, open_=True)
         tellings = state.enricher.catalog.tellings
         assert tellings is not None
-        end = ShardEnd(shard, carried, tellings, state.inspector.summary, order)
-        out.add(END, pickle.dumps(end, 5), connection_id=shard)
+        left = ShardEnd(shard, carried, tellings, state.inspector.summary, order)
+        out.add(END, pickle.dumps(left, 5), connection_id=shard)
         yield from out.take()
 
     def _take(self, state: ShardState, events: Sequence[Any], out: _Rows, *, open_: bool = False) -> None:

@@ -105,7 +105,9 @@ class _PacketsReader(DataSourceReader):
         """The plan is made here: on the driver, in a Python process that has no session to run a job with."""
         from kafkasniff.spark.reading import parts_of
 
-        return [CapturePartition(part) for part in parts_of(_plan(self._options), self._options.split_size)]
+        options = self._options
+        parts = parts_of(_plan(options), options.split_size, secrets=options.secrets)
+        return [CapturePartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from kafkasniff.spark.reading import Wanted, read_part
@@ -130,9 +132,10 @@ class _FilteringReader(_PacketsReader):
 class _ShardPartition(InputPartition):
     """What one task makes rows of."""
 
-    def __init__(self, captures: list[tuple[str, str]], shard: int) -> None:
+    def __init__(self, captures: list[tuple[str, str]], keylog: str | None, shard: int) -> None:
         super().__init__(None)
         self.captures = captures
+        self.keylog = keylog
         self.shard = shard
 
 
@@ -144,10 +147,11 @@ class _TableReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        from kafkasniff.spark.sharded_scan import local_captures
+        from kafkasniff.spark.sharded_scan import local_captures, local_key_log
 
         captures = local_captures(self._options.paths)
-        return [_ShardPartition(captures, shard) for shard in range(self._options.shards)]
+        keylog = None if self._options.keylog is None else local_key_log(self._options.keylog)
+        return [_ShardPartition(captures, keylog, shard) for shard in range(self._options.shards)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from kafkasniff.spark.sharded_scan import scan_options, scan_table
@@ -155,7 +159,10 @@ class _TableReader(DataSourceReader):
         assert isinstance(partition, _ShardPartition)
         options = self._options
         wanted = scan_options(options.table, ports=options.ports, show_secrets=options.show_secrets)
-        for rows in scan_table(partition.captures, options.table, wanted, partition.shard, options.shards):
+        found = scan_table(
+            partition.captures, options.table, wanted, partition.shard, options.shards, keylog=partition.keylog
+        )
+        for rows in found:
             yield rows.select(list(self._columns))
 
 

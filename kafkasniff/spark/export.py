@@ -32,6 +32,8 @@ from kafkasniff.spark.tables import ddl
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from kafkasniff.tls.keylog import KeyLog
+
 __all__ = ["export", "write_run"]
 
 
@@ -42,16 +44,18 @@ def export(
     options: ExportOptions,
     *,
     given: Mapping[str, str] | None = None,
+    keys: KeyLog | None = None,
     shards: int | None = None,
     split_size: int = SPLIT_BYTES,
 ) -> Result:
     """Export the captures that are not in the folder yet: paths, folders, patterns, addresses of other machines.
 
-    `given`: names by topic id. `shards`: tasks of the first stage; `split_size`: bytes of a capture that one task
-    reads. The executors need the captures, and the folder, under the same paths.
+    `given`: names by topic id; `keys`: secrets of TLS, of which nothing is kept in the folder. `shards`: tasks of the
+    first stage; `split_size`: bytes of a capture that one task reads. The executors need the captures, and the folder,
+    under the same paths.
 
-    Raises CaptureError, OutputError, and UsageError where the folder holds an export with other options, or a capture
-    that has grown.
+    Raises CaptureError, OutputError, UsageError where the folder holds an export with other options, or a capture that
+    has grown, and MissingPartError where there is nothing to decrypt with.
     """
     if options.filters:
         raise UsageError("filters are for --engine local: with Spark, filter the tables")
@@ -70,7 +74,9 @@ def export(
         carried = read_carried(folder)
         folder.discard()
         try:
-            with run_captures(opened, options, carried=carried, before=before, given=given, shards=shards) as run:
+            with run_captures(
+                opened, options, carried=carried, before=before, given=given, keys=keys, shards=shards
+            ) as run:
                 broken = any(problem.kind in BROKEN_KINDS for problem in run.problems)
                 manifest, rows = write_run(folder, run, [capture for _, capture in new])
         finally:

@@ -48,6 +48,10 @@ class SourceOptions(msgspec.Struct, frozen=True):
     fail_on_loss: bool = True
     shards: int = 1
     """Tasks that make the rows of a table of Kafka; each reads all captures."""
+    secrets: bool = False
+    """Secrets of TLS in captures are rows of the table `packets`, too, for `kafkasniff.spark.pipeline`."""
+    keylog: str | None = None
+    """A file with secrets of TLS, for a table of Kafka; each task reads it."""
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> SourceOptions:
@@ -68,12 +72,20 @@ class SourceOptions(msgspec.Struct, frozen=True):
             _seconds("finishafter", values.pop("finishafter", str(FINISH_SECONDS))),
             _truth("failondataloss", values.pop("failondataloss", "true")),
             _count("shards", values.pop("shards", "1")),
+            _truth("secrets", values.pop("secrets", "false")),
+            values.pop("keylog", None),
         )
         if values:
             raise UsageError(f"kafkasniff has no option {', '.join(sorted(values))}")
         if options.table not in _TABLES and options.table not in KAFKA_TABLES:
             known = ", ".join([*_TABLES, *KAFKA_TABLES])
             raise UsageError(f"kafkasniff has no table {options.table}; there are {known}")
+        if options.secrets and options.table != "packets":
+            raise UsageError("secrets is for the table packets")
+        if options.keylog is not None and options.table not in KAFKA_TABLES:
+            raise UsageError(
+                f"keylog is for {', '.join(KAFKA_TABLES)}; those who decode {options.table} take one themselves"
+            )
         unknown = [name for name in options.columns if name not in options.types]
         if unknown:
             raise UsageError(f"table {options.table} has no column {', '.join(unknown)}")

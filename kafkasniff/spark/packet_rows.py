@@ -21,7 +21,7 @@ from kafkasniff.packets import NO_TIME, PacketBatch
 from kafkasniff.spark.tables import NOTES, PACKETS
 from kafkasniff.tcp.plan import connection_hash
 
-__all__ = ["NOTES_SCHEMA", "PACKETS_SCHEMA", "note_rows", "packet_batches", "packet_rows"]
+__all__ = ["NOTES_SCHEMA", "PACKETS_SCHEMA", "note_rows", "packet_batches", "packet_rows", "secret_rows"]
 
 _TYPES: Final = {
     "string": pa.string(),
@@ -250,3 +250,21 @@ def note_rows(notes: Sequence[PlacedNote], names: Mapping[int, str], *, show_sec
                 row.update(note="secrets", bytes=len(value), secrets=value if show_secrets else None)
         rows.append(row)
     return pa.RecordBatch.from_pylist(rows, schema=NOTES_SCHEMA)
+
+
+def secret_rows(notes: Iterable[PlacedNote], names: Mapping[int, str]) -> pa.RecordBatch:
+    """The decryption secrets among notes as rows of the table `packets`: without addresses, the block is the payload.
+
+    `names` are those of captures by their index.
+    """
+    rows = []
+    for note in notes:
+        if isinstance(note.value, bytes):
+            row: dict[str, Any] = dict.fromkeys(PACKETS)
+            row["capture"], row["capture_index"] = names.get(note.place.capture), note.place.capture
+            row["clock_ns"] = None if note.place.clock == NO_TIME else note.place.clock
+            row["number"] = note.place.number
+            row["length"] = row["wire_length"] = len(note.value)
+            row["payload"] = note.value
+            rows.append(row)
+    return pa.RecordBatch.from_pylist(rows, schema=PACKETS_SCHEMA)

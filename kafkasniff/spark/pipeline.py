@@ -12,10 +12,12 @@ connections (`kafkasniff.shards`), the inspector, and all that makes rows.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from kafkasniff.capture.key_log_file import open_key_log
 from kafkasniff.errors import UsageError
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.rows import TABLE_NAMES, TABLES
@@ -91,24 +93,38 @@ def decode(
     ports: Iterable[int] = (),
     show_secrets: bool = False,
     topic_ids: Mapping[str, str] | None = None,
+    keylog: str | os.PathLike[str] | None = None,
     shards: int | None = None,
 ) -> Tables:
     """The tables of packets: of `spark.read.format("kafkasniff")` (all columns), or of `source.open_captures`.
 
     Stage 1 runs at once. With a DataFrame it is read once more before, for the captures' names and when they end; what
-    captures hold besides packets (cut files, names of addresses) is known of `Captures` only. `bodies`, `records`,
-    `ports`, `show_secrets` are those of `kafkasniff export`; `topic_ids`: names that the traffic need not tell;
-    `shards`: tasks of stage 1.
+    captures hold besides packets (cut files, names of addresses) is known of `Captures` only, and secrets of TLS where
+    the option `secrets` put them into the DataFrame. `bodies`, `records`, `ports`, `show_secrets` are those of
+    `kafkasniff export`; `topic_ids`: names that the traffic need not tell; `keylog`: a file with secrets of TLS, read
+    here; `shards`: tasks of stage 1.
 
-    Raises UsageError where a column is missing, or a table is none.
+    Raises UsageError where a column is missing, a table is none, or the key log cannot be read, MissingPartError where
+    there is nothing to decrypt with.
     """
     options = make_options(tables, bodies=bodies, records=records, ports=ports, show_secrets=show_secrets)
     given = dict(topic_ids or {})
+    keys = None if keylog is None else open_key_log(keylog)
     if isinstance(packets, Captures):
-        run = run_captures(packets, options, given=given, shards=shards)
+        run = run_captures(packets, options, given=given, keys=keys, shards=shards)
     else:
-        names, end_clock, size = survey(packets)
-        run = Run(packets, options, names=names, end_clock=end_clock, size=size, given=given, shards=shards)
+        found = survey(packets)
+        run = Run(
+            found.packets,
+            options,
+            names=found.names,
+            end_clock=found.end_clock,
+            size=found.size,
+            given=given,
+            keys=keys,
+            captured=found.captured,
+            shards=shards,
+        )
     return Tables(run, options, given)
 
 

@@ -1,4 +1,7 @@
-"""What one task reads: splits of captures, or datagrams whose fragments lie apart, as rows of the table `packets`."""
+"""What one task reads, as rows of the table `packets`.
+
+Splits of captures; or datagrams whose fragments lie apart; or what decrypts TLS, which stands between packets.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from typing import TypeVar
 import msgspec
 import pyarrow as pa
 
-from kafkasniff.capture.parts import CaptureFile, CapturePlan, read_datagrams, read_split
+from kafkasniff.capture.parts import CaptureFile, CapturePlan, read_datagrams, read_notes, read_split
 from kafkasniff.capture.splits import Split
 from kafkasniff.packets import PacketBatch
 from kafkasniff.spark.locations import open_capture
-from kafkasniff.spark.packet_rows import packet_rows
+from kafkasniff.spark.packet_rows import packet_rows, secret_rows
 from kafkasniff.spark.pushdown import Condition, keeper
 from kafkasniff.spark.tables import PACKETS
 
@@ -36,6 +39,8 @@ class Part(msgspec.Struct, frozen=True):
     splits: tuple[tuple[Split, CaptureFile], ...] = ()
     rest: CapturePlan | None = None
     """Of this plan all datagrams that are put together from fragments."""
+    secrets: CapturePlan | None = None
+    """Of this plan all blocks of decryption secrets."""
 
 
 def grouped(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> list[list[_T]]:
@@ -51,12 +56,14 @@ def grouped(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> list[
     return groups
 
 
-def parts_of(plan: CapturePlan, split_size: int) -> list[Part]:
-    """The parts that make up all packets of a plan."""
+def parts_of(plan: CapturePlan, split_size: int, *, secrets: bool = False) -> list[Part]:
+    """The parts that make up all packets of a plan; `secrets`: and what decrypts them."""
     pairs = [(split, plan.files[split.capture]) for split in plan.splits]
     parts = [Part(tuple(group)) for group in grouped(pairs, lambda pair: pair[0].end - pair[0].begin, split_size)]
     if plan.has_fragments:
         parts.append(Part(rest=plan.of_rest()))
+    if secrets and any(split.telling for split in plan.splits):
+        parts.append(Part(secrets=plan))
     return parts
 
 
@@ -67,6 +74,13 @@ def read_part(part: Part, wanted: Wanted) -> Iterator[pa.RecordBatch]:
         rows = packet_rows(batch, wanted.columns, ports=wanted.ports, keep=keep, looked_at=looked_at)
         if rows.num_rows:
             yield rows
+    if part.secrets is not None:
+        plan = part.secrets
+        rows = secret_rows(read_notes(plan, open_capture), dict(enumerate(plan.names)))
+        if keep is not None:
+            rows = rows.filter(pa.array(keep(rows)))
+        if rows.num_rows:
+            yield rows.select(list(wanted.columns))
 
 
 def _batches(part: Part) -> Iterator[PacketBatch]:

@@ -11,10 +11,11 @@ import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 
+from kafkasniff.capture.parts import Place
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.errors import UsageError
 from kafkasniff.exports.beginning import first_states, total
@@ -35,6 +36,7 @@ from kafkasniff.spark.connections import (
     slot_of,
 )
 from kafkasniff.spark.fetch_sessions import HELD, SESSIONS, STEP_COLUMNS, BrokerSessions, WalkSessions
+from kafkasniff.spark.keys import PlacedSecrets, TaskKeys, key_log_problems, secrets_among
 from kafkasniff.spark.slots import plan_slots
 from kafkasniff.spark.source import Captures
 from kafkasniff.spark.tables import PIPELINE, ddl
@@ -43,12 +45,17 @@ from kafkasniff.state import dump
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["KINDS", "SHARD_BYTES", "Run", "describe", "parallelism", "run_captures", "shard_of", "survey"]
+    from kafkasniff.tls.keylog import KeyLog
+
+__all__ = ["KINDS", "SHARD_BYTES", "Run", "Survey", "describe", "parallelism", "run_captures", "shard_of", "survey"]
 
 SHARD_BYTES: Final = 128 << 20
 """Bytes of packets that one task of stage 1 goes through, about."""
 MAX_SHARDS: Final = 1 << 14
 """Each leaves a state, and each is a task in every run to come."""
+
+SECRETS: Final = "src_ip is null"
+"""Which rows of `packets` are no packets but secrets of TLS (option `secrets` of the data source)."""
 
 KINDS: Final = {
     "exchanges": (EXCHANGE, HELD),
@@ -74,28 +81,33 @@ class Run:
         given: Mapping[str, str] | None = None,
         problems: Sequence[Problem] = (),
         hosts: Mapping[str, str] | None = None,
+        keys: KeyLog | None = None,
+        captured: Sequence[PlacedSecrets] = (),
         shards: int | None = None,
         parallel: int | None = None,
     ) -> None:
         """Runs stage 1.
 
-        `packets`: the columns `PIPELINE`; `names`: of captures by `capture_index`; `end_clock`: the packet clock when
-        the captures end; `size`: bytes of the packets, about; `carried`: what the last run left; `given`: names by
-        topic id; `problems`: of the captures; `hosts`: address → name, as captures tell; `shards`: how many, by default
-        as `size` and the machines need; `parallel`: how many tasks run at once, if that is known.
+        `packets`: the columns `PIPELINE`, packets only; `names`: of captures by `capture_index`; `end_clock`: the
+        packet clock when the captures end; `size`: bytes of the packets, about; `carried`: what the last run left;
+        `given`: names by topic id; `problems`: of the captures; `hosts`: address → name, as captures tell; `keys`:
+        secrets of TLS, and `captured`: those of captures; `shards`: how many, by default as `size` and the machines
+        need; `parallel`: how many tasks run at once, if that is known. Raises MissingPartError and UsageError as
+        `TaskKeys` does.
         """
         from pyspark.storagelevel import StorageLevel
 
         self._spark = packets.sparkSession
         self.options = options
         self.given = dict(given or {})
-        self.problems = problems
+        self.problems = [*key_log_problems(keys), *problems]
+        task_keys = TaskKeys(keys, captured)
         self._kept: list[DataFrame] = []
         self.parallelism = parallel or parallelism(self._spark)
         before = Carried([], Sessions(), Tellings()) if carried is None else carried
         self.shards = shards or _shards(size, self.parallelism, len(before.shards))
         first = first_states(before, self.shards, options, self.given)
-        read = ReadConnections(options, names, order=before.order, end_clock=end_clock)
+        read = ReadConnections(options, names, order=before.order, end_clock=end_clock, keys=task_keys)
         describe(self._spark, "packets to exchanges")
         rows = _in_shards(packets, self.shards, first).mapInArrow(read, ddl(EXCHANGES))
         self._exchanges = self._keep(rows, StorageLevel.DISK_ONLY)
@@ -252,9 +264,13 @@ def run_captures(
     carried: Carried | None = None,
     before: Sequence[str] = (),
     given: Mapping[str, str] | None = None,
+    keys: KeyLog | None = None,
     shards: int | None = None,
 ) -> Run:
-    """Stage 1 over captures. `before`: names of the captures of earlier runs, whose indices come first."""
+    """Stage 1 over captures. `before`: names of the captures of earlier runs, whose indices come first.
+
+    `keys`: secrets of TLS, besides those that the captures hold.
+    """
     from pyspark.sql import functions as sf
 
     packets = captures.packets(ports=options.ports)
@@ -271,12 +287,29 @@ def run_captures(
         given=given,
         problems=[note.value for note in notes if isinstance(note.value, Problem)],
         hosts=dict(note.value for note in notes if isinstance(note.value, tuple)),
+        keys=keys,
+        captured=secrets_among(notes, len(before)),
         shards=shards,
     )
 
 
-def survey(packets: DataFrame) -> tuple[dict[int, str], int, int]:
-    """Of packets the names of their captures by index, the packet clock at their end, and their bytes.
+class Survey(NamedTuple):
+    """What packets tell of the run that they are."""
+
+    packets: DataFrame
+    """The packets alone."""
+    names: dict[int, str]
+    """Of captures, by index."""
+    end_clock: int
+    """The packet clock at their end."""
+    size: int
+    """Their bytes, about."""
+    captured: list[PlacedSecrets]
+    """Secrets of TLS among them (option `secrets` of the data source)."""
+
+
+def survey(packets: DataFrame) -> Survey:
+    """Look through packets; once more where there are secrets among them.
 
     Raises UsageError where a column is missing.
     """
@@ -291,12 +324,21 @@ def survey(packets: DataFrame) -> tuple[dict[int, str], int, int]:
             sf.first("capture").alias("capture"),
             sf.max("clock_ns").alias("clock"),
             sf.sum(sf.col("length") + 200).alias("size"),
+            sf.count_if(sf.expr(SECRETS)).alias("secrets"),
         )
         .collect()
     )
+    captured: list[PlacedSecrets] = []
+    if any(row["secrets"] for row in found):
+        rows = packets.where(SECRETS).select("clock_ns", "capture_index", "number", "payload").collect()
+        for clock, capture, number, block in rows:
+            captured.append((Place(NO_TIME if clock is None else clock, capture, number), bytes(block)))
+        packets = packets.where(f"not ({SECRETS})")
     clocks = [row["clock"] for row in found if row["clock"] is not None]
-    return (
+    return Survey(
+        packets,
         {row["capture_index"]: row["capture"] for row in found},
         max(clocks, default=NO_TIME),
         sum(row["size"] for row in found),
+        captured,
     )

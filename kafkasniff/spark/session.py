@@ -16,10 +16,11 @@ from kafkasniff.errors import MissingPartError, UsageError
 from kafkasniff.spark.java import find_java_home
 
 if TYPE_CHECKING:
+    from pyspark import StatusTracker
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
-__all__ = ["get_session", "is_connect", "runs_elsewhere"]
+__all__ = ["get_session", "is_connect", "runs_elsewhere", "tracker_of"]
 
 DEFAULTS: Final = {
     "spark.app.name": "kafkasniff",
@@ -100,6 +101,11 @@ def is_connect(spark: SparkSession) -> bool:
 def runs_elsewhere(spark: SparkSession) -> bool:
     """Whether a session's workers may be on other machines, which may lack kafkasniff."""
     return is_connect(spark) or not (spark.conf.get("spark.master") or "").startswith("local")
+
+
+def tracker_of(spark: SparkSession) -> StatusTracker | None:
+    """Who knows how many tasks of a session are through; None with Spark Connect, whose server does not tell."""
+    return None if is_connect(spark) else spark.sparkContext.statusTracker()
 
 
 def _check_master(active: SparkSession, master: str | None) -> None:

@@ -7,12 +7,14 @@ all of it; this is for captures that are small, and for those who have nothing b
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from kafkasniff.capture.key_log_file import open_key_log
 from kafkasniff.capture.source import open_captures
 from kafkasniff.enrich import Catalog
 from kafkasniff.enrich.sessions import FETCH
@@ -28,10 +30,11 @@ from kafkasniff.model import Connection, Exchange, Problem
 from kafkasniff.rows.exchanges import session_step
 from kafkasniff.rows.resolve import Names
 from kafkasniff.rows.sessions import Sessions
+from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.locations import find_captures
 from kafkasniff.spark.table_rows import OUTPUT_ROWS, STAGED_FOR, own_folder
 
-__all__ = ["local_captures", "scan_options", "scan_table"]
+__all__ = ["local_captures", "local_key_log", "scan_options", "scan_table"]
 
 _STEPS: Final = ExportOptions(tables=("exchanges",), bodies=False)
 """What is staged of other shards' Fetch exchanges, whose sessions may be ours, too."""
@@ -49,16 +52,36 @@ def local_captures(paths: Sequence[str]) -> list[tuple[str, str]]:
     return [(file.path, file.name) for file in files]
 
 
+def local_key_log(path: str) -> str:
+    """Where all tasks find a key log.
+
+    Raises UsageError where it cannot be read, MissingPartError as `TaskKeys` does.
+    """
+    TaskKeys(open_key_log(path))
+    return os.path.abspath(path)
+
+
 def scan_table(
-    captures: Sequence[tuple[str, str]], table: str, options: ExportOptions, shard: int, shards: int
+    captures: Sequence[tuple[str, str]],
+    table: str,
+    options: ExportOptions,
+    shard: int,
+    shards: int,
+    *,
+    keylog: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a table that belong to one of `shards` shards, sorted; those of all are the table.
 
-    `captures`: path and name of each. Raises CaptureError where one cannot be opened.
+    `captures`: path and name of each; `keylog`: a file with secrets of TLS. Raises CaptureError where a capture cannot
+    be opened, and what `local_key_log` does.
     """
     with own_folder() as folder:
         tellings = Tellings()
         state = new_state(options, Catalog(tellings=tellings), sessions=False)
+        if keylog is not None:
+            keys = open_key_log(keylog)
+            TaskKeys(keys)  # a task without the means to decrypt must not look like one without keys
+            state.inspector.follow_key_log(keys)
         files = StagedFiles(folder)
         stagers = [Stager(one, state.enricher, files) for one in (options, _STEPS)]
         scan = _Scan(stagers[0], stagers[1] if table == "exchanges" else None, tellings, shard, shards)

@@ -25,7 +25,7 @@ from kafkasniff.packets import NO_TIME, PacketBatch
 from kafkasniff.spark.follow import Standing, advance, begin, begins_as, digest, read_between, split_between, whole
 from kafkasniff.spark.locations import Location, is_capture, listed, open_capture
 from kafkasniff.spark.options import SourceOptions
-from kafkasniff.spark.packet_rows import note_rows, packet_rows
+from kafkasniff.spark.packet_rows import note_rows, packet_rows, secret_rows
 
 __all__ = ["CaptureStreamReader"]
 
@@ -233,10 +233,15 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if self._options.table == "notes":
                     if notes:
                         yield self._note_rows(notes, {end.index: file.name})
-                elif batch is not None:
+                    continue
+                if batch is not None:
                     rows = packet_rows(batch, self._columns, ports=self._options.ports)
                     if rows.num_rows:
                         yield rows
+                if notes and self._options.secrets:
+                    rows = secret_rows(notes, {end.index: file.name})
+                    if rows.num_rows:
+                        yield rows.select(list(self._columns))
         except CaptureError as error:
             if self._options.fail_on_loss:
                 raise

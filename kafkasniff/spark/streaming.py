@@ -12,10 +12,12 @@ what was before it: each row is there once, and no file that the manifest does n
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkasniff.capture.key_log_file import open_key_log
 from kafkasniff.errors import UsageError
 from kafkasniff.exports.beginning import check_options, read_carried
 from kafkasniff.exports.captures import CaptureFile
@@ -23,6 +25,7 @@ from kafkasniff.exports.folder import ExportFolder
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.rows import TABLE_NAMES
 from kafkasniff.spark.export import write_run
+from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.pipeline import make_options
 from kafkasniff.spark.run import Run, parallelism, survey
 from kafkasniff.spark.tables import PIPELINE
@@ -47,23 +50,28 @@ def decode_stream(
     ports: Iterable[int] = (),
     show_secrets: bool = False,
     topic_ids: Mapping[str, str] | None = None,
+    keylog: str | os.PathLike[str] | None = None,
     shards: int | None = None,
     trigger: Mapping[str, Any] | None = None,
 ) -> StreamingQuery:
     """Start a query that writes the tables of a stream of packets into an export.
 
     `packets`: of `spark.readStream.format("kafkasniff")`, all columns. The folder is a new one, or that of the same
-    stream, which goes on then. Options are those of `pipeline.decode`; `trigger`: as `DataStreamWriter.trigger` takes
-    it. The driver and the executors need the folder under the same path.
+    stream, which goes on then. Options are those of `pipeline.decode`; the key log is read anew for each batch, since
+    it may grow. `trigger`: as `DataStreamWriter.trigger` takes it. The driver and the executors need the folder under
+    the same path.
 
-    Raises UsageError where a column is missing, or a table is none. The query fails with UsageError where the folder
-    holds something else.
+    Raises UsageError where a column is missing, a table is none, or the key log cannot be read, MissingPartError where
+    there is nothing to decrypt with. The query fails with UsageError where the folder holds something else.
     """
     missing = {*PIPELINE, "capture"} - set(packets.columns)
     if missing:
         raise UsageError(f"packets need the columns {', '.join(sorted(missing))}, too")
     options = make_options(tables, bodies=bodies, records=records, ports=ports, show_secrets=show_secrets)
-    batches = _Batches(Path(directory).absolute(), options, dict(topic_ids or {}), shards)
+    keys = None if keylog is None else Path(keylog).absolute()
+    if keys is not None:
+        TaskKeys(open_key_log(keys))  # what is wrong with it is told here, not by the query
+    batches = _Batches(Path(directory).absolute(), options, dict(topic_ids or {}), keys, shards)
     writer = packets.writeStream.foreachBatch(batches.write)
     writer = writer.option("checkpointLocation", str(batches.directory / CHECKPOINT))
     return writer.trigger(**(trigger or {"processingTime": "1 minute"})).start()
@@ -72,10 +80,13 @@ def decode_stream(
 class _Batches:
     """Writes the micro-batches of one stream."""
 
-    def __init__(self, directory: Path, options: ExportOptions, given: dict[str, str], shards: int | None) -> None:
+    def __init__(
+        self, directory: Path, options: ExportOptions, given: dict[str, str], keylog: Path | None, shards: int | None
+    ) -> None:
         self.directory = directory
         self._options = options
         self._given = given
+        self._keylog = keylog
         self._shards = shards
         self._parallel = 0
 
@@ -98,9 +109,13 @@ class _Batches:
                 folder.discard()
 
     def _write(self, folder: ExportFolder, packets: DataFrame, batch: int) -> None:
-        found, end_clock, size = survey(packets)
+        packets, found, end_clock, size, captured = survey(packets)
         if not found:
             return
+        # A line that is being written is none yet.
+        keys = None if self._keylog is None else open_key_log(self._keylog, grows=True)
+        if keys is not None and folder.manifest is not None:
+            keys.take_flaws()  # the first batch has told them
         known = [] if folder.manifest is None else folder.manifest.captures
         # One that had no TCP packets yet has no name yet.
         new = [CaptureFile(found.get(index, ""), None) for index in range(len(known), max(found) + 1)]
@@ -115,6 +130,8 @@ class _Batches:
             size=size,
             carried=carried,
             given=self._given,
+            keys=keys,
+            captured=captured,
             shards=self._shards or len(carried.shards) or self._parallel,
             parallel=self._parallel,
         ) as run:

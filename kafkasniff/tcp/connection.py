@@ -75,6 +75,8 @@ class TcpConnection:
         "pending_syn",
         "seen",
         "streams",
+        "untold_ignored",
+        "untold_repeated",
     )
 
     def __init__(self, endpoints: tuple[tuple[int, int, int], tuple[int, int, int]], first: Packet) -> None:
@@ -104,6 +106,9 @@ class TcpConnection:
         self.buffer = b""
         """The current batch's buffer."""
         self._counts: dict[str, int] = {}
+        self.untold_repeated = 0
+        self.untold_ignored = 0
+        """What was added to the streams' counts of such bytes; for the reader of the items to set back."""
         self.owner: object | None = None
         """Whatever the reader of the items keeps for this connection."""
 
@@ -129,9 +134,10 @@ class TcpConnection:
         if flags & SYN:
             if stream.isn is None:
                 if stream.next is not None:
+                    self._ignore(stream, packet.length)
                     return ""  # told by _is_reuse
                 stream.isn = seq
-                stream.next = seq + 1
+                stream.next = stream.begin = seq + 1
                 self.items.append(Started(packet.order, direction, client=not flags & ACK))
             seq = (seq + 1) & MASK  # data on a SYN starts behind it (RFC 7413)
         if packet.wire_length:
@@ -167,7 +173,8 @@ class TcpConnection:
         if packet.seq == expected:
             return True
         self.pending_syn = None
-        self._problem(pending, "tcp-syn-ignored", _SYN_IGNORED)
+        # Told where it is known, which is behind what was handed on meanwhile.
+        self._problem(pending._replace(order=packet.order), "tcp-syn-ignored", _SYN_IGNORED)
         return False
 
     def _after_close(self, packet: Packet, stream: Stream) -> Literal["", "reuse"]:
@@ -182,6 +189,7 @@ class TcpConnection:
 
     def _reset(self, packet: Packet, stream: Stream) -> None:
         """RST: believed where its sequence number is the next one of its stream (RFC 5961, 3.2), else told."""
+        self._ignore(stream, packet.length)  # a reason in words (RFC 9293, 3.5.3)
         peer = self.streams[1 - packet.direction]
         if stream.next is None:
             # A refused or half-captured connection: the RST must acknowledge what the peer sent.
@@ -199,12 +207,14 @@ class TcpConnection:
 
     def _fin(self, packet: Packet, stream: Stream, seq: int) -> None:
         if stream.next is None:
-            stream.next = seq
+            stream.next = stream.begin = seq
         position = stream.position(seq) + packet.wire_length
         ahead = position - stream.next
         if stream.fin is not None and position == stream.fin:
             return
-        if stream.finished or ahead < 0 or ahead > MAX_AHEAD or stream.fin is not None:
+        # Held back data behind it contradicts it: what came first stands.
+        held_end = stream.held[-1].start + stream.held[-1].wire if stream.held else position
+        if stream.finished or ahead < 0 or ahead > MAX_AHEAD or stream.fin is not None or position < held_end:
             self._problem(packet, "tcp-fin-ignored", "a FIN whose sequence number does not fit the stream")
             return
         stream.fin = position
@@ -224,32 +234,39 @@ class TcpConnection:
 
     def _data(self, packet: Packet, stream: Stream, seq: int) -> None:
         if stream.next is None:
-            stream.next = seq  # the capture starts in the middle of the connection
+            stream.next = stream.begin = seq  # the capture starts in the middle of the connection
         start = stream.position(seq)
         wire = packet.wire_length
         ahead = start - stream.next
         copied = stream.remember((packet.seq, wire, packet.ident))
         if stream.fin is not None and start + wire > stream.fin:
+            self._ignore(stream, packet.length)
             self._problem(packet, "tcp-data-after-fin", "data behind the end of the stream was ignored", wire)
             return
         if ahead + wire <= 0:
             if ahead < -MAX_AHEAD:
+                self._ignore(stream, packet.length)
                 self._problem(packet, "tcp-out-of-window", "data far outside the window was ignored", wire)
-            elif not copied and not (wire == 1 and ahead == -1):  # that is a keep-alive (RFC 9293, 3.8.4)
+                return
+            self._repeat(stream, start, packet.length)
+            if not copied and not (wire == 1 and ahead == -1):  # that is a keep-alive (RFC 9293, 3.8.4)
                 self.items.append(Retransmit(packet.order, packet.direction))
             return
         if ahead > MAX_AHEAD:
             if not self._beyond_loss(packet, stream, start):
+                self._ignore(stream, packet.length)
                 return
             ahead = 0
         data = self.buffer[packet.offset : packet.offset + packet.length]
         if ahead > 0:
             if copied and self._covered(stream, start, wire):
+                self._repeat(stream, start, packet.length)
                 return
             held = Held(start, data, wire, packet.packet, packet.time_ns, self.packets, packet.clock)
             self._hold(stream, held, packet)
             return
         if ahead < 0:
+            self._repeat(stream, start, min(-ahead, packet.length))
             data = data[-ahead:]
             wire += ahead
         had_hole = bool(stream.held)
@@ -276,6 +293,19 @@ class TcpConnection:
         stream.next = start
         return True
 
+    def _repeat(self, stream: Stream, start: int, count: int) -> None:
+        """Count bytes from `start` on that the stream has had; what is in front of its first byte it has not."""
+        early = min(max(stream.begin - start, 0), count)
+        if early:
+            self._ignore(stream, early)
+        stream.repeated += count - early
+        self.untold_repeated += count - early
+
+    def _ignore(self, stream: Stream, count: int) -> None:
+        """Count bytes that are none of the stream."""
+        stream.ignored += count
+        self.untold_ignored += count
+
     @staticmethod
     def _covered(stream: Stream, start: int, wire: int) -> bool:
         index = bisect_right(stream.held, start, key=lambda held: held.start) - 1
@@ -293,19 +323,21 @@ class TcpConnection:
         if index and held[index - 1].start + held[index - 1].wire > start:
             cut = held[index - 1].start + held[index - 1].wire - start
             start, data, wire = start + cut, data[cut:], wire - cut
-        fresh = 0
+        fresh = kept = 0
         while wire > 0:
             room = held[index].start - start if index < len(held) else wire
             if room > 0:
                 part = min(room, wire)
                 held.insert(index, segment._replace(start=start, data=data[:part], wire=part))
-                stream.held_bytes += min(len(data), part)
+                kept += min(len(data), part)
                 index += 1
                 fresh += part
             cut = room + (held[index].wire if index < len(held) else 0)
             start, data, wire = start + cut, data[cut:], wire - cut
             index += 1
+        stream.held_bytes += kept
         if fresh < segment.wire:
+            self._repeat(stream, segment.start, len(segment.data) - kept)
             self.items.append(Retransmit(packet.order, packet.direction))
         while stream.held_bytes > MAX_HELD_BYTES or len(held) > MAX_HELD_SEGMENTS:
             self._give_up_hole(stream, packet)
@@ -319,6 +351,7 @@ class TcpConnection:
         direction = 0 if stream is self.streams[0] else 1
         held = stream.held
         segments: list[Held] = []
+        doubled = len(fresh.data)
         position = fresh.start
         end = fresh.start + fresh.wire
         taken = 0
@@ -328,11 +361,15 @@ class TcpConnection:
             stream.held_bytes -= len(segment.data)
             if segment.start > position:
                 segments.append(fresh.part(position, segment.start))
+                doubled -= len(segments[-1].data)
             segments.append(segment)
             position = segment.start + segment.wire
         if position < end:
             segments.append(fresh.part(position, end))
+            doubled -= len(segments[-1].data)
             position = end
+        if doubled:
+            self._repeat(stream, fresh.start, doubled)
         if taken:
             del held[:taken]
             stream.opened_count = self.packets
@@ -421,16 +458,24 @@ class TcpConnection:
         """End the connection at this packet: holes become gaps, nothing is held back any more."""
         if self.closed:
             return
-        for stream in self.streams:
+        for direction, stream in enumerate(self.streams):
             while stream.held:
                 self._give_up_hole(stream, packet)
+            if stream.fin is not None and stream.next is not None and stream.next < stream.fin:
+                # Its end is in the capture, what stands in front of that is not.
+                size, time_ns = stream.fin - stream.next, packet.time_ns
+                self.items.append(Gap(packet.order, direction, size, packet.packet, time_ns, resumed_ns=time_ns))
+                stream.next = stream.fin
         if self.pending_syn is not None and reason != "reused":
-            self._problem(self.pending_syn, "tcp-syn-ignored", _SYN_IGNORED)
+            self._problem(self.pending_syn._replace(order=packet.order), "tcp-syn-ignored", _SYN_IGNORED)
             self.pending_syn = None
         self.closed = True
         # A SYN that turned out to begin another connection is one of that.
         seen = self.seen - (self.pending_syn is not None)
-        self.items.append(Closed(packet.order, reason, packet.packet, packet.time_ns, seen, *self.ended))
+        first, second = self.streams
+        repeated, ignored = (first.repeated, second.repeated), (first.ignored, second.ignored)
+        place = packet.order, reason, packet.packet, packet.time_ns
+        self.items.append(Closed(*place, seen, *self.ended, repeated, ignored))
 
     def _problem(self, packet: Packet, kind: str, detail: str, count: int | None = None) -> None:
         told = self._counts.get(kind, 0) + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,21 @@ from kafkasniff.packets import FIN, RST, SYN, PacketBatch
 from kafkasniff.streams import PACKET_SHIFT
 from kafkasniff.tcp.stream import Packet
 
-__all__ = ["BatchPlan", "Key", "connection_hash", "endpoint_hash"]
+__all__ = ["BatchPlan", "DataRows", "Key", "connection_hash", "endpoint_hash"]
 
 Key = tuple[tuple[int, int, int], tuple[int, int, int]]
 """Both endpoints of a connection, the lower one first, as (address high half, low half, port)."""
+
+
+class DataRows(NamedTuple):
+    """Columns of the data rows of a plan."""
+
+    offset: NDArray[np.int64]
+    length: NDArray[np.int32]
+    end_at: NDArray[np.int64]
+    packet: NDArray[np.int64]
+    time: NDArray[np.int64]
+    order: NDArray[np.int64]
 
 
 class BatchPlan:
@@ -27,7 +38,8 @@ class BatchPlan:
     - `halves`: the data rows of direction 0 (from the lower endpoint) and 1, as ranges of the data lists
 
     Lists indexed by data row (rows with payload that was captured whole, by group, direction and capture order):
-    `offset`, `length`, `end_at` (running sum of the lengths), `packet`, `time`, `order`, `seq`, `ident`.
+    `offset`, `length`, `end_at` (running sum of the lengths), `packet`, `time`, `order`, `seq`, `ident`; `rows` has most
+    of them as arrays.
 
     A row is *plain* when it has neither SYN, FIN nor RST and was captured whole, and its data, if any, continue the
     plain data row before it in its stream. The first data row of each stream is for the reader to compare with the
@@ -53,6 +65,7 @@ class BatchPlan:
         "offset",
         "order",
         "packet",
+        "rows",
         "seq",
         "start",
         "time",
@@ -174,12 +187,20 @@ class BatchPlan:
 
         chosen = rows[has_data]
         lengths = batch.length[chosen]
-        self.offset: list[int] = batch.offset[chosen].tolist()
+        self.rows = DataRows(
+            batch.offset[chosen],
+            lengths,
+            np.cumsum(lengths, dtype=np.int64),
+            self._packet[chosen],
+            batch.time_ns[chosen],
+            batch.order[chosen],
+        )
+        self.offset: list[int] = self.rows.offset.tolist()
         self.length: list[int] = lengths.tolist()
-        self.end_at: list[int] = np.cumsum(lengths, dtype=np.int64).tolist()
-        self.packet: list[int] = self._packet[chosen].tolist()
-        self.time: list[int] = batch.time_ns[chosen].tolist()
-        self.order: list[int] = batch.order[chosen].tolist()
+        self.end_at: list[int] = self.rows.end_at.tolist()
+        self.packet: list[int] = self.rows.packet.tolist()
+        self.time: list[int] = self.rows.time.tolist()
+        self.order: list[int] = self.rows.order.tolist()
         self.seq: list[int] = batch.seq[chosen].tolist()
         self.ident: list[int] = batch.ident[chosen].tolist()
 

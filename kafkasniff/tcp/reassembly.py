@@ -56,12 +56,17 @@ class Reassembler:
         self._end_clock = NO_TIME
         self._ticks: _Ticks | None = None
         """Of the batch that is being fed; no part of the state between two."""
+        self._plan: BatchPlan | None = None
         self.opened: list[TcpConnection] = []
         """Connections opened by the last `feed`, in no particular order."""
 
     def __len__(self) -> int:
         """Connections remembered."""
         return len(self._table)
+
+    def __iter__(self) -> Iterator[TcpConnection]:
+        """The connections remembered, those included that are over."""
+        return iter(self._table.values())
 
     def connection(self, key: Key) -> TcpConnection | None:
         """The connection between these endpoints, the latest one, as long as it is remembered."""
@@ -83,7 +88,8 @@ class Reassembler:
         seen: dict[int, TcpConnection] = {}
         if len(batch):
             rows = clock if len(orders) == len(batch) else clock[np.searchsorted(orders, batch.order)]
-            seen = {id(connection): connection for connection in self._connections(BatchPlan(batch, rows))}
+            self._plan = BatchPlan(batch, rows)
+            seen = {id(connection): connection for connection in self._connections(self._plan)}
         seen.update((id(connection), connection) for connection in self._evict(int(clock[-1])))
         self._clock = int(clock[-1])
         deltas = []
@@ -94,6 +100,11 @@ class Reassembler:
             connection.buffer = b""
         self._ticks = None
         return deltas
+
+    def take_plan(self) -> BatchPlan | None:
+        """The plan of the batch that was fed last, which runs refer to; it is let go of, and the batch with it."""
+        plan, self._plan = self._plan, None
+        return plan
 
     def close(self) -> list[Delta]:
         """The capture ends: so do all connections; one that was silent for long by then was over before."""
@@ -107,6 +118,17 @@ class Reassembler:
         self._table.clear()
         self._deadlines.clear()
         self.opened = []
+        return deltas
+
+    def let_go(self, connections: Sequence[TcpConnection]) -> list[Delta]:
+        """End some connections here, and forget them; what comes of them later begins in mid-stream."""
+        deltas = []
+        for connection in connections:
+            del self._table[connection.endpoints]
+            if not connection.closed:
+                connection.close("idle", _farewell(connection, self._end_order, connection.clock))
+                deltas.append((connection, connection.items))
+                connection.items = []
         return deltas
 
     def absorb(self, others: Sequence[Reassembler], wanted: Callable[[Sequence[Key]], list[bool]]) -> None:

@@ -59,20 +59,25 @@ class Stream:
         "acked",
         "ahead_count",
         "ahead_next",
+        "begin",
         "bulk",
         "fin",
         "finished",
         "held",
         "held_bytes",
+        "ignored",
         "isn",
         "next",
         "opened_count",
         "recent",
+        "repeated",
     )
 
     def __init__(self) -> None:
         self.next: int | None = None
         """Position of the next byte; None before the first SYN or data."""
+        self.begin = 0
+        """Position of the first byte, once `next` is known."""
         self.isn: int | None = None
         """Initial sequence number, where the SYN was seen."""
         self.fin: int | None = None
@@ -88,6 +93,9 @@ class Stream:
         """The highest position that the peer was seen to acknowledge while a hole was open."""
         self.ahead_next = -1
         self.ahead_count = 0
+        self.repeated = 0
+        self.ignored = 0
+        """Captured bytes that the stream had already, and that are none of it."""
         self.recent: list[tuple[int, int, int]] = []
         """(seq, wire length, ident) of the last RECENT packets with data."""
         self.bulk: tuple[list[int], list[int], list[int]] | None = None

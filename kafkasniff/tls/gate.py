@@ -19,8 +19,11 @@ from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.record import APPLICATION_DATA, HANDSHAKE, HEADER, may_be_header
 from kafkasniff.tls.session import TlsSession
 
-__all__ = ["TlsGate", "is_tls"]
+__all__ = ["MAX_HELD", "TlsGate", "is_tls"]
 
+MAX_HELD: Final = 32_768
+"""Items held back until it is clear whether the connection is TLS: a record's bytes one by one, and some. Behind that
+it is none: whoever repeats one segment for ever must not fill the memory."""
 _NEXT: Final = 3
 """Bytes of a second record's header that are looked at."""
 
@@ -39,6 +42,16 @@ class TlsGate:
         """What is held of each stream, that is its first bytes."""
         self._held: list[Item] = []
 
+    @property
+    def waiting(self) -> int:
+        """Bytes that its reader has heard of (`Wrapped`) and may get yet."""
+        return 0 if self._session is None else self._session.waiting
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that are kept."""
+        return self.waiting + len(self._heads[0]) + len(self._heads[1])
+
     def feed(self, items: list[Item], keys: KeyLog, *, wanted: bool = True) -> list[Item]:
         """Take what happened on the connection; returns what its reader is to be fed: clear bytes.
 
@@ -50,6 +63,8 @@ class TlsGate:
         out: list[Item] = []
         for index, item in enumerate(items):
             decided = self._look(item)
+            if decided is None and len(self._held) >= MAX_HELD:
+                decided = False, _order(item, self._held)
             if decided is None:
                 if self._held or isinstance(item, Stretch):
                     self._held.append(item)
@@ -116,6 +131,16 @@ def is_tls(head: bytes, *, aligned: bool) -> bool | None:
     if len(head) > behind and not may_be_header(head, behind):
         return False
     return True if len(head) >= behind + _NEXT else None
+
+
+def _order(item: Item, held: list[Item]) -> int:
+    """The order at which an item became known, or the last one in front of it that has one."""
+    for one in (item, *reversed(held)):
+        if isinstance(one, Stretch):
+            return max(run.order[run.last - 1] for run in one.runs if run is not None)
+        if not isinstance(one, Wrapped):
+            return one.order
+    return 0
 
 
 def _segments(item: Stretch) -> list[tuple[int, int, Run, int]]:

@@ -113,11 +113,12 @@ class HandshakeBuffer:
     __slots__ = ("_data",)
 
     def __init__(self) -> None:
-        self._data = b""
+        # Grows and shrinks in place: a message may come in records of a byte each.
+        self._data = bytearray()
 
     def clear(self) -> None:
         """Records are missing: what there is of a message is of no use."""
-        self._data = b""
+        self._data = bytearray()
 
     def add(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         """Take a record's content; yields type and body of each message that is whole by now.
@@ -129,13 +130,13 @@ class HandshakeBuffer:
             length = int.from_bytes(self._data[1:4])
             kind = self._data[0]
             if length > MAX_MESSAGE:
-                self._data = b""
+                self._data = bytearray()
                 yield kind, b""
                 return
             if len(self._data) < 4 + length:
                 return
-            body = self._data[4 : 4 + length]
-            self._data = self._data[4 + length :]
+            body = bytes(self._data[4 : 4 + length])
+            del self._data[: 4 + length]
             yield kind, body
 
 

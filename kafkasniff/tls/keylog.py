@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["LABELS", "MAX_SECRETS", "KeyLog"]
+__all__ = ["LABELS", "MAX_SECRETS", "FileSecrets", "KeyLog"]
 
 LABELS: Final = frozenset(
     {
@@ -63,6 +63,17 @@ class _Lines:
         return lines
 
 
+class FileSecrets:
+    """What a key log has read of its file, for other processes of the run: to be pickled, but not to be shown."""
+
+    __slots__ = ("flaws", "secrets")
+
+    def __init__(self, secrets: dict[tuple[str, bytes], bytes], flaws: int) -> None:
+        self.secrets = secrets
+        self.flaws = flaws
+        """Bad lines so far: who reads on must not tell more of them than one process would."""
+
+
 class KeyLog:
     """Secrets by label and client random.
 
@@ -70,7 +81,7 @@ class KeyLog:
     are no part of a pickled key log: whoever goes on from one names the file again (`follow`).
     """
 
-    __slots__ = ("_captured", "_file", "_flaws", "_lines", "_more", "_since", "_told", "grows")
+    __slots__ = ("_captured", "_file", "_flaws", "_lines", "_more", "_since", "_told", "grows", "tells")
 
     def __init__(self, more: Callable[[], bytes] | None = None, *, name: str = "key log", grows: bool = False) -> None:
         self._captured: dict[tuple[str, bytes], tuple[int, bytes]] = {}
@@ -87,13 +98,28 @@ class KeyLog:
         self._lines = _Lines(name)
         self._more = more
         self.grows = grows
+        self.tells = True
+        """Bad lines are to be told: where several processes read the same, one of them does."""
         if more is not None:
             self._read(ended=not grows)
 
+    @property
+    def file_secrets(self) -> FileSecrets | None:
+        """What was read of the file so far; None where there is none."""
+        return None if self._more is None else FileSecrets(self._file, self._told)
+
+    @classmethod
+    def of(cls, read: FileSecrets | None) -> KeyLog:
+        """The file of another key log once more, as far as that has read it, without what is to be told of it."""
+        found = cls()
+        if read is not None:
+            found._file, found._told, found._more = read.secrets, read.flaws, _nothing
+        return found
+
     def silent(self) -> KeyLog:
-        """The same file once more, without what is to be told of it; not for one that grows."""
-        other = KeyLog()
-        other._file = self._file
+        """The same for a process that tells no bad lines; not for a file that grows."""
+        other = self.of(self.file_secrets)
+        other.tells = False
         return other
 
     def given(self, order: int) -> bool:
@@ -175,7 +201,7 @@ class KeyLog:
 
     def _flaw(self, text: str) -> None:
         self._told += 1
-        if self._told <= MAX_FLAWS:
+        if self.tells and self._told <= MAX_FLAWS:
             self._flaws.append(text if self._told < MAX_FLAWS else f"{text} (no more of its lines are told)")
 
     # -- state --------------------------------------------------------------------------------------------------------
@@ -186,6 +212,11 @@ class KeyLog:
     def __setstate__(self, state: Any) -> None:
         self._captured, self._since, self._flaws, self._told = state
         self.follow(None)
+
+
+def _nothing() -> bytes:
+    """What comes of a file that was read before."""
+    return b""
 
 
 def _parse_line(text: bytes) -> tuple[str, bytes, bytes] | str | None:

@@ -44,6 +44,11 @@ class Negotiation:
         """TLS 1.3 was agreed on."""
         return self.agreed is not None and self.agreed.version == TLS13
 
+    @property
+    def resumed(self) -> bool:
+        """It resumes a session of TLS 1.2: the server showed no certificate (RFC 5246, 7.3)."""
+        return self.agreed is not None and not self.is_13 and self._certificate is None
+
     def describe(self) -> str:
         """What is visible of the connection, in words."""
         return describe(self.hello, self.server, self._certificate, self._alpn)

@@ -28,10 +28,14 @@ from kafkasniff.tls.protection import Epoch
 from kafkasniff.tls.record import ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, Record
 from kafkasniff.tls.telling import alert_name
 
-__all__ = ["MAX_DAMAGED", "MAX_WAITING", "TlsSession"]
+__all__ = ["MAX_DAMAGED", "MAX_FLIGHT", "MAX_WAITING", "MAX_WAITING_RECORDS", "TlsSession"]
 
 MAX_WAITING: Final = 1 << 20
 """Bytes of a connection that wait for a secret or for the other side's hello."""
+MAX_WAITING_RECORDS: Final = 16_384
+"""Records among them, and losses: empty ones take five bytes on the wire and some hundreds in memory."""
+MAX_FLIGHT: Final = 1 << 16
+"""Bytes that wait without keys for the other side's word on the handshake: a server's part of it, chain included."""
 MAX_DAMAGED: Final = 8
 """Records on end that cannot be opened, before a stream is given up."""
 MAX_PROBLEMS: Final = 20
@@ -74,6 +78,11 @@ class TlsSession:
         # Of a call of `feed`.
         self._out: list[Item] = []
         self._keys = keys
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of both streams that could not be read so far and may be yet."""
+        return sum(half.waiting for half in self._halves)
 
     def feed(self, items: Sequence[Item], keys: KeyLog, *, wanted: bool = True) -> list[Item]:
         """Take what happened on the connection; returns what it is without TLS.
@@ -138,12 +147,16 @@ class TlsSession:
         self._drain()
 
     def _close(self, item: Closed) -> None:
+        # When silence was long enough is told by packets of other connections, which not everybody sees: what a
+        # capture's secrets that came meanwhile would open stays as it is.
+        sleeps = item.reason == "idle" and not self._keys.grows
+        reason = self._reason_at_end() if sleeps else None
         self._at(item.order, item.time_ns, item.packet)
-        if not self._over:
-            self._drain()
+        if not (self._over or sleeps):
+            self._drain(ended=True)
         if not self._over:
             if not any(half.opened for half in self._halves):
-                self._reject(self._reason_at_end())
+                self._reject(reason or self._reason_at_end())
             for half in self._halves:
                 if half.waiting:
                     detail = f"the stream ended with {half.waiting} bytes of TLS records that could not be read"
@@ -171,8 +184,8 @@ class TlsSession:
             gap = Gap(self._order, half.direction, 0, self._packet, self._time, True, self._time, exact=False)
             half.queue.append(Loss(gap, False))
 
-    def _drain(self) -> None:
-        """Take what can be taken, in the order in which it was complete."""
+    def _drain(self, *, ended: bool = False) -> None:
+        """Take what can be taken, in the order in which it was complete; `ended`: the connection is over."""
         while not self._over:
             ready = None
             for half in self._halves:
@@ -192,7 +205,7 @@ class TlsSession:
                 ready.held -= len(entry.data)
                 self._take(ready, entry)
         if not self._over:
-            self._look_at_waiting()
+            self._look_at_waiting(ended=ended)
 
     def _is_ready(self, half: Half, entry: Record | Loss) -> bool:
         if isinstance(entry, Loss):
@@ -329,8 +342,12 @@ class TlsSession:
 
     # -- what cannot be read ------------------------------------------------------------------------------------------
 
-    def _look_at_waiting(self) -> None:
-        """Reject the connection where waiting is of no use, or took too much."""
+    def _look_at_waiting(self, *, ended: bool = False) -> None:
+        """Reject the connection where waiting is of no use, or took too much.
+
+        `ended`: it is over. What could be opened was opened then, perhaps by who had the keys before this state was
+        carried on; that they are not here says nothing.
+        """
         if self._over:
             return
         waiting = 0
@@ -344,11 +361,11 @@ class TlsSession:
             if refused is not None:
                 self._reject(refused)
                 return
-            if self._skips(half) or self._keys.may_come(self._order):
+            if self._skips(half) or ended or self._keys.may_come(self._order) or self._may_say_more():
                 continue
             self._reject(self._no_keys())
             return
-        if waiting > MAX_WAITING:
+        if waiting > MAX_WAITING or sum(len(half.queue) for half in self._halves) > MAX_WAITING_RECORDS:
             self._reject(self._reason_at_end() if self._talk.agreed is None else self._no_keys())
 
     def _skips(self, half: Half) -> bool:
@@ -365,8 +382,23 @@ class TlsSession:
             half.skippable = MAX_FOREIGN
         return True
 
+    def _may_say_more(self) -> bool:
+        """Whether a stream has sent nothing under its keys yet: an alert in clear may say why the connection ends.
+
+        A client that does not trust a certificate sends one behind the ServerHello, even of TLS 1.3; a server of TLS
+        1.2 that wants another certificate of its client does behind the client's ChangeCipherSpec.
+        """
+        return self.waiting <= MAX_FLIGHT and any(
+            half.epoch.phase != "tls12" and not (half.queue or half.cutter.lost or half.dead) for half in self._halves
+        )
+
     def _no_keys(self) -> str:
         if self._keys.given(self._order):
+            if self._talk.resumed:
+                return (
+                    "there are keys, but none for it: it resumes a session of TLS 1.2, whose secret some clients log "
+                    "with the first connection only"
+                )
             return "there are keys, but none for it"
         return "there are no keys for it (--keylog FILE)"
 

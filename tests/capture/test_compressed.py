@@ -8,7 +8,7 @@ import lz4.frame
 import pytest
 import zstandard
 
-from kafkasniff.capture.compressed import MAX_OUTPUT, inflater_for
+from kafkasniff.capture.compressed import MAX_OUTPUT, ZSTD_SLICE, inflater_for
 from kafkasniff.errors import CaptureError
 from tests.capture.files import pcap
 from tests.capture.reading import read, read_bytes
@@ -43,6 +43,38 @@ def test_compressed_captures(codec: str, through_stdin: bool, chunk_size: int, t
         result = read(path, chunk_size=chunk_size)
     assert numbers(result.payloads) == list(range(300))
     assert not result.broken
+
+
+def zstd_of_zeros(blocks: int, window: int) -> bytes:
+    """A zstd frame that begins with a pcap header; 4 bytes make 128 KiB of zeros each. `window`: exponent of 2."""
+    header = pcap([])
+    frame_header = b"\x28\xb5\x2f\xfd\x00" + bytes(((window - 10) << 3,))
+    raw, run, last = len(header) << 3, (128 << 10) << 3 | 2, 1
+    return (
+        frame_header
+        + raw.to_bytes(3, "little")
+        + header
+        + (run.to_bytes(3, "little") + b"\0") * blocks
+        + bytes((last, 0, 0))
+    )
+
+
+def test_what_little_becomes_much_is_taken_bit_by_bit() -> None:
+    data = zstd_of_zeros(2_000, 20)
+    inflater = inflater_for(data)
+    assert inflater is not None
+    inflater.give(data)
+    sizes = []
+    while plain := inflater.take():
+        sizes.append(len(plain))
+    assert sum(sizes) == 24 + 2_000 * (128 << 10)
+    assert max(sizes) <= ZSTD_SLICE // 4 * (128 << 10)
+
+
+def test_a_window_of_zstd_has_a_bound() -> None:
+    assert read_bytes(zstd_of_zeros(1, 27)).kinds == ["capture-broken"]
+    with pytest.raises(CaptureError, match="zstd data is corrupt"):
+        read_bytes(zstd_of_zeros(1, 28))
 
 
 @CODECS

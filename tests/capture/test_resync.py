@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import random
 import struct
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.capture.resync import RESYNC_LIMIT
+from kafkasniff.capture import pcap as pcap_format
+from kafkasniff.capture import pcapng as pcapng_format
+from kafkasniff.capture.packet_blocks import read_blocks
+from kafkasniff.capture.resync import FIRST_REACH, RESYNC_LIMIT
 from tests.capture.files import block, enhanced, interface, pcap, pcap_header, pcap_record, section
 from tests.capture.reading import Result, read_bytes
 from tests.capture.segments import frames, numbers
+from tests.conftest import ROOT
 
 COUNT = 20
 RECORD = 16 + 14 + 40 + 40
@@ -28,6 +33,38 @@ def pcapng(order: str = "<") -> tuple[bytes, int, int]:
 def told(result: Result) -> int:
     assert result.broken
     return result.problem("capture-broken").bytes or 0
+
+
+@pytest.mark.parametrize("reach", [16, 100, 1000])
+@pytest.mark.parametrize("name", ["java-telemetry.pcap", "librdkafka-ipv6-ns.pcapng"])
+def test_how_much_is_read_at_once_has_no_say(monkeypatch: pytest.MonkeyPatch, name: str, reach: int) -> None:
+    data = bytearray((ROOT / "captures" / name).read_bytes()[:30_000])
+    for at in range(2_000, len(data), 1_700):
+        data[at : at + 40] = b"\xff" * 40
+    whole = read_bytes(bytes(data))
+    assert whole.kinds.count("capture-broken") >= 2
+    for module in (pcap_format, pcapng_format):
+        monkeypatch.setattr(module, "FIRST_REACH", reach)
+        monkeypatch.setattr(module, "LARGEST_REACH", reach)
+    assert read_bytes(bytes(data)) == whole
+
+
+def test_many_corrupt_blocks_are_no_reason_to_read_the_rest_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = 0
+
+    def counting(data: bytes, starts: list[int], *rest: Any) -> Any:
+        nonlocal looked_at
+        looked_at += len(starts)
+        return read_blocks(data, starts, *rest)
+
+    monkeypatch.setattr(pcapng_format, "read_blocks", counting)
+    count, body = 3_000, b"\xff" * 16
+    blocks = [block(6, struct.pack("<5I", 0, 0, number, 16 + (number % 5 == 0), 17) + body) for number in range(count)]
+    result = read_bytes(section() + interface() + b"".join(blocks))
+    assert len(result.kinds) == count // 5
+    assert result.packets == count - count // 5
+    # Those that fit into the first reach behind each.
+    assert looked_at < count + count // 5 * (FIRST_REACH // len(blocks[0]) + 1)
 
 
 @pytest.mark.parametrize("chunk_size", [1, 100, 1 << 24])

@@ -145,7 +145,9 @@ def test_an_interrupted_run_goes_on_at_its_checkpoint(
     batches: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = cut(CAPTURES / "kraft-three-brokers.pcap", (0.25, 0.5, 0.75), tmp_path)
-    run(parts, tmp_path / "one")
+    keylog = tmp_path / "keys.log"
+    keylog.write_bytes(b"a line that is told once\n")
+    run(parts, tmp_path / "one", keylog=str(keylog))
     fed = 0
     feed = shard._Run._feed
 
@@ -159,7 +161,7 @@ def test_an_interrupted_run_goes_on_at_its_checkpoint(
     with monkeypatch.context() as patch:
         patch.setattr(shard._Run, "_feed", interrupted)
         with pytest.raises(Killed):
-            run(parts, tmp_path / "out", checkpoint_seconds=0.0)
+            run(parts, tmp_path / "out", checkpoint_seconds=0.0, keylog=str(keylog))
     assert not (tmp_path / "out" / "manifest.json").exists()
     read: list[str] = []
     placed = shard._Run._names
@@ -169,7 +171,7 @@ def test_an_interrupted_run_goes_on_at_its_checkpoint(
         return placed(self, source, left)
 
     monkeypatch.setattr(shard._Run, "_names", noted)
-    result = run(parts, tmp_path / "out")
+    result = run(parts, tmp_path / "out", keylog=str(keylog))
     assert result.resumed == (len(read) < len(parts))
     if batches > 1:
         assert len(read) < len(parts)

@@ -84,6 +84,15 @@ def test_every_data_block(schema: Schema) -> None:
         check(schema, rng, choices)
 
 
+@pytest.mark.parametrize("count", [16, 17, 40])
+def test_longer_arrays(count: int) -> None:
+    """Loops over up to 16 elements are written in another way than over more."""
+    rng = random.Random(count)
+    for schema in schemas_of(2), schemas_of(8):  # two levels of structs: ListOffsets, OffsetCommit
+        for one in schema:
+            check(one, rng, {"count": count, "tagged": False, "unknown_tags": False, "nulls": False})
+
+
 def test_all_pairs_are_covered() -> None:
     assert sum(len(list(schemas_of(key))) for key in api_keys()) == 2 * 369
 

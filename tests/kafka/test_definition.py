@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.errors import DefinitionError
-from kafkasniff.kafka.definition import Versions, parse_api, parse_data
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.definition import MAX_DEPTH, Versions, parse_api, parse_data
+from kafkasniff.kafka.schema import Schema
 
 PATH = Path("900_sample.txt")
 
@@ -122,6 +124,32 @@ def test_versions() -> None:
     assert 0 not in Versions(0, -1)
     assert Versions(0, -1).within(Versions(5, 5))
     assert not Versions(0, 3).within(Versions(1, 3))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"data X   kind file   versions {'9' * 5000}\n",
+        f"data X   kind file   id {'9' * 5000}   versions 0\n",
+        f"data X   kind file   versions 0\n  a  int8  0  tag {'9' * 5000}\n",
+        "data X\0   kind file   versions 0\n",
+        "data X\N{ARABIC-INDIC DIGIT ONE}   kind file   versions 0\n",
+        "data X   kind file   versions 0\n" + "".join(f"{'  ' * depth}a  {{}}\n" for depth in range(1, 2000)),
+    ],
+    ids=["versions", "id", "tag", "null in a name", "no letter in a name", "deep"],
+)
+def test_what_python_itself_refuses_is_told(text: str) -> None:
+    with pytest.raises(DefinitionError, match=r"^some\.txt:\d+: "):
+        parse_data(Path("some.txt"), text)
+
+
+def test_structs_in_each_other_up_to_the_bound() -> None:
+    text = "data X   kind file   versions 0\n" + "".join(
+        f"{'  ' * depth}a  {{}}\n" for depth in range(1, MAX_DEPTH + 1)
+    )
+    (found,) = parse_data(Path("some.txt"), text)
+    data = b""
+    assert Schema(found.message, 0).read(data, 0, 0, DecodeContext(DecodeOptions())).complete
 
 
 @given(st.text(alphabet="ab{}[]?#0-5+ \n\tapi request versions string tag", max_size=200))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkasniff.kafka import exchange
-from kafkasniff.kafka.exchange import Ledger, Pending, expects_no_response
+from kafkasniff.kafka.exchange import Ledger, Pending
 
 
 def pending(ordinal: int, correlation_id: int | None = None, *, silent: bool = False, time_ns: int = 0) -> Pending:
@@ -128,11 +128,3 @@ def test_responses_that_were_held_back_show_nothing() -> None:
     answer(requests, 7)
     requests.responses_behind = False
     assert ordinals(requests.gap(0, has_head=False)) == [1]
-
-
-@pytest.mark.parametrize(
-    ("api_key", "body", "expected"),
-    [(0, {"acks": 0}, True), (0, {"acks": 1}, False), (0, None, False), (1, {"acks": 0}, False)],
-)
-def test_acks_0(api_key: int, body: dict[str, int] | None, expected: bool) -> None:
-    assert expects_no_response(api_key, body) is expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import struct
 import time
 import tracemalloc
@@ -31,6 +32,7 @@ from tests.kafka.records_craft import (
     context,
     decode,
     kinds,
+    message,
     record,
     record_body,
     sized,
@@ -433,6 +435,24 @@ def test_hostile_lengths_cost_nothing():
     assert kinds(where) == ["record-malformed"]
     assert seconds < 1
     assert peak < 1 << 23
+
+
+@pytest.mark.parametrize("records", ["full", "columns"])
+def test_batches_travel_between_processes(records):
+    """States of a run hold them: with the records' bytes, or the records."""
+    where = context(records=records)
+    field = batch_of(SIMPLE, GZIP)
+    (found,) = decode_records(field, 0, len(field), where)["batches"]
+    field = message(0, b"key", b"value")
+    (legacy,) = decode_records(field, 0, len(field), where)["batches"]
+    for one in (found, legacy):
+        again = pickle.loads(pickle.dumps(one))
+        assert again.__class__ is one.__class__
+        assert again == one
+        for name in ("held", "records", "uncompressed"):
+            assert getattr(again, name, None) == getattr(one, name, None)
+    assert (found.held is None) == (records == "full")
+    assert found.uncompressed == (len(batch_of(SIMPLE)) if records == "full" else None)
 
 
 def test_wrap64():

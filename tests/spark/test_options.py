@@ -37,6 +37,11 @@ def test_all_of_them_in_any_case() -> None:
     assert options.ddl == "time timestamp, payload binary"
 
 
+def test_options_for_tls() -> None:
+    assert SourceOptions.of({"path": "a", "Secrets": "TRUE"}).secrets
+    assert SourceOptions.of({"path": "a", "table": "records", "keyLog": "k"}).keylog == "k"
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -51,6 +56,8 @@ def test_all_of_them_in_any_case() -> None:
         ({"finishafter": "-1"}, "no number of seconds"),
         ({"pushdown": "perhaps"}, "neither true nor false"),
         ({"paths": "a"}, "JSON array"),
+        ({"secrets": "true", "table": "notes"}, "secrets is for the table packets"),
+        ({"keylog": "keys.log"}, "keylog is for exchanges, records, connections, problems; those who decode packets"),
     ],
 )
 def test_what_makes_no_sense(given: dict[str, str], told: str) -> None:

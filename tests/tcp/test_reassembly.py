@@ -235,6 +235,43 @@ def test_copies_are_not_retransmissions() -> None:
     assert len(of_kind(only(outcome([batch(again)])), Retransmit)) == 1
 
 
+def test_a_fin_in_front_of_held_data_is_ignored() -> None:
+    """Believed, it would let the stream's position go back, and what is missing would be counted twice."""
+    packets = [
+        Raw(0, 100, flags=SYN),
+        Raw(0, 101, b"abc"),
+        Raw(0, 110, b"jkl"),  # held back behind a hole
+        Raw(0, 106, flags=FIN | ACK),
+        Raw(0, 120, b"tuv"),
+    ]
+    for batches in ([batch(packets)], split_everywhere(packets)):
+        rows = only(outcome(batches))
+        assert [item.kind for item in of_kind(rows, TcpProblem)] == ["tcp-fin-ignored"]
+        assert [gap.size for gap in of_kind(rows, Gap)] == [6, 7]
+        assert streams(rows)[0] == b"abcjkltuv"
+
+
+def test_an_ignored_syn_is_told_where_that_is_known() -> None:
+    """Told at the SYN's own place, it would come behind what other connections yielded since, or in front of it."""
+    packets = [
+        Raw(0, 100, flags=SYN),
+        Raw(0, 101, b"abc"),
+        Raw(0, 9000, flags=SYN),
+        Raw(1, 500, b"xyz"),
+        Raw(0, 104, b"def"),
+        Raw(0, 7000, flags=SYN),
+    ]
+    for batches in ([batch(packets)], split_everywhere(packets)):
+        rows = only(outcome(batches))
+        told = of_kind(rows, TcpProblem)
+        assert [(item.kind, item.order, item.packet, item.time_ns) for item in told] == [
+            ("tcp-syn-ignored", 4, 3, 3000),
+            ("tcp-syn-ignored", 6, 6, 6000),
+        ]
+        orders = [row[0] if isinstance(row, tuple) else row.order for row in rows]
+        assert orders == sorted(orders)
+
+
 def test_forged_packets_are_ignored_and_told() -> None:
     good = conversation(MESSAGES)
     forged = [

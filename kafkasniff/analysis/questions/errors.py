@@ -37,8 +37,8 @@ class Errors(Accumulator[ErrorParameters]):
     """How often each error code came, on how many exchanges, first and last when.
 
     A code comes with the topic that the response names around it. Codes that are not a partition's are read from the
-    response's body; without bodies (`--no-bodies`) only the first of them is known, without its topic, and the others
-    count as code null.
+    response's body; without that column (`--no-json`) only the first of them is known, without its topic, and the
+    others count as code null. Of header columns alone (`--no-bodies`) no errors are known.
     """
 
     name: ClassVar[str] = "errors"

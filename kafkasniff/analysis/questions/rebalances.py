@@ -32,7 +32,7 @@ class Rebalances(Accumulator[Parameters]):
       or a member was told that it is not one any more.
     - `cause`: these in words, with the reasons that members gave (KIP-800), and members that asked for it themselves.
 
-    Joins and epochs are in bodies; without them (`--no-bodies`) generations are not known, only joins, syncs and
+    Joins and epochs are in bodies; without them (`--no-json`) generations are not known, only joins, syncs and
     leaves. The events are kept one by one, heartbeats only where they tell something new.
     """
 

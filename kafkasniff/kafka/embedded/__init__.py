@@ -52,20 +52,30 @@ _INTERPRETERS: Final[dict[tuple[int, Direction], tuple[str, ...]]] = {
 called one after the other."""
 
 
-def interpreter(api_key: int, direction: Direction) -> Interpreter | None:
-    """What reads the bytes inside such messages; None for those that have none."""
-    places = _INTERPRETERS.get((api_key, direction))
-    if places is None:
-        return None
+_OPERATIONS: Final = "operations:"
+
+
+def interpreter(api_key: int, direction: Direction, version: int | None = None) -> Interpreter | None:
+    """What reads the bytes inside such messages, of one version or of any; None for those that have none."""
+    places = _INTERPRETERS.get((api_key, direction), ())
+    if version is not None:
+        places = tuple(one for one in places if not one.startswith(_OPERATIONS) or _has_operations(api_key, version))
     found = tuple(map(_function, places))
-    if len(found) == 1:
-        return found[0]
+    if len(found) < 2:
+        return found[0] if found else None
 
     def interpret(body: Body, version: int, context: DecodeContext) -> None:
         for one in found:
             one(body, version, context)
 
     return interpret
+
+
+def _has_operations(api_key: int, version: int) -> bool:
+    """Whether responses of this version have sets of operations."""
+    from kafkasniff.kafka.embedded.operations import operation_places  # noqa: PLC0415 - as the interpreters themselves
+
+    return bool(operation_places(api_key, version))
 
 
 def _function(place: str) -> Interpreter:

@@ -62,9 +62,14 @@ def told_of_secrets(key: bytes, value: object) -> dict[str, Any] | None:
     if not isinstance(value, bytes) or (key != _SESSION_KEY and b'"properties"' not in value):
         return None
     try:
-        told = msgspec.json.decode(value)
+        return _told(key, msgspec.json.decode(value))
     except (msgspec.MsgspecError, ValueError, RecursionError):
+        # It is no JSON, or nested too deep to be read, or to be written again.
         return {"value": None}
+
+
+def _told(key: bytes, told: object) -> dict[str, Any] | None:
+    """The same of a value as it was read. Raises RecursionError where it is nested too deep."""
     if not isinstance(told, dict):
         return {"value": None}
     if key == _SESSION_KEY:

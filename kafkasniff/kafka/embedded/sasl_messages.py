@@ -11,9 +11,10 @@ section 3, with Kafka's extensions (KIP-342); GSSAPI: RFC 4121, section 4, RFC 2
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Final
+
+import msgspec
 
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.model import Body, Direction
@@ -181,8 +182,9 @@ def _oauth_error(data: bytes) -> Body | None:
     if len(data) > MAX_ERROR:
         return None
     try:
-        parsed = json.loads(data)
-    except (ValueError, RecursionError):
+        # Strict: Python's own reader lets through halves of surrogate pairs, which nothing can write again.
+        parsed = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     if not isinstance(parsed, dict):
         return None

@@ -13,8 +13,9 @@ from kafkasniff.sinks.paint import Paint
 from kafkasniff.sinks.summaries import cluster, data, groups, kraft, sasl
 from kafkasniff.sinks.summaries.general import general
 from kafkasniff.sinks.summaries.phrases import Summarise, error_phrase
+from kafkasniff.sinks.summaries.usual import UNUSUAL, USUAL_REQUESTS, USUAL_RESPONSES
 
-__all__ = ["summary"]
+__all__ = ["full_summary", "summary"]
 
 _REQUESTS: Final[dict[int, Summarise]] = {
     **data.REQUESTS,
@@ -34,8 +35,28 @@ _RESPONSES: Final[dict[int, Summarise]] = {
 
 def summary(message: Message, paint: Paint) -> str:
     """The end of a message's line, safe to print; "" where there is nothing to tell. Hot."""
-    body = message.body
-    key = message.api_key
+    body, key = message.body, message.api_key
+    if body is None or key is None:
+        return ""
+    if message.type == "request":
+        usual = USUAL_REQUESTS.get(key)
+    elif message.errors or body.get("throttle_time_ms"):
+        usual = None
+    else:
+        usual = USUAL_RESPONSES.get(key)
+    if usual is not None:
+        try:
+            told = usual(body)
+        except UNUSUAL:
+            told = None
+        if told is not None:
+            return told
+    return full_summary(message, paint)
+
+
+def full_summary(message: Message, paint: Paint) -> str:
+    """The same without the short way for bodies of the usual shape."""
+    body, key = message.body, message.api_key
     if body is None or key is None:
         return ""
     if key == kraft.ENVELOPE:

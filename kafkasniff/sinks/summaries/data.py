@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 from kafkasniff.model import Body
@@ -21,7 +22,7 @@ from kafkasniff.sinks.summaries.phrases import (
     topic_of,
 )
 
-__all__ = ["REQUESTS", "RESPONSES"]
+__all__ = ["REQUESTS", "RESPONSES", "acks_word"]
 
 
 def _listed(phrases: list[str], total: int) -> str:
@@ -36,6 +37,12 @@ def _partition_count(topics: object, field: str) -> int:
     return sum(len(lists(topic.get(field))) for topic in rows(topics))
 
 
+@lru_cache(maxsize=64)  # an int16 from the wire; Kafka takes three
+def acks_word(acks: int | None) -> str:
+    """`all`, `leader`, `none`; the number of any other."""
+    return (enum_name("acks", acks) or str(acks)).lower()
+
+
 def _produce_request(body: Body) -> str:
     topics = body.get("topic_data")
     phrases: list[str] = []
@@ -45,8 +52,7 @@ def _produce_request(body: Body) -> str:
         if len(phrases) == SHOWN:
             break
     text = _listed(phrases, _partition_count(topics, "partition_data") if len(phrases) == SHOWN else len(phrases))
-    acks = body.get("acks")
-    text += f", acks {(enum_name('acks', acks) or str(acks)).lower()}"
+    text += f", acks {acks_word(body.get('acks'))}"
     transactional_id = body.get("transactional_id")
     return text if transactional_id is None else f"{text}, transaction {word(transactional_id)}"
 

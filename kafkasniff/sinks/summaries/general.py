@@ -46,7 +46,10 @@ def _array(name: str, value: list[Any]) -> str:
 
 def general(message: Message) -> str:
     """The first few fields of a body that say something."""
-    return _fields(message.body or {}, layout_of(message))
+    body = message.body or {}
+    if body.keys() <= _LEFT_OUT:
+        return ""  # so it is with the responses of many APIs
+    return _fields(body, layout_of(message))
 
 
 def _fields(body: Body, layout: Struct | None) -> str:

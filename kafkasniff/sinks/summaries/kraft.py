@@ -22,7 +22,7 @@ from kafkasniff.sinks.summaries.phrases import (
     rows,
 )
 
-__all__ = ["ENVELOPE", "REQUESTS", "RESPONSES", "envelope", "record_types"]
+__all__ = ["ENVELOPE", "INTERNAL", "REQUESTS", "RESPONSES", "envelope", "record_types"]
 
 ENVELOPE: Final = 58
 
@@ -31,13 +31,13 @@ TYPES_SHOWN: Final = 4
 _DULL: Final = "NoOpRecord"
 """A controller writes one every half a second."""
 
-_INTERNAL: Final = ("__", TOPIC_ID)
+INTERNAL: Final = ("__", TOPIC_ID)
 """How the names begin of the topics whose records have types."""
 
 
 def record_types(topic: str, records: object) -> str:
     """`TopicRecord, 2 PartitionRecord` for records of Kafka's own topics; "" for others."""
-    if not topic.startswith(_INTERNAL) or not isinstance(records, dict):
+    if not topic.startswith(INTERNAL) or not isinstance(records, dict):
         return ""
     types: Counter[str] = Counter()
     for batch in rows(records.get("batches")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from kafkasniff.model import Body, ErrorCode, Message
@@ -60,6 +61,7 @@ _NAME_FIELDS: Final = (
 )
 
 
+@lru_cache(maxsize=4096)  # sizes come again and again, and formatting a float takes long
 def amount(size: int) -> str:
     """Bytes in two or three digits: `512 B`, `3.1 kB`, `42 MB` (1 kB = 1000 B)."""
     if size < 1000:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -91,6 +92,16 @@ def test_values_that_are_no_strings() -> None:
     assert (settings["e"], settings["f"]) == (7, True)
     assert all(set(settings[name]) == {"redacted"} for name in ("password", "a", "b"))
     json.dumps(told)
+
+
+@pytest.mark.parametrize("key", [b"session-key", b"connector-a"])
+def test_nested_as_deep_as_python_allows(key: bytes) -> None:
+    """Some depth can be read and not be written again, which takes a few calls more."""
+    begin, end = (b'{"key":', b"}") if key == b"session-key" else (b'{"properties":{"password":', b"}}")
+    for depth in range(sys.getrecursionlimit() - 250, sys.getrecursionlimit() + 10):
+        told = told_of_secrets(key, begin + b"[" * depth + b"]" * depth + end)
+        assert told is not None
+        assert b"[" not in json.dumps(told).encode()
 
 
 @given(st.sampled_from([key + b"a" for key in CONNECT_KEYS] + list(CONNECT_KEYS)), st.binary(max_size=60))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +21,7 @@ from kafkasniff.kafka.embedded.sasl_messages import (
 from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.message import decode_request, decode_response
 from kafkasniff.model import Direction, Message, SaslToken
-from kafkasniff.sinks.jsonl import event_object
+from kafkasniff.sinks.jsonl import JsonSink, event_object
 from tests.kafka.embedded.reading import account, messages, told
 
 # RFC 7677, section 3: the example of a whole SCRAM-SHA-256 authentication.
@@ -135,6 +137,18 @@ def test_odd_errors_of_oauthbearer(data: bytes) -> None:
     found = describe_message("OAUTHBEARER", "response", data)
     assert found is not None
     assert "error" not in found
+
+
+def test_half_a_surrogate_pair_in_an_error_has_a_line() -> None:
+    """Any peer may send one; it must not reach an output that has no form for it."""
+    data = b'{"status":"\\ud800"}'
+    token = SaslToken("response", len(data), "OAUTHBEARER", None)
+    found = msgspec.structs.replace(token, meaning=describe_message("OAUTHBEARER", "response", data))
+    stream = io.BytesIO()
+    sink = JsonSink(stream)
+    sink.write(found)
+    sink.close()
+    assert json.loads(stream.getvalue())["_token"] == {"mechanism": "OAUTHBEARER", "message": None}
 
 
 # The mechanism.

@@ -1,0 +1,116 @@
+"""Bodies of messages, whatever the bytes hold: by the compiled decoder, or by the walker where they are not clean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from kafkasniff.kafka.context import UNMARKED, DecodeContext
+from kafkasniff.kafka.message_plan import Plan
+from kafkasniff.kafka.schema import NOT_CLEAN
+from kafkasniff.kafka.secrets import may_be_misread
+from kafkasniff.model import Body, Problem
+
+__all__ = ["decode_body", "read_body", "unread"]
+
+
+def decode_body(plan: Plan, data: bytes, position: int, end: int, context: DecodeContext) -> Body | None:
+    """The body `data[position:end]` of a message in which there is nothing to tell but the body. Hot.
+
+    None where there is more, or where other messages may have to be asked: an error code, a problem, bytes left over, a
+    version that is not known, secrets that something reads. Such a message goes to `decode_request` or
+    `decode_response`, from the start. The body is the one that these give, where it is not None.
+
+    `plan` is that of the message's key, version and direction. Invariant: `context` is one in which nothing is noted,
+    before and after, so that one serves any number of messages; its `base` is where the message starts. Its memory and
+    request are not asked. `options.bodies` is for the caller to look at, and so are the tags of a header.
+    """
+    schema = plan.schema
+    if schema is None or not plan.alone:
+        return None
+    try:
+        body, after = schema.decode(data, position, end, context)
+    except NOT_CLEAN:
+        context.clear()
+        return None
+    is_metadata = plan.holds_metadata is not None and plan.holds_metadata(body)
+    if after == end and not (context.truncated and plan.whole_records) and not (is_metadata and _rereads(context)):
+        if (
+            plan.interpret is not None
+            and (context.telling or is_metadata or not plan.reads_records)
+            and context.options.inside
+        ):
+            plan.interpret(body, plan.version, context)
+        if not (context.errors or context.problems):
+            context.truncated = context.telling = False
+            context.decompressed = context.unknown_tags = 0
+            return body
+    context.clear()
+    return None
+
+
+def read_body(  # noqa: PLR0917 - where the body is, and what is known of it
+    plan: Plan, data: bytes, position: int, end: int, context: DecodeContext, cut: bool
+) -> tuple[Body | None, bool]:
+    """The body, and whether it was read to its end; `cut`: it is known that bytes are missing at its end."""
+    schema = plan.schema
+    if schema is None:
+        if plan.api is None:
+            context.problem("api-unknown", "the API key is not known")
+        else:
+            context.problem("version-unknown", f"{plan.api} version {plan.version} is not known")
+        return None, False
+    mark = context.mark() if context.problems else UNMARKED
+    if plan.has_secrets and plan.interpret is not None and context.options.inside:
+        context.withheld = []
+    complete = True
+    try:
+        # What `schema.read` does, without its result's tuples: this is where most messages pass.
+        body, after = schema.decode(data, position, end, context)
+    except NOT_CLEAN:
+        context.rewind(mark)
+        body, after, complete = schema.walk(data, position, end, context)
+    is_metadata = plan.holds_metadata is not None and plan.holds_metadata(body)
+    if is_metadata and _rereads(context):
+        context.rewind(mark)
+        context.options = msgspec.structs.replace(context.options, records="full")
+        return read_body(plan, data, position, end, context, cut)
+    if complete and after != end:
+        detail = f"{end - after} bytes follow the body of {plan.api} version {plan.version}"
+        context.problem("trailing-bytes", detail, after, size=end - after, always=True)
+    withheld = False
+    if len(context.problems) > mark[0] and not context.options.show_secrets:
+        # Asked now: interpreters have problems of their own.
+        withheld = _may_show_secrets(plan, data[position:end], context.problems[mark[0] :], cut)
+    if (
+        plan.interpret is not None
+        and (context.telling or is_metadata or not plan.reads_records)
+        and context.options.inside
+    ):
+        plan.interpret(body, plan.version, context)
+    if withheld:
+        # Numbers stand: pairing asks for some.
+        body = {name: value for name, value in body.items() if isinstance(value, int)}
+        detail = "it is not as it should be, and may show a secret in the wrong place (--show-secrets shows it)"
+        context.problem("body-withheld", detail, position, always=True)
+    return body, complete
+
+
+def _may_show_secrets(plan: Plan, data: bytes, problems: Iterable[Problem], cut: bool) -> bool:
+    """Whether a body with these problems may have its secrets in fields that are none."""
+    return may_be_misread((problem.kind for problem in problems), cut=cut) and (
+        plan.has_secrets or any(mark in data for mark in plan.secret_marks)
+    )
+
+
+def _rereads(context: DecodeContext) -> bool:
+    """Whether a body with records of the metadata log has to be read again, since they were left out."""
+    return context.options.records in {"metadata", "columns"}
+
+
+def unread(plan: Plan, raw: bytes, context: DecodeContext) -> tuple[bytes | None, int | None]:
+    """What stands for a body that was not read to its end: its bytes, or their number where they may hold a secret."""
+    if not context.options.show_secrets and (plan.has_secrets or any(mark in raw for mark in plan.secret_marks)):
+        return None, len(raw)
+    return raw, None

@@ -1,0 +1,78 @@
+"""Both stages of the pipeline one after the other in this process, without Spark: what its tasks do, task by task."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet as pq
+
+from kafkasniff.capture.parts import CapturePlan, plan_captures, read_notes
+from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.exports.beginning import first_states
+from kafkasniff.exports.carried import Carried
+from kafkasniff.exports.options import ExportOptions
+from kafkasniff.rows import TABLE_NAMES
+from kafkasniff.rows.sessions import Sessions
+from kafkasniff.spark.connections import END, ReadConnections, ShardEnd, batch_of, slot_of
+from kafkasniff.spark.keys import TaskKeys, key_log_problems, secrets_among
+from kafkasniff.spark.locations import find_captures, open_capture
+from kafkasniff.spark.reading import Wanted, parts_of, read_part
+from kafkasniff.spark.table_rows import WriteFiles
+from kafkasniff.spark.tables import PIPELINE
+from kafkasniff.tls.keylog import KeyLog
+from tests.exports.exported import Rows
+
+
+def packets_of(plan: CapturePlan) -> pa.Table:
+    """The packets of captures, in capture order."""
+    parts = parts_of(plan, 64 << 10)
+    rows = pa.Table.from_batches([rows for part in parts for rows in read_part(part, Wanted(PIPELINE))])
+    first = rows.column("clock_ns").is_valid()
+    order = [("timed", "ascending"), *((name, "ascending") for name in ("clock_ns", "capture_index", "number"))]
+    return rows.append_column("timed", first).sort_by(order).drop_columns("timed")
+
+
+def in_shard(rows: pa.Table, shard: int, shards: int, state: bytes, size: int) -> Iterator[pa.RecordBatch]:
+    """What the task of a shard gets, `size` rows at a time."""
+    hashes = rows.column("connection_hash").to_numpy().view(np.uint64)
+    ours = rows.filter(pa.array(hashes % np.uint64(shards) == shard)).drop_columns("connection_hash")
+    ours = ours.append_column("state", pa.nulls(len(ours), pa.binary()))
+    first = pa.table({"state": pa.array([state]), "capture_index": pa.array([-1], pa.int32())})
+    whole = pa.concat_tables([first, ours], promote_options="default").select(ours.column_names).combine_chunks()
+    yield from whole.to_batches(max_chunksize=size)
+
+
+def by_stages(
+    captures: Sequence[Path], folder: Path, *, keys: KeyLog | None = None, shards: int = 1, size: int = 10_000
+) -> dict[str, Rows]:
+    """All rows of captures that hold no fetch sessions, in an order that does not depend on the tasks."""
+    options = ExportOptions()
+    files = find_captures([str(path) for path in captures])
+    plan = plan_captures(files, open_capture, split_size=64 << 10)
+    notes = read_notes(plan, open_capture)
+    packets = packets_of(plan)
+    # As a task gets it.
+    task_keys = pickle.loads(pickle.dumps(TaskKeys(keys, secrets_among(notes))))
+    end_clock = max(split.clock_behind for split in plan.splits)
+    read = ReadConnections(options, dict(enumerate(plan.names)), end_clock=end_clock, keys=task_keys)
+    found: list[pa.RecordBatch] = []
+    tellings = Tellings()
+    for shard, state in enumerate(first_states(Carried([], Sessions(), Tellings()), shards, options, {})):
+        for rows in read.read(shard, in_shard(packets, shard, shards, state, size)):
+            is_end = np.array([kind == END for kind in rows.column("kind").to_pylist()])
+            for data in rows.filter(pa.array(is_end)).column("data").to_pylist():
+                end: ShardEnd = pickle.loads(data)
+                tellings.merge(end.tellings)
+            found.append(rows.filter(pa.array(~is_end)))
+    told = [pickle.dumps(problem, 5) for problem in key_log_problems(keys)]
+    found.append(batch_of([("problem", False, slot_of(None), 0, 0, None, None, None, len(one), one) for one in told]))
+    write = WriteFiles(options, tellings, {}, folder, 1)
+    written = [row for batch in write.write(0, folder, found) for row in batch.to_pylist()]
+    tables: dict[str, Rows] = {table: [] for table in TABLE_NAMES}
+    for row in written:
+        tables[row["table"]] += pq.ParquetFile(row["path"]).read().to_pylist()
+    return {table: sorted(rows, key=repr) for table, rows in tables.items()}

@@ -1,0 +1,105 @@
+"""Work is linear in the input: eight times as much of what makes a parser begin again takes some eight times as long.
+
+Each maker gives bytes that a peer, or whoever hands out a capture, may have made for the purpose.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import time
+from collections.abc import Callable
+
+import pytest
+
+from kafkasniff.capture import open_captures
+from kafkasniff.tls.handshake import HandshakeBuffer
+from tests.capture.files import pcap, pcap_header, pcap_record
+
+MORE = 8
+MOST = 24
+"""Times as long that so many times as much may take: well above what a busy machine makes of 8, and below the 64 of
+quadratic work."""
+UNIT = 0.002
+"""Seconds below which a time means nothing."""
+
+
+def read(data: bytes) -> None:
+    with open_captures(["-"], stdin=io.BytesIO(data)) as source:
+        for _ in source:
+            pass
+
+
+def odd_records(count: int) -> bytes:
+    """Every fifth record claims fewer bytes on the wire than it holds; those between are a chain."""
+    records = []
+    for number in range(count):
+        size = 14 + number * 7 % 23
+        records.append(pcap_record(b"\xff" * size, number, wire=size if number % 5 else 3))
+    return pcap_header() + b"".join(records)
+
+
+def ip4(protocol: int, total: int, payload: bytes = b"", *, fragment: int = 0) -> bytes:
+    header = struct.pack(">BBHHHBBH4s4s", 0x45, 0, total, 7, fragment, 64, protocol, 0, b"\x0a\0\0\1", b"\x0a\0\0\2")
+    return header + payload
+
+
+def ethernet(packet: bytes) -> bytes:
+    return bytes(12) + b"\x08\x00" + packet
+
+
+def labels_in_each_other(count: int) -> bytes:
+    """IP in MPLS in IP …, which is no tunnel of a tunnel's kind."""
+    level = 24
+    layers = b"".join(ip4(137, level * (count - number), b"\0\0\1\0") for number in range(count))
+    return pcap([ethernet(layers)] * 8)
+
+
+def overlapping_fragments(count: int) -> bytes:
+    """More bytes than the datagram has, and a hole among them."""
+    packets = [ethernet(ip4(6, 420, bytes(400), fragment=65_000 // 8))]
+    packets += [ethernet(ip4(6, 1420, bytes(1400), fragment=0x2000 | (1008 + 8 * number) // 8)) for number in range(50)]
+    packets += [ethernet(ip4(6, 28, bytes(8), fragment=0x2000 | (2000 + 8 * number) // 8)) for number in range(count)]
+    return pcap(packets)
+
+
+def byte_by_byte(count: int) -> None:
+    """A handshake message in records of one byte each."""
+    buffer = HandshakeBuffer()
+    assert not list(buffer.add(b"\x0b\x03\xff\xf0"))
+    for _ in range(count):
+        assert not list(buffer.add(b"a"))
+
+
+def of_capture(make: Callable[[int], bytes]) -> Callable[[int], Callable[[], None]]:
+    def prepare(count: int) -> Callable[[], None]:
+        data = make(count)
+        return lambda: read(data)
+
+    return prepare
+
+
+CASES: dict[str, tuple[Callable[[int], Callable[[], None]], int]] = {
+    "odd records of pcap": (of_capture(odd_records), 1_000),
+    "labels in each other": (of_capture(labels_in_each_other), 300),
+    "overlapping fragments": (of_capture(overlapping_fragments), 240),
+    "a handshake byte by byte": (lambda count: lambda: byte_by_byte(count), 25_000),
+}
+
+
+def seconds(work: Callable[[], None]) -> float:
+    """CPU time, the least of two: other work on the machine adds to it, nothing takes away."""
+    times = []
+    for _ in range(2):
+        begin = time.process_time()
+        work()
+        times.append(time.process_time() - begin)
+    return max(min(times), UNIT)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_work_is_linear(name: str) -> None:
+    prepare, count = CASES[name]
+    prepare(count)()
+    little, much = seconds(prepare(count)), seconds(prepare(MORE * count))
+    assert much < MOST * little, f"{much:.3f} s for {MORE} times of what takes {little:.3f} s"

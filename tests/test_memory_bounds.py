@@ -1,0 +1,324 @@
+"""Input that tries to make memory grow meets a bound, and what the bound costs is told.
+
+Bounds of single parsers are tested with these; here are those of connections and of the process.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from kafkasniff import inspector as inspector_module
+from kafkasniff.accounts import InspectedConnection
+from kafkasniff.inspector import Inspector, Output
+from kafkasniff.kafka import trial as trial_module
+from kafkasniff.kafka.framing import Frame, Framer
+from kafkasniff.kafka.trial import MAX_TRIAL_BYTES, Trial
+from kafkasniff.model import Connection, Exchange, Message, Problem
+from kafkasniff.packets import Note
+from kafkasniff.relief import KeptRequests, Relief, weight
+from kafkasniff.tcp import TcpConnection
+from kafkasniff.tcp import connection as tcp_rules
+from kafkasniff.tls import gate as gate_module
+from kafkasniff.tls import session as session_module
+from tests.craft import kafka_bytes as kafka
+from tests.craft.batches import batch
+from tests.craft.packet import ACK, RST, SYN, Packet
+
+BROKER = ("10.0.0.9", 9092)
+START_NS = 1_781_000_000_000_000_000
+REQUEST = kafka.api_versions_request(1, 0)
+
+
+def client(number: int) -> tuple[str, int]:
+    return f"10.1.{number >> 8}.{number & 255}", 40_000
+
+
+def packet(sender: int, seq: int, payload: bytes, flags: int = ACK, *, answer: bool = False, ident: int = 0) -> Packet:
+    """A segment of client number `sender`; `answer`: of the broker to it."""
+    ends = (*BROKER, *client(sender)) if answer else (*client(sender), *BROKER)
+    return Packet(START_NS + ident, *ends, seq, 1, flags, payload, ident=ident)
+
+
+class Feeder:
+    """Feeds packets to an inspector batch by batch, and keeps none of them."""
+
+    def __init__(self, **options: Any) -> None:
+        self.inspector = Inspector(**options)
+        self._order = 0
+
+    def feed(self, packets: Sequence[Packet]) -> list[Output]:
+        first, self._order = self._order, self._order + len(packets)
+        return self.inspector.feed(batch(packets, range(first, self._order)))
+
+    @property
+    def connections(self) -> list[TcpConnection]:
+        return list(self.inspector._reassembler)
+
+    @property
+    def buffered(self) -> int:
+        return sum(owner(tcp).buffered for tcp in self.connections)
+
+
+def owner(tcp: TcpConnection) -> InspectedConnection:
+    assert isinstance(tcp.owner, InspectedConnection)
+    return tcp.owner
+
+
+def told(events: Iterable[Output], kind: str) -> list[Problem]:
+    return [event for event in events if isinstance(event, Problem) and event.kind == kind]
+
+
+def by(packets: Sequence[Packet], count: int) -> Iterator[Sequence[Packet]]:
+    for at in range(0, len(packets), count):
+        yield packets[at : at + count]
+
+
+# -- all connections together
+
+
+def test_connections_with_one_byte_each() -> None:
+    feeder = Feeder(connections=True)
+    feeder.inspector._relief = Relief(limit=64)
+    events: list[Output] = []
+    for part in by([packet(number, 1, b"\0", ident=number) for number in range(1_000)], 32):
+        events += feeder.feed(part)
+        assert len(feeder.connections) <= 64
+    problems = told(events, "memory-bound")
+    assert "more than 64 connections" in problems[0].detail
+    assert len(problems) < 1_000 / 8
+    events += feeder.inspector.close()
+    ends = [event for event in events if isinstance(event, Connection)]
+    assert len(ends) == 1_000
+    # Who was silent for longest went first.
+    left = [end.connection for end in ends if end.ended == "end"]
+    assert len(left) > 30
+    assert left == list(range(1_001 - len(left), 1_001))
+    summary = feeder.inspector.summary
+    assert (summary.connections, summary.bytes_stream, summary.bytes_skipped) == (1_000, 1_000, 1_000)
+
+
+def test_connections_that_are_over_go_first() -> None:
+    feeder = Feeder()
+    feeder.inspector._relief = Relief(limit=40)
+    feeder.feed([packet(number, 1, REQUEST, ident=number) for number in range(20)])
+    events = feeder.feed([packet(number, 1, b"", RST, ident=number) for number in range(100, 130)])
+    assert told(events, "memory-bound")
+    left = {tcp.endpoints for tcp in feeder.connections if not tcp.closed}
+    assert len(left) == 20
+
+
+def test_frames_that_are_never_finished() -> None:
+    feeder = Feeder()
+    feeder.inspector._relief = Relief(buffered=1 << 20, every=1 << 16)
+    huge = (90 << 20).to_bytes(4) + b"\0\0\0\x09\0\0\0\x02\0\4hook" + bytes(1_000)
+    most = 0
+    events: list[Output] = []
+    for round_ in range(60):
+        packets = []
+        for number in range(20):
+            if round_ == 0:
+                packets += [packet(number, 0, b"", SYN), packet(number, 1, REQUEST)]
+            payload = huge if round_ == 0 else bytes(len(huge))
+            packets.append(packet(number, 1 + len(REQUEST) + round_ * len(huge), payload, ident=round_))
+        events += feeder.feed(packets)
+        most = max(most, feeder.buffered)
+    assert most > 1 << 19
+    assert most < (1 << 20) + (1 << 16) + 20 * len(huge)
+    assert "connections that hold most" in told(events, "memory-bound")[0].detail
+    feeder.inspector.close()
+    summary = feeder.inspector.summary
+    assert summary.bytes_decoded + summary.bytes_skipped + summary.bytes_lost == summary.bytes_stream
+
+
+def test_a_connection_that_is_over_keeps_no_bytes() -> None:
+    feeder = Feeder()
+    start = 1 + len(REQUEST)
+    begun = (1 << 20).to_bytes(4) + b"\0\0\0\x09\0\0\0\x02\0\4hook"
+    feeder.feed([packet(1, 0, b"", SYN), packet(1, 1, REQUEST), packet(1, start, begun)])
+    assert feeder.buffered == len(begun)
+    events = feeder.feed([packet(1, start + len(begun), b"", RST)])
+    (tcp,) = feeder.connections
+    assert tcp.closed
+    assert feeder.buffered == 0
+    (cut,) = told(events, "stream-cut")
+    assert cut.bytes == len(begun)
+
+
+def test_a_declared_size_takes_nothing() -> None:
+    feeder = Feeder()
+    feeder.feed([packet(1, 0, b"", SYN), packet(1, 1, REQUEST)])
+    tracemalloc.start()
+    feeder.feed([packet(1, 1 + len(REQUEST), (99 << 20).to_bytes(4) + b"\0\0\0\x09\0\0\0\x02\0\4hook")])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000
+
+
+# -- requests that wait for their responses
+
+
+def bomb(correlation_id: int, records: int = 20_000) -> bytes:
+    one = kafka.record(0, None, b"")
+    whole = kafka.record_batch([one] * records, 0, compressed=True)
+    return kafka.produce_request(correlation_id, "orders", whole, version=3)
+
+
+def test_the_weight_of_a_request_is_about_what_it_takes() -> None:
+    feeder = Feeder(exchanges=False)
+    feeder.feed([packet(1, 0, b"", SYN), packet(1, 1, REQUEST)])
+    data = bomb(2)
+    feeder.feed([packet(1, 1 + len(REQUEST), data)])  # what is made at the first message only
+    tracemalloc.start()
+    events = feeder.feed([packet(1, 1 + len(REQUEST) + len(data), data)])
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    (message,) = [event for event in events if isinstance(event, Message)]
+    assert len(data) < taken / 100
+    assert taken / 2 < weight(message) < 2 * taken
+
+
+def test_requests_that_nobody_answers() -> None:
+    feeder = Feeder()
+    data = bomb(2, 2_000)
+    feeder.inspector._kept = KeptRequests(limit=3_000_000)
+    packets = [packet(1, 0, b"", SYN), packet(1, 1, REQUEST)]
+    packets += [packet(1, 1 + len(REQUEST) + number * len(data), data, ident=number) for number in range(8)]
+    events = feeder.feed(packets)
+    assert len(told(events, "memory-bound")) == 1
+    requests = [event for event in events if isinstance(event, Message)]
+    assert all(request.body is not None for request in requests)
+    ends = [event for event in feeder.inspector.close() if isinstance(event, Exchange)]
+    kept = [end.request for end in ends if end.request is not None]
+    whole = [request for request in kept if request.body is not None]
+    bare = [request for request in kept if request.body is None]
+    assert (len(whole), len(bare)) == (4, 5)
+    assert all(request.problems[-1].kind == "body-let-go" for request in bare)
+    assert all(request.correlation_id == 2 for request in bare)
+    assert feeder.inspector._kept._size == 0
+
+
+def test_responses_make_room() -> None:
+    feeder = Feeder()
+    feeder.inspector._kept = KeptRequests(limit=1_000)
+    packets, at, answered = [packet(1, 0, b"", SYN), packet(1, 0, b"", SYN | ACK, answer=True)], 1, 1
+    for number in range(1, 200):
+        request, response = kafka.api_versions_request(number, 0), kafka.api_versions_response(number, 0)
+        packets += [packet(1, at, request, ident=number), packet(1, answered, response, answer=True, ident=number)]
+        at, answered = at + len(request), answered + len(response)
+    events = feeder.feed(packets)
+    assert not told(events, "memory-bound")
+    assert sum(isinstance(event, Exchange) for event in events) == 199
+
+
+# -- one connection
+
+
+def test_segments_behind_holes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tcp_rules, "MAX_HELD_SEGMENTS", 50)
+    feeder = Feeder(connections=True)
+    packets = [packet(1, 0, b"", SYN), packet(1, 1, REQUEST)]
+    packets += [packet(1, 1_000 + 977 * number % 60_000, b"x", ident=number) for number in range(1_000)]
+    for part in by(packets, 20):
+        feeder.feed(part)
+        assert max(len(stream.held) for tcp in feeder.connections for stream in tcp.streams) <= 50
+
+
+def test_responses_before_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first response is cut by a hole, and the client says nothing by which it is known."""
+    monkeypatch.setattr(trial_module, "MAX_TRIAL_BYTES", 20_000)
+    feeder = Feeder()
+    answer = kafka.api_versions_response(7, 0)
+    packets = [
+        packet(1, 0, b"", SYN),
+        packet(1, 0, b"", SYN | ACK, answer=True),
+        packet(1, 1, answer[:30], answer=True),
+        packet(1, 41, answer[40:], answer=True),
+    ]
+    feeder.feed([*packets, *(packet(1, 1, b"", answer=True, ident=number) for number in range(300))])
+    (tcp,) = feeder.connections
+    assert owner(tcp).kafka.verdict == "undecided"
+    other = kafka.frame(bytes(3) + b"\1" + bytes(1_000))
+    at, most = 1 + len(answer), 0
+    for number in range(60):
+        feeder.feed([packet(1, at, other, answer=True, ident=number)])
+        at += len(other)
+        most = max(most, feeder.buffered)
+    assert most < 20_000 + 2 * len(other)
+
+
+def test_frames_that_wait_for_the_verdict_keep_no_batch() -> None:
+    one = Trial(Framer(0), [])
+    whole = bytes(1 << 20)
+    one.add([Frame(0, 0, whole, 4, 14, 10, 0, 0, 0, 0, 0)])
+    assert [len(frame.data) for frame in one.frames] == [10]
+    assert (one.size, one.full) == (14, False)
+    one.add([Frame(0, 0, whole, 4, 1 << 20, (1 << 20) - 4, 0, 0, 0, 0, 0)] * (MAX_TRIAL_BYTES >> 20))
+    assert one.full
+
+
+def test_one_byte_of_tls_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate_module, "MAX_HELD", 100)
+    feeder = Feeder()
+    feeder.feed([packet(1, 0, b"", SYN), packet(1, 1, b"\x16\x03")])
+    (tcp,) = feeder.connections
+    gate = owner(tcp).tls
+    assert gate is not None
+    for part in range(20):
+        feeder.feed([packet(1, 1, b"\x16\x03", ident=part * 10 + number + 1) for number in range(10)])
+        assert len(gate._held) <= 100
+    assert owner(tcp).tls is None
+
+
+def test_empty_records_of_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "MAX_WAITING_RECORDS", 50)
+    feeder = Feeder()
+    hello = b"\x16\x03\x01\0\x2f\x01\0\0\x2b\x03\x03" + bytes(32) + b"\0\0\2\x13\1\1\0\0\0"
+    feeder.feed([packet(1, 0, b"", SYN), packet(1, 1, hello)])
+    (tcp,) = feeder.connections
+    empty = b"\x17\x03\x03\0\0" * 10
+    at = 1 + len(hello)
+    assert owner(tcp).kafka.verdict == "undecided"
+    for number in range(20):
+        feeder.feed([packet(1, at, empty, ident=number)])
+        at += len(empty)
+    assert owner(tcp).kafka.verdict == "not-kafka"
+    assert feeder.buffered == 0
+
+
+def test_tokens_without_end() -> None:
+    feeder = Feeder(exchanges=False, connections=True)
+    token = kafka.frame(b"\x60\x23\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02" + bytes(24))
+    feeder.feed([packet(1, 0, b"", SYN), packet(1, 0, b"", SYN | ACK, answer=True)])
+    at = 1
+    sizes = []
+    tracemalloc.start()
+    for number in range(40):
+        feeder.feed([packet(1, at, token * 100, ident=number)])
+        at += 100 * len(token)
+        sizes.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert feeder.inspector.summary.sasl_tokens == 4_000
+    assert sizes[-1] - sizes[9] < 20_000
+
+
+# -- what is known of all
+
+
+def test_names_and_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspector_module, "MAX_NAMES", 3)
+    monkeypatch.setattr(inspector_module, "MAX_ENDPOINTS", 3)
+    feeder = Feeder()
+    packets = []
+    for number in range(10):
+        ends = client(0)[0], 50_000 + number, f"10.2.0.{number}", 9092
+        packets += [Packet(START_NS, *ends, 0, 0, SYN), Packet(START_NS, *ends, 1, 1, ACK, REQUEST)]
+    part = batch(packets)
+    part.notes = [Note(0, (f"10.2.0.{number}", f"broker-{number}")) for number in range(10)]
+    feeder.inspector.feed(part)
+    assert feeder.inspector.summary.kafka_connections == 10
+    assert list(feeder.inspector.names.values()) == ["broker-0", "broker-1", "broker-2"]
+    assert len(feeder.inspector._known_brokers) == 3

@@ -1,0 +1,101 @@
+"""SECURITY.md: the bounds that it lists are those of the code, and all of those that input meets are listed."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "SECURITY.md").read_text()
+UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+LISTED = dict(re.findall(r"^\| `([\w.]+\.[A-Z_]+)` \| (.*?) \|", PAGE, re.M))
+MEET_INPUT = ("capture", "tcp", "tls", "kafka", "enrich")
+
+NO_MATTER_OF_MEMORY = {
+    "capture.decode.MAX_DROPS_TOLD": "length of the output",
+    "capture.dropping.MAX_ID": "an argument",
+    "capture.fragments.MAX_DATAGRAM": "IP's own limit",
+    "capture.interface_socket.MAX_BUFFER": "an argument",
+    "capture.interfaces.MAX_ADDRESSES": "of the system, not of the input",
+    "capture.libpcap_capture.MAX_BUFFER": "an argument",
+    "capture.rotation.MAX_FILES": "an argument",
+    "enrich.catalog.MAX_NAME": "Kafka's own limit",
+    "enrich.catalog.MAX_PAIRS": "a cache",
+    "enrich.enricher.MAX_KINDS": "a cache by kind of message",
+    "enrich.enricher.MAX_UNKNOWN": "of runs that only learn names",
+    "enrich.sessions.MAX_PENDING": "a part of the outstanding requests",
+    "kafka.definition.MAX_DEPTH": "of definitions, which are no input",
+    "kafka.dialogue.MAX_KEY": "what is plausible",
+    "kafka.embedded.sasl_messages.MAX_ERROR": "length of the output",
+    "kafka.embedded.schema_registry.MAX_ID": "what is plausible",
+    "kafka.embedded.schema_registry.MAX_SCHEMAS": "what is plausible",
+    "kafka.opening.MAX_APIS": "of one connection's first answer",
+    "kafka.opening.MAX_NAMED": "length of the output",
+    "kafka.opening.MAX_NAMES": "length of the output",
+    "kafka.opening.MAX_REFUSAL_NS": "what is plausible",
+    "kafka.opening.MAX_SIZE": "what is plausible",
+    "kafka.opening.MAX_WAIT_NS": "what is plausible",
+    "kafka.plausibility.MAX_ODDITY": "what is plausible",
+    "kafka.proxy.MAX_PROLOGUE": "PROXY's own limit",
+    "kafka.record_columns.MAX_COLUMN_HEADERS": "which of two ways is taken",
+    "kafka.search.MAX_RISE": "what is plausible",
+    "tls.half.MAX_SKIPPED": "work, which TRIAL_BYTES bounds",
+    "tls.handshake.MAX_ALPN": "length of the output",
+    "tls.keylog.MAX_FLAWS": "length of the output",
+    "tls.keylog.MAX_LINE": "of a key log, which the user names",
+    "tls.negotiation.MAX_FOREIGN": "what is plausible",
+    "tls.record.MAX_FRAGMENT": "TLS's own limit",
+    "tls.session.MAX_FLIGHT": "a part of MAX_WAITING",
+    "tls.session.MAX_PROBLEMS": "length of the output",
+    "tls.telling.MAX_SUBJECT": "length of the output",
+}
+"""Constants with such a name that are no bounds on what input takes, and why."""
+
+
+def constants() -> set[str]:
+    """All public `MAX_…` of the packages that input meets, by module."""
+    found = set()
+    for folder in MEET_INPUT:
+        for path in (ROOT / "kafkasniff" / folder).rglob("*.py"):
+            module = ".".join(path.relative_to(ROOT / "kafkasniff").with_suffix("").parts)
+            for node in ast.parse(path.read_text()).body:
+                target = node.target if isinstance(node, ast.AnnAssign) else None
+                if isinstance(target, ast.Name) and target.id.startswith("MAX_"):
+                    found.add(f"{module}.{target.id}")
+    return found
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_a_bound_is_what_the_code_has(name: str) -> None:
+    module, _, constant = name.rpartition(".")
+    value = getattr(importlib.import_module(f"kafkasniff.{module}"), constant)
+    found = re.match(r"([\d,]+)(?: (KiB|MiB|GiB))?\b", LISTED[name])
+    assert found is not None
+    assert int(found[1].replace(",", "")) * UNITS.get(found[2], 1) == value
+
+
+def test_all_bounds_are_listed() -> None:
+    assert len(LISTED) > 60
+    assert constants() - LISTED.keys() - NO_MATTER_OF_MEMORY.keys() == set()
+    assert NO_MATTER_OF_MEMORY.keys() - constants() == set(), "no longer in the code"
+    assert NO_MATTER_OF_MEMORY.keys() & LISTED.keys() == set()
+
+
+def test_kinds_of_problems_exist() -> None:
+    kinds = re.findall(r"^\| `([a-z0-9-]+)` \|", (ROOT / "docs" / "problems.md").read_text(), re.M)
+    rows = re.findall(r"^\| `[\w.]+\.[A-Z_]+` \|.*?\|(.*)\|$", PAGE, re.M)
+    named = {kind for row in rows for kind in re.findall(r"`([a-z0-9-]+)`", row)}
+    assert named - {"unanswered"} - set(kinds) == set()
+    assert "memory-bound" in named
+
+
+def test_it_is_linked_and_shipped() -> None:
+    assert "(SECURITY.md)" in (ROOT / "README.md").read_text()
+    assert "(SECURITY.md)" in (ROOT / "CONTRIBUTING.md").read_text()
+    assert '"/SECURITY.md",' in (ROOT / "pyproject.toml").read_text()
+    for target in re.findall(r"\]\(((?:docs|tests)/[^)#]+)", PAGE):
+        assert (ROOT / target).is_file(), target
