@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+from operator import itemgetter
 from typing import Any, Final
 
 from kafkasniff.kafka.context import DecodeContext
@@ -19,6 +21,7 @@ compress to next to nothing, and some 400 bytes as a dict."""
 _NO_WRAP: Final = 1 << 62
 _MALFORMED: Final = -1
 """A position that no record has."""
+_key: Final = itemgetter("key")
 _ZIGZAG: Final = tuple(number >> 1 ^ -(number & 1) for number in range(128))
 """Numbers that varints of one byte stand for."""
 
@@ -52,7 +55,7 @@ def decode_record_list(  # noqa: PLR0917 - called for each batch, where keywords
     headers_left = budget
     begin = start = position
     try:
-        for _ in range(budget):
+        for _ in repeat(None, budget):
             if position >= end:
                 break
             start = position
@@ -235,7 +238,7 @@ def _may_tell(records: list[dict[str, Any]]) -> bool:
     """Whether interpreters may add something to these records.
 
     That is so where the framing of a schema registry may be in front of the first or the last key or value, and where a
-    key begins like one of Kafka Connect's. Hot: most records are looked at here and nowhere else.
+    key may begin like one of Kafka Connect's. Hot: most records are looked at here and nowhere else.
     """
     first = records[0]
     key, value = first["key"], first["value"]
@@ -246,10 +249,12 @@ def _may_tell(records: list[dict[str, Any]]) -> bool:
         key, value = last["key"], last["value"]
         if (key and not key[0]) or (value and not value[0]):
             return True
-    for record in records:
-        key = record["key"]
-        if key is not None and key.startswith(CONNECT_KEYS):
-            return True
+        # Searching all keys at once takes half of the time that looking at each does. They are a part of the batch.
+        key = b"".join(filter(None, map(_key, records)))
+    if key:
+        for mark in CONNECT_KEYS:
+            if mark in key:
+                return True
     return False
 
 

@@ -1,4 +1,4 @@
-"""The runs of a broker and its clients that all tests here look at, each made once."""
+"""The runs of a broker and its clients that all tests here look at, made once, in a network of their own."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
+from tests.capture.network import on_own_loopback
 from tests.conftest import missing
-from tests.integration import kills, run
+from tests.integration import side_by_side
 from tests.integration.kills import Kills
 from tests.integration.processes import ClientError
 from tests.integration.run import ENVIRONMENTS, RELEASE, Run
@@ -20,9 +20,6 @@ from tests.integration.run import ENVIRONMENTS, RELEASE, Run
 ATTEMPTS = 2
 """A client that gives up by itself has another go: on a very busy machine kafka-python now and then hangs in a
 rebalance. Whatever kafkasniff does wrong shows in the run that went through."""
-
-
-Made = TypeVar("Made")
 
 
 @pytest.fixture(scope="session")
@@ -36,23 +33,16 @@ def run_folder(
     if shutil.which("tcpdump") is None:
         missing("tcpdump is not installed")
     require_kafka(RELEASE, environments=ENVIRONMENTS)
+    on_own_loopback(lambda: None)()
     base = tmp_path_factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 @pytest.fixture(scope="session")
-def attempt(run_folder: Path) -> Run | str:
-    """A run, or why there is none. Whichever process of pytest comes first makes it; the others wait for its files."""
-    return _once(run_folder / "real-broker", run.make, run.load)
-
-
-@pytest.fixture(scope="session")
-def killing(run_folder: Path) -> Kills | str:
-    """The run with the kills, likewise."""
-    return _once(run_folder / "kills", kills.make, kills.load)
-
-
-def _once(folder: Path, make: Callable[[Path], None], load: Callable[[Path], Made]) -> Made | str:
+def made(run_folder: Path) -> Path | str:
+    """The folder of both runs, or why there are none. Whichever process of pytest comes first makes them; the others
+    wait for its files."""
+    folder = run_folder / "real-broker"
     folder.mkdir(exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -62,7 +52,7 @@ def _once(folder: Path, make: Callable[[Path], None], load: Callable[[Path], Mad
                 place = folder / f"run-{number}"
                 place.mkdir()
                 try:
-                    make(place)
+                    on_own_loopback(side_by_side.make)(place)
                 except Exception as error:
                     failure.write_text(f"{type(error).__name__}: {error}", encoding="utf-8")
                     if not isinstance(error, ClientError):
@@ -72,8 +62,20 @@ def _once(folder: Path, make: Callable[[Path], None], load: Callable[[Path], Mad
                     made.write_text(place.name, encoding="utf-8")
                     break
         if made.exists():
-            return load(folder / made.read_text(encoding="utf-8"))
+            return folder / made.read_text(encoding="utf-8")
         return failure.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def attempt(made: Path | str) -> Run | str:
+    """The run in which all goes well."""
+    return made if isinstance(made, str) else side_by_side.load_workload(made)
+
+
+@pytest.fixture(scope="session")
+def killing(made: Path | str) -> Kills | str:
+    """The run with the kills."""
+    return made if isinstance(made, str) else side_by_side.load_kills(made)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ What has to be so before something is killed, the programs' own logs tell. The r
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,14 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from captures.record.broker import Listener, RealBroker
+from captures.record.broker import RealBroker
 from captures.record.distribution import python_with
 from captures.record.journal import Entry, LogParser, kafka_python_log, rdkafka_log
 from captures.record.programs import CLIENTS, CONFLUENT, KAFKA_PYTHON_PACKAGES
 from tests.evidence.compare import Line
-from tests.integration.broker_log import REQUEST_LOG, Handled, handled
+from tests.integration.broker_log import Handled, handled
 from tests.integration.processes import live, process, wait_for, write
-from tests.integration.run import PROPERTIES, RELEASE, Account
+from tests.integration.run import Account
 
 FOLDER = Path(__file__).with_name("clients")
 
@@ -38,11 +37,15 @@ TOPIC = "vigil"
 GROUP = "vigil-group"
 SHORT_WAIT_MS = 2000
 """How long the victim's fetches as a member may be held by the broker: an answer comes while the run goes on."""
-LONG_WAIT_MS = 60_000
+LONG_WAIT_MS = 240_000
 """Those of the others: an answer without records does not come before the broker is killed."""
+QUICK_RETURN = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "300"}
+"""Settings of the broker that comes back: its controller refuses it until the session of the killed one is over."""
 LAST_WORD = "after the restart"
 
 STEP_TIMEOUT_S = 60
+REST_S = 0.15
+"""Half the interval of the members' heartbeats: who is seen that soon after one was answered sends nothing just now."""
 REFUSED_S = 1.0
 """How long nobody listens at the broker's port: a few attempts to connect, with the clients' 0.3 to 0.6 s between."""
 LAST_PACKETS_S = 0.3
@@ -64,6 +67,10 @@ class Party:
     """After the broker's address and the topic."""
     log: LogParser
 
+    @property
+    def listener(self) -> str:
+        return self.name.upper()
+
 
 VICTIM = Party(
     "victim",
@@ -77,6 +84,9 @@ WATCHER = Party(
     "watcher", KAFKA_PYTHON_PACKAGES, "kafka_python_readers.py", (f"watcher:{LONG_WAIT_MS}",), kafka_python_log
 )
 PARTIES = (VICTIM, SURVIVOR, WATCHER)
+
+LISTENERS = tuple(party.listener for party in PARTIES)
+"""What a broker has to have for the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +104,7 @@ class Kills:
     exit_code: int
     accounts: dict[str, Account]
     handled: tuple[Handled, ...]
-    """What the broker's own log says of the requests that it was through with."""
+    """What the broker's own log says of the requests of these programs that it was through with."""
 
     @property
     def tables(self) -> Path:
@@ -125,27 +135,42 @@ class _Party:
         waiting = outstanding(self._log(self._err.read_text(encoding="utf-8", errors="replace").splitlines()))
         return {key for key, entry in waiting.items() if entry["api"] == "Fetch"}
 
+    def wait_for_rest(self) -> None:
+        """Return right after a heartbeat of this member was answered: what it has sent it has logged, too, and the next
+        request is some time away. Raises ClientError where none is answered."""
+        count, looked = self._heartbeats(), time.monotonic()
 
-def make(folder: Path) -> None:
-    """Make the run. Raises SetupError where something does not start; of these ClientError where it is a client."""
+        def just_answered() -> bool:
+            nonlocal count, looked
+            before, last = count, looked
+            looked, count = time.monotonic(), self._heartbeats()
+            return count > before and looked - last < REST_S
+
+        wait_for(just_answered, "a heartbeat", STEP_TIMEOUT_S)
+
+    def _heartbeats(self) -> int:
+        logged = self._log(self._err.read_text(encoding="utf-8", errors="replace").splitlines())
+        return sum(entry["kind"] == "response" and entry["api"] == "Heartbeat" for entry in logged)
+
+
+def make(
+    folder: Path, broker: RealBroker, wait_until_ready: Callable[[], object], wait_for_others: Callable[[], object]
+) -> None:
+    """Make the run with a broker that has the `LISTENERS` and has chosen its ports; its others are waited for before
+    it is killed. Raises SetupError where something does not start; of these ClientError where it is a client."""
     started = time.monotonic()
-    broker = RealBroker(
-        folder / "broker",
-        version=RELEASE,
-        listeners=[Listener(party.name.upper()) for party in PARTIES],
-        properties={**PROPERTIES, "group.min.session.timeout.ms": "1000"},
-        java_options=[REQUEST_LOG],
-    )
     times: dict[str, tuple[int, int]] = {}
-    with broker, ExitStack() as stack:
-        ports = {party.name: broker.port(party.name.upper()) for party in PARTIES}
+    ports = {party.name: broker.port(party.listener) for party in PARTIES}
+    with ExitStack() as stack:
         looking = stack.enter_context(ExitStack())
         options = ("--export", str(folder / "tables"), "--write-all", "--write", str(folder / "kept.pcapng"))
         running = looking.enter_context(live(folder, [*ports.values()], *options))
+        wait_until_ready()
+        ready = time.monotonic()
 
         def start(party: Party) -> _Party:
             command = [python_with(*party.packages), str(FOLDER / party.script)]
-            command += [broker.bootstrap(party.name.upper()), TOPIC, *party.arguments]
+            command += [broker.bootstrap(party.listener), TOPIC, *party.arguments]
             environment = {"PYTHONPATH": str(CLIENTS)}
             begun = stack.enter_context(process(command, folder, party.name, stdin=subprocess.PIPE, **environment))
             return _Party(party, folder, begun)
@@ -164,16 +189,25 @@ def make(folder: Path) -> None:
 
         wait_for(shared, "the victim to be a member", STEP_TIMEOUT_S)
         wait_for(lambda: len(victim.fetches()) == 2 and watcher.fetches(), "fetches", STEP_TIMEOUT_S)
-        # A fetch that has just begun: there is time to kill its client before it is answered.
-        old = victim.fetches()
-        wait_for(lambda: len(victim.fetches() | old) > 2, "a new fetch of the victim", STEP_TIMEOUT_S)
+
+        def fetch_just_begun() -> bool:
+            """There is time to kill its client before it is answered."""
+            old = victim.fetches()
+            wait_for(lambda: len(victim.fetches() | old) > 2, "a new fetch of the victim", STEP_TIMEOUT_S)
+            begun = time.monotonic()
+            victim.wait_for_rest()
+            return time.monotonic() - begun < SHORT_WAIT_MS / 1000 / 2
+
+        wait_for(fetch_just_begun, "the victim to be at rest in time", STEP_TIMEOUT_S)
         timed("client-killed", lambda: (victim.process.kill(), victim.process.wait()))
 
         wait_for(lambda: _owns(survivor, [0, 1]), "the survivor to be alone again", STEP_TIMEOUT_S)
+        wait_for_others()
         stayed = (survivor, watcher)
         wait_for(lambda: all(one.fetches() for one in stayed), "fetches before the broker is killed", STEP_TIMEOUT_S)
         lost = [one.fetches() for one in stayed]
         timed("broker-killed", broker.kill)
+        broker.properties.update(QUICK_RETURN)
         with _nobody_at(ports.values()):
             time.sleep(REFUSED_S)
             timed("restarted", broker.start)
@@ -192,17 +226,18 @@ def make(folder: Path) -> None:
         wait_for(read, "what was produced after the restart", STEP_TIMEOUT_S)
         wait_for(fetch_again, "fetches in the end", STEP_TIMEOUT_S)
         # What the clients do when nobody looks any more does not belong here.
+        survivor.wait_for_rest()
         for one in stayed:
             one.process.send_signal(signal.SIGSTOP)
         time.sleep(LAST_PACKETS_S)
         looking.close()
         exit_code = running.returncode
-    shutil.rmtree(broker.directory / "data")
-    facts = {"ports": ports, "times_ns": times, "exit_code": exit_code, "seconds": time.monotonic() - started}
+    seconds = {"all": time.monotonic() - started, "set-up": ready - started}
+    facts = {"ports": ports, "times_ns": times, "exit_code": exit_code, "seconds": seconds}
     write(folder / "run.json", facts)
 
 
-def load(folder: Path) -> Kills:
+def load(folder: Path, broker_log: Path) -> Kills:
     """Read the files of the run."""
     facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     lines = tuple(json.loads(line) for line in (folder / "live.out").read_bytes().splitlines())
@@ -225,7 +260,7 @@ def load(folder: Path) -> Kills:
         (folder / "live.err").read_text(encoding="utf-8"),
         facts["exit_code"],
         accounts,
-        tuple(handled(folder / "broker" / "server.log")),
+        tuple(one for one in handled(broker_log) if one.listener in LISTENERS),
     )
 
 

@@ -1,4 +1,4 @@
-"""One run: a real broker on loopback, three kinds of clients at once, and two captures of what they say.
+"""One run in which all goes well: three kinds of clients at once, and two captures of what they say to a real broker.
 
 `kafkasniff live` decodes while they run; tcpdump keeps the packets beside it. Each client program has a listener of the
 broker for itself, so that the port tells which program a message belongs to. Everything ends up as files in one folder:
@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from captures.record.broker import LOGGER, Listener, RealBroker
+from captures.record.broker import LOGGER, RealBroker
 from captures.record.distribution import COVERED_VERSION, SetupError, class_path, java, kafka_jars, python_with
 from captures.record.journal import Entry, LogParser, java_log, kafka_python_log, rdkafka_log, read_reports
-from captures.record.programs import CLIENTS, CONFLUENT, KAFKA_PYTHON_PACKAGES, QUICK_GROUPS
+from captures.record.programs import CLIENTS, CONFLUENT, KAFKA_PYTHON_PACKAGES
 from captures.record.sniffer import Sniffer, SniffOptions
 from tests.evidence.compare import Line
 from tests.evidence.kafka_classes import RELEASES
-from tests.integration.broker_log import REQUEST_LOG, Handled, handled
+from tests.integration.broker_log import Handled, handled
 from tests.integration.processes import ClientError, finished, live, process, write
 
 FOLDER = Path(__file__).with_name("clients")
@@ -32,10 +30,6 @@ JAVA_PROGRAM = "JavaWorkload"
 
 RELEASE = COVERED_VERSION
 """Of broker and Java client: the one that the definitions are of."""
-
-PROPERTIES = {**QUICK_GROUPS, "group.consumer.session.timeout.ms": "30000", "log.retention.ms": "-1"}
-"""Quick heartbeats, but no member is thrown out because the machine is busy. The records' timestamps are of 2023: a
-broker that runs for longer than 30 s would begin to delete them."""
 
 ENVIRONMENTS = (CONFLUENT, KAFKA_PYTHON_PACKAGES)
 """Packages of the Python clients, pinned: the formats of their logs are no interface."""
@@ -78,6 +72,9 @@ PROGRAMS = (
     ),
 )
 
+LISTENERS = tuple(program.listener for program in PROGRAMS)
+"""What a broker has to have for a run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Account:
@@ -106,7 +103,7 @@ class Run:
     exit_code: int
     accounts: tuple[Account, ...]
     handled: tuple[Handled, ...]
-    """What the broker's own log says of the requests that it was through with."""
+    """What the broker's own log says of the requests of these programs that it was through with."""
 
     def account(self, name: str) -> Account:
         """That of the program with this name."""
@@ -126,33 +123,28 @@ def fetch() -> None:
         python_with(*packages)
 
 
-def make(folder: Path) -> None:
-    """Make a run. Raises SetupError, with what the process said, where something does not start or fails; of these
-    ClientError where it is a client."""
+def make(folder: Path, broker: RealBroker, wait_until_ready: Callable[[], object]) -> None:
+    """Make a run with a broker that has the `LISTENERS` and has chosen its ports. Raises SetupError, with what the
+    process said, where something does not start or fails; of these ClientError where it is a client."""
     started = time.monotonic()
     classes = folder / "classes"
-    listeners = [Listener(program.listener) for program in PROGRAMS]
-    settings: dict[str, Any] = {"properties": PROPERTIES, "java_options": [REQUEST_LOG]}
-    broker = RealBroker(folder / "broker", version=RELEASE, listeners=listeners, **settings)
-    with ExitStack() as stack:
-        compiling = stack.enter_context(process(_compiler(classes), folder, "javac"))
-        stack.enter_context(broker)
-        finished(compiling, folder, "javac", COMPILE_TIMEOUT_S)
-        ports = {program.name: broker.port(program.listener) for program in PROGRAMS}
-        write(folder / "manifest.json", {"captures": [{"file": "beside.pcap", "broker_ports": [*ports.values()]}]})
+    ports = {program.name: broker.port(program.listener) for program in PROGRAMS}
+    write(folder / "manifest.json", {"captures": [{"file": "beside.pcap", "broker_ports": [*ports.values()]}]})
+    with process(_compiler(classes), folder, "javac") as compiling:
         with ExitStack() as captures:
             listening = captures.enter_context(live(folder, [*ports.values()]))
             captures.enter_context(Sniffer(folder / "beside.pcap", [*ports.values()], SniffOptions(nanoseconds=True)))
+            finished(compiling, folder, "javac", COMPILE_TIMEOUT_S)
+            wait_until_ready()
             ready = time.monotonic()
             _run_clients(folder, classes, broker)
             ended = time.monotonic()
         exit_code = listening.returncode
-    shutil.rmtree(broker.directory / "data")
     seconds = {"all": time.monotonic() - started, "set-up": ready - started, "clients": ended - ready}
     write(folder / "run.json", {"ports": ports, "exit_code": exit_code, "seconds": seconds})
 
 
-def load(folder: Path) -> Run:
+def load(folder: Path, broker_log: Path) -> Run:
     """Read the files of a run."""
     facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     lines = tuple(json.loads(line) for line in (folder / "live.out").read_bytes().splitlines())
@@ -170,13 +162,14 @@ def load(folder: Path) -> Run:
             )
         )
     said = (folder / "live.err").read_text(encoding="utf-8")
-    told = tuple(handled(folder / "broker" / "server.log"))
+    told = tuple(one for one in handled(broker_log) if one.listener in LISTENERS)
     return Run(folder, facts["ports"], lines, said, facts["exit_code"], tuple(accounts), told)
 
 
 def _compiler(classes: Path) -> list[str]:
     """The program and those classes of the recorded programs that it uses."""
-    command = [str(Path(java()).with_name("javac")), "-d", str(classes), "-cp", class_path(RELEASE)]
+    command = [str(Path(java()).with_name("javac")), "-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"]
+    command += ["-d", str(classes), "-cp", class_path(RELEASE)]
     return [*command, "-sourcepath", str(CLIENTS / "java"), str(FOLDER / f"{JAVA_PROGRAM}.java")]
 
 

@@ -199,6 +199,22 @@ def test_a_request_that_the_broker_does_not_tell_of_or_that_is_there_twice(real_
         assert list(latencies.broker_differs(lines, handled, listeners))
 
 
+def test_a_port_that_comes_back(real_run: Run) -> None:
+    """The same port, API, number and client on another connection: the broker has to tell of it as often."""
+    listeners = {program.listener for program in PROGRAMS}
+    lines, told = real_run.lines, real_run.handled
+    answer = next(line for line in reversed(lines) if line["type"] == "response")
+    both = [line for line in lines if line.get("exchange") == answer["exchange"]]
+    again = tuple({**line, "exchange": -1, "connection": -1} for line in both)
+    key = (latencies.client_port(answer), answer["api_key"], answer["correlation_id"], answer["client_id"])
+    of_it = tuple(one for one in told if key == (one.client_port, one.api_key, one.correlation_id, one.client_id))
+    assert len(both) == 2
+    assert len(of_it) == 1
+    assert list(latencies.broker_differs((*lines, *again), told, listeners))
+    assert list(latencies.broker_differs(lines, (*told, *of_it), listeners))
+    assert list(latencies.broker_differs((*lines, *again), (*told, *of_it), listeners)) == []
+
+
 @every_client
 def test_a_connection_that_is_no_other(real_run: Run, name: str) -> None:
     """What the client did on two connections, decoded as if it had been one."""
@@ -209,3 +225,44 @@ def test_a_connection_that_is_no_other(real_run: Run, name: str) -> None:
         for line in account.lines
     )
     assert list(latencies.connections_differ(dataclasses.replace(account, lines=lines), name))
+
+
+@every_client
+def test_a_connection_of_which_nothing_was_decoded(real_run: Run, name: str) -> None:
+    """It is missed, unless there was one on the wire on which the client said nothing."""
+    account = real_run.account(name)
+    port, connection = latencies.client_port(account.lines[0]), account.lines[0]["connection"]
+    lines = tuple(line for line in account.lines if line["connection"] != connection)
+    less = dataclasses.replace(account, lines=lines)
+    assert list(latencies.connections_differ(less, name))
+    assert list(latencies.connections_differ(less, name, [port])) == []
+    assert list(latencies.connections_differ(account, name, [port])) == []
+    twice = dataclasses.replace(account, stderr=account.stderr + account.stderr)
+    assert list(latencies.connections_differ(twice, name, [port]))
+    if name == "python":  # its log names ports
+        assert list(latencies.connections_differ(less, name, [port + 1]))
+
+
+def test_a_request_that_never_left(real_run: Run) -> None:
+    """Nobody misses the last one that was logged on a connection that its peer broke off; any other is missed."""
+    account = real_run.account("python")
+    port = latencies.client_port(account.lines[0])
+    ids = [one["correlation_id"] for one in account.logged if one["client_port"] == port and one["kind"] == "request"]
+    assert len(ids) > 1
+
+    def found(without: int, *broken: int) -> list[str]:
+        lines = tuple(
+            line for line in account.lines if (latencies.client_port(line), line["correlation_id"]) != (port, without)
+        )
+        logged = tuple(
+            one
+            for one in account.logged
+            if one["kind"] == "request" or (one["client_port"], one["correlation_id"]) != (port, without)
+        )
+        return list(compare.messages(dataclasses.replace(account, logged=logged), Decoded(lines, ()), broken))
+
+    assert found(-1) == []
+    assert found(ids[-1])
+    assert found(ids[-1], port) == []
+    assert found(ids[-1], port + 1)
+    assert found(ids[0], port)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
+import dataclasses
 from collections import Counter, defaultdict
 from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +13,7 @@ from tests.cli.console import kafkasniff
 from tests.evidence.compare import Line
 from tests.evidence.decoded import Decoded
 from tests.integration import compare, latencies
+from tests.integration.kept_connections import Connection, Place, connections
 from tests.integration.kills import GROUP, LAST_WORD, PARTIES, SHORT_WAIT_MS, Kills, outstanding
 from tests.integration.latencies import CLOCKS_MS, client_port
 from tests.integration.processes import OWN_STATE
@@ -29,8 +27,6 @@ KINDS = {"victim": "python", "survivor": "librdkafka", "watcher": "python"}
 
 SOON_NS = 1_000_000_000
 """How long after a kill the kernel may take to end the connections of who was killed."""
-
-_SEGMENT = re.compile(r"^(\d+)\.(\d{9}) IP 127\.0\.0\.1\.(\d+) > 127\.0\.0\.1\.(\d+): Flags \[([A-Z.]+)\]")
 
 
 def nanoseconds(time: str) -> int:
@@ -55,33 +51,43 @@ def table(run: Kills, name: str) -> list[dict[str, Any]]:
     return pyarrow.dataset.dataset(run.tables / name, format="parquet").to_table().to_pylist()
 
 
-@cache
-def ends(kept: Path) -> dict[int, list[tuple[int, bool, str]]]:
-    """By client port: when a SYN, FIN or RST came (ns), whether the client sent it, and its flags, as tcpdump reads."""
-    flags = "tcp[tcpflags] & (tcp-syn|tcp-fin|tcp-rst) != 0"
-    command = ["tcpdump", "-nn", "-tt", "--nano", "-r", str(kept), flags]
-    found = defaultdict(list)
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    for line in said.splitlines():
-        segment = _SEGMENT.match(line)
-        assert segment, line
-        seconds, fraction, sender, receiver = (int(one) for one in segment.groups()[:4])
-        # Clients' ports of one run differ, and are no listeners'.
-        found[sender].append((seconds * 1_000_000_000 + fraction, True, segment[5]))
-        found[receiver].append((seconds * 1_000_000_000 + fraction, False, segment[5]))
-    return dict(found)
+def place(line: Line) -> Place:
+    """Of a message's connection."""
+    return client_port(line), int(line["broker"].rpartition(":")[2])
 
 
-def ends_of_clients(run: Kills) -> dict[int, list[tuple[int, bool, str]]]:
-    return {port: found for port, found in ends(run.kept).items() if port not in run.ports.values()}
+def place_of_row(row: dict[str, Any]) -> Place:
+    """Likewise, of a row of the tables."""
+    return row["client_port"], row["broker_port"]
 
 
-def ends_of(run: Kills, port: int, time: int) -> list[tuple[int, bool, str]]:
-    """Those of one connection, which there was at this time: a port may be used again."""
-    found = ends(run.kept)[port]
-    begins = [place for place, (_, by_client, flags) in enumerate(found) if by_client and flags == "S"]
-    begin = max(place for place in begins if found[place][0] <= time)
-    return found[begin : min((place for place in begins if place > begin), default=len(found))]
+def on_the_wire(run: Kills) -> tuple[Connection, ...]:
+    return connections(run.kept, frozenset(run.ports.values()))
+
+
+def connection_at(run: Kills, where: Place, time: int) -> Connection:
+    """The one that there was, or had been, at this place and time."""
+    return [one for one in on_the_wire(run) if one.place == where and one.begun_ns <= time][-1]
+
+
+def connection_of(run: Kills, line: Line) -> Connection:
+    return connection_at(run, place(line), nanoseconds(line["time"]))
+
+
+def with_connections_as_made(run: Kills, lines: tuple[Line, ...]) -> tuple[Line, ...]:
+    """Lines with what crossed a RST on the wire given to the connection that was reset.
+
+    A segment that the client was about to send when the RST came is captured behind it: kafkasniff tells it as of a
+    further connection, whose beginning it has not seen.
+    """
+    numbers: dict[Connection, int] = {}
+    found = []
+    for line in lines:
+        connection = connection_of(run, line)
+        number = numbers.setdefault(connection, line["connection"])
+        reset = any("R" in flags and time <= nanoseconds(line["time"]) for time, _, flags in connection.marked)
+        found.append({**line, "connection": number} if reset else line)
+    return tuple(found)
 
 
 def test_there_was_a_run(killing: Kills | str) -> None:
@@ -109,25 +115,31 @@ def test_nothing_is_lost_and_nothing_is_invented(kills_run: Kills) -> None:
 @every_party
 def test_client_and_kafkasniff_tell_the_same_messages(kills_run: Kills, party: Any) -> None:
     account = kills_run.accounts[party.name]
+    ours = [one for one in on_the_wire(kills_run) if one.place[1] == kills_run.ports[party.name]]
     seen = Decoded(account.lines, ())
-    assert [*compare.messages(account, seen), *compare.pairs(account, seen)] == []
+    broken = [one.place[0] for one in ours if one.broken_off]
+    assert [*compare.messages(account, seen, broken), *compare.pairs(account, seen)] == []
     assert list(latencies.longer_than_told(account, KINDS[party.name])) == []
-    assert list(latencies.connections_differ(account, KINDS[party.name])) == []
+    made = dataclasses.replace(account, lines=with_connections_as_made(kills_run, account.lines))
+    silent = [one.place[0] for one in ours if one.silent]
+    assert list(latencies.connections_differ(made, KINDS[party.name], silent)) == []
 
 
 @every_party
 def test_what_a_client_waited_for_in_vain_is_unanswered(kills_run: Kills, party: Any) -> None:
-    """By its own log; but for answers that came when the client was gone, at rest, or closing the connection."""
+    """By its own log; but for answers that came when the client was gone, at rest, or closing the connection, and for
+    requests that never left."""
     account = kills_run.accounts[party.name]
     told = Counter((entry["api"], entry["correlation_id"]) for entry in outstanding(account.logged).values())
     ours = Counter((line["api"], line["correlation_id"]) for line in unanswered(account.lines))
-    logged, decoded = (
-        Counter(
-            (one["api"], one["correlation_id"]) for one in entries if one.get("kind", one.get("type")) == "response"
-        )
-        for entries in (account.logged, account.lines)
-    )
-    assert ours + (decoded - logged) == told
+    logged, decoded = Counter[Any](), Counter[Any]()
+    for entries, found, kind in ((account.logged, logged, "kind"), (account.lines, decoded, "type")):
+        found.update((one[kind], one["api"], one["correlation_id"]) for one in entries)
+
+    def only(one: Counter[Any], other: Counter[Any], kind: str) -> Counter[Any]:
+        return Counter({key[1:]: count for key, count in (one - other).items() if key[0] == kind})
+
+    assert ours + only(decoded, logged, "response") + only(logged, decoded, "request") == told
     assert any(api == "Fetch" for api, _ in ours)
 
 
@@ -144,8 +156,7 @@ def test_each_unanswered_request_is_told_when_its_connection_ends(kills_run: Kil
     assert told.keys() <= waiting.keys()
     over = 0
     for connection, requests in waiting.items():
-        found = ends_of(kills_run, client_port(requests[0]), nanoseconds(requests[0]["time"]))
-        over_at = {time for time, _, flags in found if set("FR") & set(flags)}
+        over_at = set(connection_of(kills_run, requests[0]).over_ns)
         if over_at:
             assert len(told[connection]) == len(requests)
             assert len(set(told[connection])) == 1
@@ -170,10 +181,10 @@ def test_the_tables_tell_how_each_exchange_and_each_connection_ended(kills_run: 
     assert all(one["time_ns"] > restarted for one in exchanges if one["status"] == "open")
     assert all(one["problems"] == ["request-unanswered"] for one in exchanges if one["status"] == "unanswered")
 
-    connections = table(kills_run, "connections")
-    assert len(connections) == len({line["connection"] for line in kills_run.lines if line["connection"] is not None})
-    for one in connections:
-        found = ends_of(kills_run, one["client_port"], one["time_ns"])
+    rows = table(kills_run, "connections")
+    assert len(rows) == len({line["connection"] for line in kills_run.lines if line["connection"] is not None})
+    for one in rows:
+        found = connection_at(kills_run, place_of_row(one), one["time_ns"]).marked
         finished = {by_client for _, by_client, flags in found if "F" in flags}
         if finished == {True, False}:
             assert one["ended"] in {"fin", "rst"}  # a RST may come before the second FIN, or behind it
@@ -196,9 +207,8 @@ def test_the_kernel_ends_the_connections_of_a_killed_client(kills_run: Kills) ->
     lines = kills_run.accounts["victim"].lines
     assert all(nanoseconds(line["time"]) < after for line in lines if line["type"] == "request")
     killed = 0
-    for port, time in {client_port(line): nanoseconds(line["time"]) for line in lines}.items():
-        found = ends_of(kills_run, port, time)
-        closed = [time for time, by_client, flags in found if by_client and set("FR") & set(flags)]
+    for one in {connection_of(kills_run, line) for line in lines}:
+        closed = [time for time, by_client, flags in one.marked if by_client and set("FR") & set(flags)]
         if min(closed) > before:
             killed += 1
             assert min(closed) < after + SOON_NS
@@ -215,9 +225,11 @@ def test_the_broker_answers_a_fetch_of_a_client_that_is_gone(kills_run: Kills) -
     ]
     assert [(line["api"], line["client_id"]) for line in late] == [("Fetch", "victim")]
     assert late[0]["latency_ms"] >= SHORT_WAIT_MS - CLOCKS_MS
-    connection = next(one for one in table(kills_run, "connections") if one["client_port"] == client_port(late[0]))
-    assert (connection["ended"], connection["unanswered"]) == ("rst", 0)
-    assert connection["end_time_ns"] >= nanoseconds(late[0]["time"])
+    time = nanoseconds(late[0]["time"])
+    rows = [one for one in table(kills_run, "connections") if place_of_row(one) == place(late[0])]
+    row = max((one for one in rows if one["time_ns"] <= time), key=lambda one: int(one["time_ns"]))
+    assert (row["ended"], row["unanswered"]) == ("rst", 0)
+    assert row["end_time_ns"] >= time
 
 
 def test_a_fetch_of_a_killed_client_that_nobody_answers(kills_run: Kills) -> None:
@@ -272,19 +284,17 @@ def test_a_killed_broker_ends_every_connection_and_says_nothing_more(kills_run: 
 
 
 def test_attempts_to_connect_to_nobody_are_no_conversations(kills_run: Kills) -> None:
-    """A SYN that is answered with a RST has neither messages nor problems nor a row."""
+    """A SYN that is answered with a RST has neither messages nor problems nor a row, nor has a connection that is reset
+    before anything is said."""
     killed, _ = kills_run.times_ns["broker-killed"]
-    refused = {
-        port: found
-        for port, found in ends_of_clients(kills_run).items()
-        if [(by_client, flags) for _, by_client, flags in found] == [(True, "S"), (False, "R.")]
-    }
+    refused = {one for one in on_the_wire(kills_run) if one.refused}
     assert len(refused) >= 2
-    assert all(time > killed for found in refused.values() for time, _, _ in found)
-    rows = {one["client_port"] for one in table(kills_run, "connections")}
-    assert not refused.keys() & rows
-    ours = {client_port(line) for line in kills_run.lines if line["type"] != "problem"}
-    assert not refused.keys() & ours
+    assert all(one.begun_ns > killed for one in refused)
+    rows = table(kills_run, "connections")
+    ours = {connection_at(kills_run, place_of_row(one), one["time_ns"]) for one in rows}
+    ours |= {connection_of(kills_run, line) for line in kills_run.lines if line["type"] != "problem"}
+    assert not ours & refused
+    assert not [one for one in ours if one.silent]
 
 
 def test_connections_to_the_broker_that_is_back_are_new_ones(kills_run: Kills) -> None:
@@ -322,11 +332,9 @@ def test_what_is_said_after_the_restart_is_decoded(kills_run: Kills) -> None:
 
 
 def test_the_broker_tells_of_the_same_requests(kills_run: Kills) -> None:
-    """Those that it had answered: its log ends with it. It goes on when nobody looks any more."""
-    last = {client_port(line): line["correlation_id"] for line in messages(kills_run, "request")}
-    listeners = {party.name.upper() for party in PARTIES}
-    looked_at = [one for one in kills_run.handled if one.correlation_id <= last.get(one.client_port, -1)]
-    differences = list(latencies.broker_differs(kills_run.lines, looked_at, listeners))
+    """Those that it had answered: its log ends with it. When nobody looks any more no client asks it for anything."""
+    listeners = {party.listener for party in PARTIES}
+    differences = list(latencies.broker_differs(kills_run.lines, kills_run.handled, listeners))
     assert [one for one in differences if not one.startswith("answered, but not told")] == []
     assert len(differences) <= 1  # killed between its answer and its log
 

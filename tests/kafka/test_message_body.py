@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.dissectors import api, api_keys
-from kafkasniff.kafka.message import Decoded, decode_body, decode_request, decode_response, request_header
+from kafkasniff.kafka.message import Decoded, decode_request, decode_response, request_header
+from kafkasniff.kafka.message_body import decode_body
 from kafkasniff.kafka.message_plan import request_plan, response_plan
 from tests.craft import kafka_bytes
 from tests.kafka.encode import Encoder, Plan
