@@ -1,191 +1,188 @@
-"""kafkasniff beside tshark on the same captures: `python -m benchmarks.compare --help`.
+"""kafkasniff beside tshark on the same captures: `python -m benchmarks.compare --help`, README.md.
 
-Whole processes, run in turn (ours, theirs, ours, …) so that what else the machine does hits both. Reported are medians:
-CPU time (user and system), wall time, and the highest resident set. The output of both goes to a file of one folder.
-Before anything is timed, both are asked how many requests they see; it should be the same number.
+Whole processes, run in turn (ours, theirs, ours, …) so that what else the machine does hits both. Reported are medians.
+Before anything is timed, both are asked how many requests they see.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
-import os
-import platform
 import shutil
-import statistics
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from benchmarks.generate import DATA
+import msgspec
 
-MODES: Final = {
-    "text": "one line per message: `decode` and `-Y kafka`",
-    "json": "every body decoded: `decode --format json` and `-T ek`",
-}
-MIN_RUNS: Final = 5
+from benchmarks.compare_report import line, section
+from benchmarks.comparisons import GROUPS, QUICK, Comparison, Settings, plan
+from benchmarks.generate import DATA, FORMS, captures, made_with
+from benchmarks.machine import hardware, load_average, today, tshark_version, versions
+from benchmarks.processes import CommandFailedError
+from benchmarks.results_page import PAGE, write_section
 
+SECTION: Final = "tshark"
+RESULTS: Final = "results.json"
+LEAST_RUNS: Final = 5
+LEAST_START_RUNS: Final = 15
+"""With fewer, figures are not to be quoted."""
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """One process: seconds of CPU and wall clock, bytes resident at its highest, bytes written."""
-
-    cpu: float
-    wall: float
-    resident: int
-    written: int
-
-
-def ours(capture: Path, mode: str) -> list[str]:
-    command = [sys.executable, "-m", "kafkasniff", "decode", "--quiet", str(capture)]
-    return [*command, "--format", "json"] if mode == "json" else [*command, "--color", "never"]
+ROOM: Final = 8e9
+"""Bytes of disk beside the captures: what programs print, above all JSON lines of a whole capture."""
 
 
-def theirs(capture: Path, mode: str, ports: Sequence[int]) -> list[str]:
-    command = ["tshark", "-n", "-r", str(capture)]
-    for port in ports:
-        command += ["-d", f"tcp.port=={port},kafka"]
-    return [*command, "-Y", "kafka", *(["-T", "ek"] if mode == "json" else [])]
+class Results(msgspec.Struct):
+    """What stands in `results.json`: enough to go on, and to write the section again."""
+
+    machine: list[str]
+    made_by: str
+    settings: Settings
+    versions: str
+    captures: dict[str, Any]
+    """What each was made with."""
+    comparisons: list[Comparison] = []
+
+    def has(self, group: str, form: str) -> bool:
+        return any((one.group, one.form) == (group, form) for one in self.comparisons)
 
 
-def timed(command: Sequence[str], output: Path) -> Run:
-    """Run `command` with its output in `output`."""
-    with output.open("wb") as out:
-        begin = time.perf_counter()
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE)
-        assert process.stderr is not None
-        # Until the process has closed its end: no more than warnings comes here.
-        told = process.stderr.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        wall = time.perf_counter() - begin
-        process.stderr.close()
-        process.returncode = os.waitstatus_to_exitcode(status)
-    # 4: the capture was cut, as recorded ones are.
-    if process.returncode not in {0, 4}:
-        raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}: {told.decode(errors='replace')}")
-    return Run(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss * 1024, output.stat().st_size)
-
-
-def requests_of(capture: Path, ports: Sequence[int], scratch: Path) -> tuple[int, int]:
-    """How many requests each of them sees."""
-    timed(ours(capture, "json"), scratch)
-    with scratch.open("rb") as lines:
-        mine = sum(line.startswith(b'{"type":"request"') for line in lines)
-    # Only requests have a version on the wire.
-    timed([*theirs(capture, "text", ports), "-T", "fields", "-e", "kafka.api_version"], scratch)
-    versions = scratch.read_text().replace("\n", ",").split(",")
-    return mine, sum(map(bool, versions))
-
-
-def compare(capture: Path, mode: str, ports: Sequence[int], runs: int, scratch: Path) -> dict[str, object]:
-    """Time both on one capture; a row of the table."""
-    commands = {"kafkasniff": ours(capture, mode), "tshark": theirs(capture, mode, ports)}
-    found: dict[str, list[Run]] = {name: [] for name in commands}
-    for command in commands.values():
-        # Once for the page cache and for compiled Python files.
-        timed(command, scratch)
-    for _ in range(runs):
-        for name, command in commands.items():
-            found[name].append(timed(command, scratch))
-    row: dict[str, object] = {"capture": capture.name, "bytes": capture.stat().st_size, "mode": mode, "runs": runs}
-    for name, results in found.items():
-        row[name] = {
-            "cpu_s": round(statistics.median(run.cpu for run in results), 3),
-            "cpu_min_s": round(min(run.cpu for run in results), 3),
-            "wall_s": round(statistics.median(run.wall for run in results), 3),
-            "resident_mb": round(max(run.resident for run in results) / 1e6, 1),
-            "written_mb": round(results[-1].written / 1e6, 1),
-        }
-    for figure in ("cpu", "wall"):
-        both = [statistics.median(getattr(run, figure) for run in found[name]) for name in commands]
-        row[f"{figure}_ratio"] = round(both[0] / both[1], 3)
-    return row
-
-
-def machine() -> dict[str, object]:
-    """What the figures were taken on."""
-    told = subprocess.run(["tshark", "--version"], capture_output=True, text=True, check=True).stdout
-    models = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
-    return {
-        "cpu": models[0] if models else platform.processor(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "tshark": told.splitlines()[0],
-        "load_before": round(os.getloadavg()[0], 2),
-    }
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        return Path(path).read_text().splitlines()
-    except OSError:
-        return []
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "captures", nargs="*", type=Path, help="captures of benchmarks.generate (default: all there are)"
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="python -m benchmarks.compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--runs", type=int, default=MIN_RUNS, help="runs of each, at least 5 for figures to be quoted")
-    parser.add_argument(
-        "--modes", default=",".join(MODES), help="; ".join(f"{key}: {what}" for key, what in MODES.items())
+    made.add_argument("--forms", type=_some(FORMS), default=list(FORMS), help=f"by commas: {', '.join(FORMS)} [all]")
+    made.add_argument(
+        "--groups", type=_some(GROUPS), default=list(GROUPS), help=f"by commas: {', '.join(GROUPS)} [all]"
     )
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of the captures and of results.json")
-    options = parser.parse_args()
-    if shutil.which("tshark") is None:
-        parser.error("tshark is not installed")
-    modes = options.modes.split(",")
-    if unknown := set(modes) - set(MODES):
-        parser.error(f"no such mode: {', '.join(sorted(unknown))}")
-    captures = options.captures or sorted(options.data.glob("*.pcap"))
-    if not captures:
-        parser.error("no captures: run `python -m benchmarks.generate` first")
-    results: dict[str, object] = {"machine": machine()}
-    rows = []
-    different = False
-    print("| capture | MB | mode | CPU s (tshark) | CPU ratio | wall s (tshark) | wall ratio | peak MB (tshark) |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    with tempfile.TemporaryDirectory(dir=options.data) as folder:
-        scratch = Path(folder) / "output"
-        for capture in captures:
-            ports = json.loads(capture.with_suffix(".json").read_text())["ports"]
-            mine, other = requests_of(capture, ports, scratch)
-            if mine != other:
-                different = True
-                print(f"{capture.name}: kafkasniff sees {mine} requests, tshark {other}", file=sys.stderr)
-            for mode in modes:
-                row = compare(capture, mode, ports, options.runs, scratch)
-                rows.append({**row, "requests": mine, "requests_tshark": other})
-                print(_line(row), flush=True)
-    results["rows"] = rows
-    (options.data / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    if different:
-        raise SystemExit(1)
+    made.add_argument("--runs", type=int, help=f"of each, in turn [{Settings.runs}]")
+    made.add_argument("--start-runs", type=int, help=f"the same of what takes no time [{Settings.start_runs}]")
+    made.add_argument("--ek-mb", type=int, help=f"of each capture, for what is beside -T ek [{Settings.ek_mb}]")
+    made.add_argument("--jobs-mb", type=int, help=f"of each capture, for --jobs [{Settings.jobs_mb}]")
+    made.add_argument("--resume", action="store_true", help=f"keep what {RESULTS} has")
+    made.add_argument("--report-only", action="store_true", help=f"write the section from {RESULTS}, measure nothing")
+    made.add_argument("--quick", action="store_true", help="a try-out on small captures; nothing is kept")
+    made.add_argument("--data", type=Path, default=DATA, help=f"folder of captures and {RESULTS} [benchmarks/data]")
+    made.add_argument(
+        "--report",
+        type=Path,
+        default=PAGE,
+        help="the page whose section is written; figures of another go beside it [benchmarks/RESULTS.md]",
+    )
+    return made
 
 
-def _line(row: dict[str, object]) -> str:
-    mine, other = row["kafkasniff"], row["tshark"]
-    assert isinstance(mine, dict)
-    assert isinstance(other, dict)
-    assert isinstance(row["bytes"], int)
-    cells = [
-        row["capture"],
-        f"{row['bytes'] / 1e6:.1f}",
-        row["mode"],
-        f"{mine['cpu_s']} ({other['cpu_s']})",
-        row["cpu_ratio"],
-        f"{mine['wall_s']} ({other['wall_s']})",
-        row["wall_ratio"],
-        f"{mine['resident_mb']} ({other['resident_mb']})",
-    ]
-    return "| " + " | ".join(map(str, cells)) + " |"
+def _some(known: Sequence[str] | dict[str, str]) -> Any:
+    def parse(text: str) -> list[str]:
+        found = text.split(",")
+        if unknown := set(found) - set(known):
+            raise argparse.ArgumentTypeError(f"no such: {', '.join(sorted(unknown))}")
+        return found
+
+    return parse
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    given = {name: value for name in Settings.__struct_fields__ if (value := getattr(options, name)) is not None}
+    return msgspec.structs.replace(QUICK if options.quick else Settings(), **given)
+
+
+def _made_by(settings: Settings, options: argparse.Namespace) -> str:
+    words = ["python -m benchmarks.compare"]
+    for name in Settings.__struct_fields__:
+        if getattr(settings, name) != getattr(Settings(), name):
+            words.append(f"--{name.replace('_', '-')} {getattr(settings, name)}")
+    words += [f"--{name} {','.join(chosen)}" for name in ("forms", "groups") if (chosen := _chosen(options, name))]
+    return " ".join(words)
+
+
+def _chosen(options: argparse.Namespace, name: str) -> list[str]:
+    """Empty where all are."""
+    found: list[str] = getattr(options, name)
+    return [] if len(found) == len({"forms": FORMS, "groups": GROUPS}[name]) else found
+
+
+def _measure(results: Results, options: argparse.Namespace, data: Path, stored: Path) -> bool:
+    """All that is not there yet; whether all went through."""
+    good = True
+    there = captures(data)
+    for task in plan(there, data, results.settings):
+        if task.group not in options.groups or task.form not in options.forms or results.has(task.group, task.form):
+            continue
+        try:
+            found = task.make()
+        except CommandFailedError as error:
+            # The others still tell something, and the page does not show what is not there.
+            print(f"{task.group}, {task.form}: {error}", file=sys.stderr)
+            good = False
+            continue
+        results.comparisons.append(found)
+        if not options.quick:
+            _store(results, stored)
+        print(line(found), flush=True)
+    return good
+
+
+def _store(results: Results, path: Path) -> None:
+    aside = path.with_suffix(".part")
+    aside.write_bytes(msgspec.json.format(msgspec.json.encode(results)))
+    aside.rename(path)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    made = parser()
+    options = made.parse_args(arguments)
+    data: Path = (options.data / "quick" if options.quick else options.data).resolve()
+    # A page of one's own has figures of its own, too.
+    stored = data / RESULTS if options.report == PAGE else options.report.with_suffix(".json").resolve()
+    settings = _settings(options)
+    if min(getattr(settings, name) for name in Settings.__struct_fields__) < 1:
+        made.error("numbers are positive")
+    before, good = None, True
+    if (options.resume or options.report_only) and not options.quick and stored.exists():
+        before = msgspec.json.decode(stored.read_bytes(), type=Results)
+    if options.report_only:
+        if before is None:
+            made.error(f"there is no {stored}")
+        results = before
+    else:
+        if not Path("/proc/self/smaps_rollup").exists():
+            made.error("this needs Linux 4.14 or newer: memory is read from /proc")
+        try:
+            told = f"{versions()}, {tshark_version()}"
+        except FileNotFoundError as error:
+            made.error(str(error))
+        if not captures(data):
+            made.error(f"no captures in {data}: run `python -m benchmarks.generate{' --quick' * options.quick}` first")
+        if not options.quick and shutil.disk_usage(data).free < ROOM:
+            made.error(f"{data} has less than {ROOM / 1e9:.0f} GB free: name another folder (--data)")
+        results = Results(
+            [f"{today()}; load average at the start {load_average():.2f}", hardware(), told],
+            _made_by(settings, options),
+            settings,
+            told,
+            made_with(data),
+        )
+        if before is not None:
+            if (before.settings, before.versions, before.captures) != (settings, told, results.captures):
+                made.error(f"{stored} was measured with other settings, versions or captures: leave out --resume")
+            results.comparisons = before.comparisons
+        good = _measure(results, options, data, stored)
+    if not results.comparisons:
+        return 1
+    text = section(results.comparisons, results.machine, results.made_by, missing(results.captures))
+    if options.quick:
+        print(f"\n{text}")
+        return int(not good)
+    write_section(SECTION, text, options.report)
+    print(f"written: {options.report}")
+    return int(not good)
+
+
+def missing(made: dict[str, Any]) -> list[str]:
+    """Forms that were not there to be measured."""
+    return [form for form in FORMS if form not in made]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

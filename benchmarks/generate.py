@@ -1,73 +1,257 @@
-"""Makes the benchmark's captures in `benchmarks/data`: `python -m benchmarks.generate --help`.
+"""Makes the benchmark's captures in `benchmarks/data`: `python -m benchmarks.generate --help`, README.md.
 
-Beside each capture stands a `.json` file with the brokers' ports (tshark has to be told) and what it is known to hold.
+Beside each capture stands a `.json` file with what it was made with, its brokers' ports (tshark has to be told) and its
+packets. Only recording form A needs root; all that is made from it does not, once it is there.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from random import Random
+from typing import Any, Final, NamedTuple
 
-from benchmarks import small_messages
-from benchmarks.resegment import resegment
+from benchmarks import newest_messages, small_messages
+from benchmarks.disturbed_segments import disturbed
+from benchmarks.pcap_files import count_packets, write_copies, write_pcapng
+from benchmarks.recorded_answers import without_refusals
+from benchmarks.recording import RecordingError, client_python, record_with
+from benchmarks.resegment import resegmented, write_packets
+from tests.craft.packet import Packet
+from tests.craft.read import read_packets
 from tests.craft.samples import mixed
-from tests.craft.write import write_pcap
+from tests.craft.write import as_ipv6, write_pcap
 
 DATA: Final = Path(__file__).parent / "data"
+FORMAT: Final = 1
+"""Rises when the same sizes give other bytes, so that old captures are not taken for new ones."""
 
 FORMS: Final = {
-    "A": "real client traffic, all codecs, in large segments (records from loopback: needs root and tcpdump)",
-    "B": "form A cut into segments of 1,448 bytes (needs A)",
+    "A": "clients of librdkafka, all codecs, segments of up to 64 kB; recorded from loopback, which needs root",
+    "A-pcapng": "A as pcapng",
+    "B": "A in segments of 1,448 bytes",
+    "B-ipv6": "B over IPv6",
+    "Bx": "B with 1.5% of the segments reordered, twice or late",
     "C": "many connections of small messages",
+    "C-pcapng": "C as pcapng",
+    "A-new": "A in the newest versions that librdkafka knows; A, B, Bx and C are in those that tshark 4.0 decodes",
+    "B-new": "the same in segments of 1,448 bytes",
+    "Bx-new": "the same disturbed",
+    "C-new": "C in the newest versions that kafkasniff knows",
     "start": "100 packets, for the time until the first line",
 }
 
 
-def _done(path: Path, ports: list[int], **facts: Any) -> None:
-    path.with_suffix(".json").write_text(json.dumps({"ports": ports, **facts}, indent=1) + "\n")
-    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """What captures are made with; the same give the same bytes, but for what is recorded."""
+
+    base_mb: int = 128
+    """Recorded of form A; what is recorded comes again in copies, later and with other clients."""
+    large_copies: int = 8
+    """Of that in A."""
+    segment_copies: int = 3
+    """In B."""
+    disturbed_copies: int = 1
+    """In Bx: there tshark takes ten times as long."""
+    packets: int = 2_000_000
+    """Of form C."""
+    connections: int = 2000
+    """Of form C."""
+    seed: int = 1
+    format: int = FORMAT
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+QUICK: Final = Sizes(base_mb=3, large_copies=2, segment_copies=1, packets=12_000, connections=100)
+
+
+MADE_OF: Final = {
+    "A": ("base_mb", "large_copies", "seed", "format"),
+    "B": ("base_mb", "segment_copies", "seed", "format"),
+    "Bx": ("base_mb", "disturbed_copies", "seed", "format"),
+    "C": ("packets", "connections", "seed", "format"),
+    "start": ("format",),
+}
+"""Which sizes a form depends on; the same for all its variants."""
+
+COPIES: Final = {"A": "large_copies", "B": "segment_copies", "Bx": "disturbed_copies"}
+
+
+class Capture(NamedTuple):
+    """One that is there."""
+
+    form: str
+    path: Path
+    ports: list[int]
+    packets: int
+
+
+def path_of(data: Path, form: str) -> Path:
+    return data / (f"{form}.pcapng" if form.endswith("-pcapng") else f"{form}.pcap")
+
+
+def captures(data: Path) -> dict[str, Capture]:
+    """All that are there, whole, by form."""
+    found = {}
+    for form in FORMS:
+        facts = _facts(path_of(data, form))
+        if facts is not None:
+            found[form] = Capture(form, path_of(data, form), facts["ports"], facts["packets"])
+    return found
+
+
+def made_with(data: Path) -> dict[str, Any]:
+    """What the captures in `data` were made with, by form."""
+    return {form: (_facts(path_of(data, form)) or {}).get("made_with") for form in captures(data)}
+
+
+def _facts(path: Path) -> dict[str, Any] | None:
+    """What is known of a capture; None where it is not there, or where making it was interrupted."""
+    facts = path.with_suffix(".json")
+    if not path.exists() or not facts.exists():
+        return None
+    found: dict[str, Any] = json.loads(facts.read_text())
+    # Those of earlier releases said less.
+    return found if "made_with" in found else None
+
+
+class Maker:
+    """Makes captures in a folder, each from what it needs, which is made first and kept."""
+
+    def __init__(self, data: Path, sizes: Sizes) -> None:
+        self.data = data
+        self.sizes = sizes
+        self.python: str | None = None
+
+    def is_there(self, form: str) -> bool:
+        facts = _facts(path_of(self.data, form))
+        return facts is not None and facts["made_with"] == self.made_with(form)
+
+    def made_with(self, form: str) -> dict[str, int]:
+        """What a capture depends on."""
+        return {name: getattr(self.sizes, name) for name in MADE_OF[form.partition("-")[0]]}
+
+    def make(self, form: str) -> None:
+        """Raises RecordingError."""
+        kind, _, rest = form.partition("-")
+        if form == "start":
+            self._write(form, [9092], _start)
+        elif rest == "pcapng":
+            if not self.is_there(kind):
+                self.make(kind)
+            source = captures(self.data)[kind]
+            self._write(form, source.ports, lambda path: write_pcapng(source.path, path), packets=source.packets)
+        elif kind == "C":
+            self._write(form, [small_messages.BROKER_PORT], lambda path: self._small(path, newest=rest == "new"))
+        else:
+            copies = getattr(self.sizes, COPIES[kind])
+            base = self._base(form)
+            ports = self._ports(newest=rest == "new")
+            self._write(form, ports, lambda path: write_copies(base.read_bytes(), path, copies, ports))
+
+    def _write(self, form: str, ports: list[int], write: Callable[[Path], object], packets: int | None = None) -> None:
+        path = path_of(self.data, form)
+        facts = path.with_suffix(".json")
+        facts.unlink(missing_ok=True)
+        aside = path.with_suffix(".part")
+        write(aside)
+        aside.rename(path)
+        known = {
+            "made_with": self.made_with(form),
+            "ports": ports,
+            "packets": count_packets(path) if packets is None else packets,
+        }
+        facts.write_text(json.dumps(known, indent=1) + "\n")
+        print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, {known['packets']:,} packets", flush=True)
+
+    def _small(self, path: Path, *, newest: bool) -> None:
+        sizes = self.sizes
+        pairs = newest_messages.templates(sizes.seed) if newest else None
+        # A round more than fits in: at least so many packets.
+        wanted = sizes.packets + 3 * sizes.connections
+        small_messages.write(path, sizes.connections, wanted, sizes.seed, pairs)
+
+    def _recording(self, *, newest: bool) -> Path:
+        sizes = self.sizes
+        name = f"recorded-{'newest' if newest else 'capped'}-{sizes.base_mb}-{sizes.seed}-{sizes.format}.pcap"
+        path = self.data / "bases" / name
+        facts = path.with_suffix(".json")
+        if not facts.exists():
+            self.python = self.python or client_python()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            for old in path.parent.glob(f"*-of-{path.name}"):
+                old.unlink()
+            ports = record_with(self.python, path, sizes.base_mb, sizes.seed, capped=not newest)
+            write_packets(path, without_refusals(read_packets(path)))
+            facts.write_text(json.dumps({"ports": ports}) + "\n")
+        return path
+
+    def _ports(self, *, newest: bool) -> list[int]:
+        found: list[int] = json.loads(self._recording(newest=newest).with_suffix(".json").read_text())["ports"]
+        return found
+
+    def _base(self, form: str) -> Path:
+        """What comes again in copies."""
+        kind, _, rest = form.partition("-")
+        recording = self._recording(newest=rest == "new")
+        if kind == "A":
+            return recording
+        base = self.data / "bases" / f"{form}-of-{recording.name}"
+        if not base.exists():
+            packets: Sequence[Packet] = list(resegmented(recording))
+            if kind == "Bx":
+                packets, counts = disturbed(packets, Random(self.sizes.seed))
+                print(f"{base.name}: {', '.join(f'{count:,} {name}' for name, count in sorted(counts.items()))}")
+            aside = base.with_suffix(".part")
+            write_packets(aside, as_ipv6(packets) if rest == "ipv6" else packets)
+            aside.rename(base)
+        return base
+
+
+def _start(path: Path) -> None:
+    write_pcap(path, mixed()[:100], nanoseconds=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.generate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     described = "; ".join(f"{form}: {what}" for form, what in FORMS.items())
-    parser.add_argument("forms", nargs="*", help=f"{described} (default: all)")
-    parser.add_argument("--megabytes", type=int, default=120, help="size of form A")
-    parser.add_argument("--packets", type=int, default=1_000_000, help="packets of form C")
-    parser.add_argument("--connections", type=int, default=2000, help="connections of form C")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("forms", nargs="*", metavar="FORM", help=f"{described} (default: all)")
+    for field in dataclasses.fields(Sizes):
+        if field.name != "format":
+            parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, metavar="N", help=f"[{field.default}]")
+    parser.add_argument("--quick", action="store_true", help="small ones for a try-out, in a folder of their own")
     parser.add_argument("--missing", action="store_true", help="only those that are not there yet")
-    parser.add_argument("--data", type=Path, default=DATA, help="folder for the captures")
-    options = parser.parse_args()
+    parser.add_argument("--data", type=Path, default=DATA, help="folder for the captures [benchmarks/data]")
+    options = parser.parse_args(arguments)
     if unknown := set(options.forms) - set(FORMS):
         parser.error(f"no such form: {', '.join(sorted(unknown))}")
-    data: Path = options.data
-    # The .json comes last: without it, making the capture was interrupted.
-    forms = [
-        form for form in options.forms or FORMS if not (options.missing and (data / form).with_suffix(".json").exists())
-    ]
+    given = {
+        field.name: value for field in dataclasses.fields(Sizes) if (value := vars(options).get(field.name)) is not None
+    }
+    if any(value < 1 for value in given.values()):
+        parser.error("sizes are positive")
+    data: Path = options.data / "quick" if options.quick else options.data
     data.mkdir(parents=True, exist_ok=True)
-    large, small_segments = data / "A.pcap", data / "B.pcap"
-    if "start" in forms:
-        _done(write_pcap(data / "start.pcap", mixed()[:100], nanoseconds=True), [9092])
-    if "C" in forms:
-        path = data / "C.pcap"
-        facts = small_messages.write(path, options.connections, options.packets, options.seed)
-        _done(path, [small_messages.BROKER_PORT], connections=options.connections, **facts)
-    if "A" in forms:
-        # Here, because the other forms do without confluent-kafka.
-        from benchmarks import large_segments  # noqa: PLC0415
-
-        ports = large_segments.record(large, options.megabytes, options.seed)
-        _done(large, ports)
-    if "B" in forms:
-        if not large.exists():
-            parser.error("form B is made from form A, which is not there")
-        resegment(large, small_segments)
-        _done(small_segments, json.loads(large.with_suffix(".json").read_text())["ports"])
+    maker = Maker(data, dataclasses.replace(QUICK if options.quick else Sizes(), **given))
+    failed: dict[str, str] = {}
+    for form in options.forms or FORMS:
+        if options.missing and maker.is_there(form):
+            continue
+        try:
+            maker.make(form)
+        except RecordingError as error:
+            failed[form] = str(error)
+    if failed:
+        print(f"not made: {', '.join(failed)}: {next(iter(failed.values()))}", file=sys.stderr)
+    # What can be measured without them is measured; the page says what is missing.
+    return 0 if captures(data) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -9,8 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-import struct
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any, Final
@@ -19,29 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import small_messages
-from benchmarks.compare import ours, requests_of, timed
+from benchmarks.measures import ours, requests_of
+from benchmarks.pcap_files import IP_AT, MAX_COPIES, packet_places, write_copies
+from benchmarks.processes import CommandFailedError
+from benchmarks.recording import RecordingError, record_with
+from benchmarks.timing import timed
 
 Numbers = NDArray[np.int64]
 
-FILE_HEADER: Final = 24
-RECORD_HEADER: Final = 16
-"""pcap, and what precedes each of its packets: seconds, fraction, length, length on the wire."""
-
-ETHERNET: Final = 14
-SOURCE_AT: Final = RECORD_HEADER + ETHERNET + 12
-PORTS_AT: Final = RECORD_HEADER + ETHERNET + 20
+PORTS_AT: Final = IP_AT + 20
 """Without IP options."""
-
-RECORDING_S: Final = 400
-MAX_COPIES: Final = 1 << 16
-"""Two bytes of the clients' address tell them apart."""
-
-_RECORD = """
-import sys
-from pathlib import Path
-from benchmarks.large_segments import record
-print(record(Path(sys.argv[1]), int(sys.argv[2])))
-"""
 
 
 class MaterialError(Exception):
@@ -98,7 +83,7 @@ def small(folder: Path, packets: int, connections: int) -> Material:
 def _counted(path: Path, port: int) -> Material:
     """Of a capture in which every packet with data from or to `port` is one message."""
     data = path.read_bytes()
-    places, lengths = _places(data)
+    places, lengths = packet_places(data)
     view = np.frombuffer(data, np.uint8)
     source, target = (
         view[places + at].astype(np.int64) * 256 + view[places + at + 1] for at in (PORTS_AT, PORTS_AT + 2)
@@ -114,20 +99,6 @@ def _counted(path: Path, port: int) -> Material:
     )
 
 
-def _places(data: bytes) -> tuple[Numbers, Numbers]:
-    """Where each whole packet's record begins in a little-endian pcap, and the packets' lengths."""
-    places, lengths = [], []
-    at, step = FILE_HEADER, struct.Struct("<8xI4x").unpack_from
-    while at + RECORD_HEADER <= len(data):
-        (length,) = step(data, at)
-        if at + RECORD_HEADER + length > len(data):
-            break
-        places.append(at)
-        lengths.append(length)
-        at += RECORD_HEADER + length
-    return np.array(places, np.int64), np.array(lengths, np.int64)
-
-
 def large(folder: Path, megabytes: int, size: float, python: str) -> Material:
     """Copies of form A of so many megabytes, with at least `size` bytes together; it can be cut between copies.
 
@@ -139,7 +110,7 @@ def large(folder: Path, megabytes: int, size: float, python: str) -> Material:
         facts.write_text(json.dumps(_record(base, megabytes, python)) + "\n")
     known = json.loads(facts.read_text())
     data = base.read_bytes()
-    places, lengths = _places(data)
+    places, lengths = packet_places(data)
     count = max(1, -(-int(size) // int(lengths.sum())))
     if count > MAX_COPIES:
         raise MaterialError(f"{size / 1e6:,.0f} MB are more than {MAX_COPIES} copies of {megabytes} MB")
@@ -162,52 +133,27 @@ def large(folder: Path, megabytes: int, size: float, python: str) -> Material:
 
 
 def _record(path: Path, megabytes: int, python: str) -> dict[str, Any]:
-    """Record form A; its ports and messages. tshark has to see the same requests."""
-    root = Path(__file__).resolve().parent.parent
-    command = [python, "-c", _RECORD, str(path.resolve()), str(megabytes)]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=RECORDING_S)
-    if done.returncode != 0:
-        raise MaterialError(f"form A was not recorded: {done.stderr.strip()}")
-    ports: list[int] = json.loads(done.stdout.splitlines()[-1])
+    """Record form A; its ports and messages. tshark has to see the same requests. Raises MaterialError."""
+    try:
+        ports = record_with(python, path, megabytes)
+    except RecordingError as error:
+        raise MaterialError(str(error)) from error
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
         output = Path(scratch) / "output"
-        timed(ours(path, "json"), output)
+        _decode(path, output)
         with output.open("rb") as lines:
             kinds = [line[:16] for line in lines]
         requests = sum(kind.startswith(b'{"type":"request') for kind in kinds)
         if shutil.which("tshark") is not None:
-            mine, other = requests_of(path, ports, output)
+            mine, other, _ = requests_of(path, ports, Path(scratch) / "counted")
             if mine != other:
                 raise MaterialError(f"{path}: kafkasniff sees {mine} requests, tshark {other}; remove it and try again")
     responses = sum(kind.startswith(b'{"type":"respons') for kind in kinds)
     return {"ports": ports, "requests": requests, "responses": responses}
 
 
-def write_copies(data: bytes, path: Path, count: int, ports: list[int]) -> None:
-    """Write `count` copies of a recording on loopback behind each other, each later and with clients at 127.N.N.x.
-
-    Checksums stay as they were, as wrong as they are on loopback.
-    """
-    places, lengths = _places(data)
-    end = int(places[-1] + RECORD_HEADER + lengths[-1])
-    base = np.frombuffer(data[:end], np.uint8).copy()
-    seconds = _column(base, places, 0)
-    span = int(seconds[-1] - seconds[0]) + 1
-    from_broker = np.isin(base[places + PORTS_AT].astype(np.int64) * 256 + base[places + PORTS_AT + 1], ports)
-    # The second and third byte of the client's address, which is the target of what brokers say.
-    client = places + SOURCE_AT + 4 * from_broker + 1
-    with path.open("wb") as out:
-        out.write(data[:FILE_HEADER])
-        for number in range(count):
-            base[client], base[client + 1] = number >> 8, number & 0xFF
-            later = seconds + number * span
-            for byte in range(4):
-                base[places + byte] = (later >> (8 * byte)) & 0xFF
-            out.write(base[FILE_HEADER:].tobytes())
-
-
-def _column(base: NDArray[np.uint8], places: Numbers, at: int) -> Numbers:
-    """A little-endian 32-bit number of each record."""
-    columns = base[places[:, None] + at + np.arange(4)].astype(np.int64)
-    numbers: Numbers = columns @ (np.int64(1) << np.arange(0, 32, 8))
-    return numbers
+def _decode(path: Path, output: Path) -> None:
+    try:
+        timed(ours(path, "json"), output)
+    except CommandFailedError as error:
+        raise MaterialError(str(error)) from error

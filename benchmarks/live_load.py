@@ -11,9 +11,6 @@ a second, or `max`).
 from __future__ import annotations
 
 import argparse
-import datetime
-import os
-import platform
 import shutil
 import signal
 import subprocess
@@ -24,7 +21,6 @@ from typing import Final
 
 import msgspec
 
-import kafkasniff
 from benchmarks import live_captures
 from benchmarks.generate import DATA
 from benchmarks.live_captures import MaterialError
@@ -34,6 +30,7 @@ from benchmarks.live_network import NetworkError, leave_for_own_network, program
 from benchmarks.live_report import section
 from benchmarks.live_run import STOP_S, Result, ToolError, run
 from benchmarks.live_tools import TOOLS, Tool, make_tools
+from benchmarks.machine import hardware, load_average, today, versions
 from benchmarks.results_page import PAGE, write_section
 from captures.record.distribution import SetupError, kafka_jars, python_with
 from captures.record.programs import CONFLUENT
@@ -130,23 +127,11 @@ def parser() -> argparse.ArgumentParser:
 
 def machine() -> list[str]:
     """What the figures are taken on."""
-    cpu = next(
-        (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), ""
-    )
-    memory = next((int(line.split()[1]) * 1024 for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
-    return [
-        f"{datetime.datetime.now(tz=datetime.UTC):%-d %B %Y}; load average at the start {os.getloadavg()[0]:.2f}",
-        f"{os.cpu_count()} cores, {cpu or platform.machine()}, {memory / 1e9:.0f} GB of memory, {platform.system()} "
-        f"{platform.release()}",
-    ]
-
-
-def _lines(path: str) -> list[str]:
-    return Path(path).read_text().splitlines()
+    return [f"{today()}; load average at the start {load_average():.2f}", hardware()]
 
 
 def _versions(options: argparse.Namespace) -> str:
-    told = [f"kafkasniff {kafkasniff.__version__}, Python {platform.python_version()}"]
+    told = [versions()]
     if any(name.startswith("tshark") for name in options.tools):
         told.append(_first_line("tshark", "--version"))
     if any(form in {"C", "A"} for form, _ in _all(options)):

@@ -1,5 +1,12 @@
 """librdkafka's mock cluster, as the confluent-kafka wheel carries it, with API versions capped to what tshark decodes.
 
+It answers nearly as a broker does (librdkafka 2.16, `rdkafka_mock_handlers.c`). ApiVersions in the version that clients
+ask for first is answered with error 35 and an array whose compact length is one too low, in neither the layout of that
+version nor in that of version 0 (KIP-511). And most responses in flexible versions end with one byte too much: the
+handler writes the last, empty tag section, and `rd_kafka_mock_connection_send_response0` writes it again. kafkasniff
+tells both (`array-too-long`, `trailing-bytes`), tshark says of both that the message does not end where it should, and
+clients bear with them.
+
 The Python client starts a mock cluster by a setting of its own (`test.mock.num.brokers`), but gives no way to cap
 versions; so the library is called directly. See `rdkafka_mock.h`.
 """
@@ -13,10 +20,11 @@ from typing import Final
 
 import confluent_kafka
 
-TSHARK_KNOWS: Final = {0: 7, 1: 11, 2: 5, 3: 9, 8: 7}
+TSHARK_KNOWS: Final = {0: 7, 1: 11, 2: 5, 3: 8, 8: 7}
 """API key → highest version whose body tshark 4.0 dissects, of those in which the mock cluster goes beyond that.
 
-Caps must not be raised above what the cluster implements: it would answer in a layout that it does not have.
+Metadata would be known up to version 9, in which the cluster's answers have a byte too much. Caps must not be raised
+above what the cluster implements: it would answer in a layout that it does not have.
 """
 
 PRODUCER: Final = 0
@@ -26,7 +34,8 @@ PRODUCER: Final = 0
 class MockCluster:
     """A context manager; `bootstraps` and `ports` of its brokers on loopback."""
 
-    def __init__(self, brokers: int = 3) -> None:
+    def __init__(self, brokers: int = 3, *, capped: bool = True) -> None:
+        """`capped`: no versions beyond `TSHARK_KNOWS`, else the newest that it implements."""
         folder = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
         # The wheel's name of the file holds a hash.
         names = glob.glob(str(folder / "librdkafka*"))
@@ -68,7 +77,7 @@ class MockCluster:
         if not self._handle:
             raise SystemExit(error.value.decode())
         self._cluster = library.rd_kafka_mock_cluster_new(self._handle, brokers)
-        for key, highest in TSHARK_KNOWS.items():
+        for key, highest in TSHARK_KNOWS.items() if capped else ():
             library.rd_kafka_mock_set_apiversion(self._cluster, key, 0, highest)
         self.bootstraps: str = library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
         self.ports = [int(broker.rpartition(":")[2]) for broker in self.bootstraps.split(",")]

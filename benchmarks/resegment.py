@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from benchmarks.pcap_files import PCAP
 from tests.craft.packet import FIN, PSH, Packet
 from tests.craft.read import raw_packets, tcp_packet
 from tests.craft.write import LINKS, link_bytes
@@ -17,16 +18,25 @@ SEGMENT: Final = 1448
 
 def resegment(source: Path, target: Path, segment: int = SEGMENT) -> None:
     """Write `source` with segments of at most `segment` bytes, as a nanosecond pcap with Ethernet headers."""
+    write_packets(target, resegmented(source, segment))
+
+
+def resegmented(source: Path, segment: int = SEGMENT) -> Iterator[Packet]:
+    """The TCP packets of a capture, with segments of at most `segment` bytes."""
+    for raw in raw_packets(source.read_bytes()):
+        packet = tcp_packet(*raw)
+        if packet is not None:
+            yield from _pieces(packet, segment)
+
+
+def write_packets(target: Path, packets: Iterable[Packet]) -> None:
+    """A nanosecond pcap with Ethernet headers and true checksums."""
     with target.open("wb") as out:
-        out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262_144, 1))
-        for raw in raw_packets(source.read_bytes()):
-            packet = tcp_packet(*raw)
-            if packet is None:
-                continue
-            for piece in _pieces(packet, segment):
-                data, wire = link_bytes(piece, LINKS["ethernet"])
-                out.write(struct.pack("<IIII", *divmod(piece.time_ns, 1_000_000_000), len(data), wire))
-                out.write(data)
+        out.write(PCAP)
+        for packet in packets:
+            data, wire = link_bytes(packet, LINKS["ethernet"])
+            out.write(struct.pack("<IIII", *divmod(packet.time_ns, 1_000_000_000), len(data), wire))
+            out.write(data)
 
 
 def _pieces(packet: Packet, segment: int) -> Iterator[Packet]:

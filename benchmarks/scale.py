@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import importlib.metadata
 import os
 import platform
@@ -27,6 +26,7 @@ from benchmarks.cluster_estimate import Cluster
 from benchmarks.event_log import CONF, read_event_log
 from benchmarks.exported import contents, differences
 from benchmarks.generate import DATA
+from benchmarks.machine import hardware, today
 from benchmarks.processes import CommandFailedError, measure
 from benchmarks.scale_captures import FILE_MB, Form, captures, is_there
 from benchmarks.scale_report import Engine, Measurement, page
@@ -113,14 +113,9 @@ def lacking(data: Path, new_captures: int, largest: int) -> str | None:
 
 def machine() -> list[str]:
     """What the figures were taken on."""
-    cpu = next(
-        (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), ""
-    )
-    memory = next((int(line.split()[1]) * 1024 for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
     return [
-        f"{datetime.datetime.now(tz=datetime.UTC):%-d %B %Y}",
-        f"{os.cpu_count()} cores, {cpu or platform.machine()}, {memory / 1e9:.0f} GB of memory, {platform.system()} "
-        f"{platform.release()}",
+        today(),
+        hardware(),
         *versions(),
     ]
 
@@ -142,10 +137,6 @@ def _java() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "no Java but what pyspark brings"
     return told.splitlines()[0].replace('"', "")
-
-
-def _lines(path: str) -> list[str]:
-    return Path(path).read_text().splitlines()
 
 
 def _told(found: Measurement) -> str:

@@ -107,7 +107,7 @@ class Base:
     connections: int
 
 
-class _Connection:
+class Connection:
     """What one connection sends in a copy."""
 
     def __init__(self, number: int, *, steady: bool, segment: int, initial: tuple[int, int]) -> None:
@@ -120,7 +120,7 @@ class _Connection:
         self.requests = 0
 
 
-class _Script:
+class Script:
     """Packets of all connections in columns, in the order of writing."""
 
     def __init__(self) -> None:
@@ -128,11 +128,11 @@ class _Script:
         """time_ns, connection, direction (0: client's), sent, acknowledged, flags, start and length in `payload`, and
         where in the payload a correlation id stands (0 where none does)."""
         self.payload = bytearray()
-        self.connections: list[_Connection] = []
+        self.connections: list[Connection] = []
 
     def packet(
         self,
-        who: _Connection,
+        who: Connection,
         time_ns: int,
         direction: int,
         flags: int,
@@ -145,7 +145,7 @@ class _Script:
         self.rows.append((time_ns, who.number, direction, sent, other, flags, start, size, id_at))
         who.sent[direction] = sent + size + bool(flags & (SYN | FIN))
 
-    def message(self, who: _Connection, time_ns: int, direction: int, message: bytes) -> int:
+    def message(self, who: Connection, time_ns: int, direction: int, message: bytes) -> int:
         """Returns when its last segment was sent."""
         start = len(self.payload)
         self.payload += message
@@ -159,18 +159,23 @@ class _Script:
         self.packet(who, time_ns, 1 - direction, ACK)
         return time_ns
 
-    def exchange(self, who: _Connection, time_ns: int, request: bytes, response: bytes, *, wait_ns: int) -> None:
-        """`request` and `response` have correlation id 0; they get the next one of the connection."""
+    def request(self, who: Connection, time_ns: int, request: bytes) -> int:
+        """`request` has correlation id 0; it gets the next one of the connection. Returns when it was sent."""
         number = struct.pack(">i", who.requests)
         who.requests += 1
-        arrived = self.message(who, time_ns, 0, request[: ID_AT[0]] + number + request[ID_AT[0] + 4 :])
+        return self.message(who, time_ns, 0, request[: ID_AT[0]] + number + request[ID_AT[0] + 4 :])
+
+    def exchange(self, who: Connection, time_ns: int, request: bytes, response: bytes, *, wait_ns: int) -> None:
+        """A request, as above, and the response, which gets the same id."""
+        number = struct.pack(">i", who.requests)
+        arrived = self.request(who, time_ns, request)
         self.message(who, arrived + wait_ns, 1, response[: ID_AT[1]] + number + response[ID_AT[1] + 4 :])
 
 
 def make_base(size: int = BASE_MB * 1_000_000, seed: int = 1, *, flaws: bool = True) -> Base:
     """A base of about `size` bytes, the same for the same arguments; without `flaws` every segment comes once."""
     rng = np.random.default_rng(seed)
-    script = _Script()
+    script = Script()
     pairs = small_messages.templates(seed)
     batches = _batches(rng)
     small = max(1, int(size * SMALL_SHARE) // SMALL_CONNECTION)
@@ -178,7 +183,7 @@ def make_base(size: int = BASE_MB * 1_000_000, seed: int = 1, *, flaws: bool = T
     for number in range(bulk + small):
         initial = tuple(rng.integers(0, 2**32, 2).tolist())
         kind = number if number < bulk else number - bulk
-        who = _Connection(number, steady=kind % STEADY == 0, segment=SEGMENTS[kind % 2], initial=initial)
+        who = Connection(number, steady=kind % STEADY == 0, segment=SEGMENTS[kind % 2], initial=initial)
         script.connections.append(who)
         if not who.steady:
             _open(script, who, START_NS + int(rng.integers(0, BASE_NS // 4)))
@@ -192,7 +197,7 @@ def make_base(size: int = BASE_MB * 1_000_000, seed: int = 1, *, flaws: bool = T
             script.packet(who, end, 0, FIN | ACK)
             script.packet(who, end + 300_000, 1, FIN | ACK)
             script.packet(who, end + 600_000, 0, ACK)
-    return _laid_out(script, rng, flaws=flaws)
+    return laid_out(script, rng, flaws=flaws)
 
 
 def copies(base: Base) -> Iterator[Bytes]:
@@ -217,7 +222,7 @@ def _put(data: Bytes, at: Numbers, values: Numbers, width: int, *, big: bool = T
         data[at + byte] = (values >> shift) & 0xFF
 
 
-def _open(script: _Script, who: _Connection, time_ns: int) -> None:
+def _open(script: Script, who: Connection, time_ns: int) -> None:
     script.packet(who, time_ns, 0, SYN)
     script.packet(who, time_ns + 100_000, 1, SYN | ACK)
     script.packet(who, time_ns + 150_000, 0, ACK)
@@ -231,7 +236,7 @@ def _times(rng: np.random.Generator, count: int) -> list[int]:
     return [int(moment) for moment in moments]
 
 
-def _small(script: _Script, who: _Connection, rng: np.random.Generator, pairs: list[tuple[bytes, bytes]]) -> None:
+def _small(script: Script, who: Connection, rng: np.random.Generator, pairs: list[tuple[bytes, bytes]]) -> None:
     mean = sum(len(request) + len(response) for request, response in pairs) // len(pairs) + 4 * 70
     count = max(1, SMALL_CONNECTION // mean)
     chosen = rng.integers(0, len(pairs), count).tolist()
@@ -241,7 +246,7 @@ def _small(script: _Script, who: _Connection, rng: np.random.Generator, pairs: l
         script.exchange(who, time_ns, request, response, wait_ns=wait)
 
 
-def _bulk(script: _Script, who: _Connection, rng: np.random.Generator, plan: list[tuple[bytes, bytes]]) -> None:
+def _bulk(script: Script, who: Connection, rng: np.random.Generator, plan: list[tuple[bytes, bytes]]) -> None:
     waits = rng.integers(200_000, 3_000_000, len(plan)).tolist()
     for time_ns, (request, response), wait in zip(_times(rng, len(plan)), plan, waits, strict=True):
         script.exchange(who, time_ns, request, response, wait_ns=wait)
@@ -320,7 +325,8 @@ def _batch(records: list[bytes], codec: int, compress: Callable[[bytes], bytes])
     return kafka.int64(0) + kafka.int32(len(rest)) + rest
 
 
-def _laid_out(script: _Script, rng: np.random.Generator, *, flaws: bool) -> Base:
+def laid_out(script: Script, rng: np.random.Generator, *, flaws: bool) -> Base:
+    """What a script comes to: its packets as one copy."""
     columns: Numbers = np.array(script.rows, np.int64)
     if flaws:
         columns = _flawed(columns, rng)
@@ -361,7 +367,7 @@ def _laid_out(script: _Script, rng: np.random.Generator, *, flaws: bool) -> Base
     )
 
 
-def _steady_column(script: _Script) -> Numbers:
+def _steady_column(script: Script) -> Numbers:
     """1 for connections that stay, else 0, a row each."""
     return np.array([[int(who.steady)] for who in script.connections], np.int64)
 
@@ -399,7 +405,7 @@ def _heads(number: Numbers, direction: Numbers, steady: NDArray[np.bool_], value
     return heads
 
 
-def _preamble(script: _Script) -> bytes:
+def _preamble(script: Script) -> bytes:
     staying = [who for who in script.connections if who.steady]
     rows = [
         (START_NS - SECOND + place * 1_000_000 + step * 100_000, who.number, direction, seq, ack, flags)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,7 @@ START_S: Final = 1_781_000_000
 
 Bytes = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
+Pairs = Sequence[tuple[bytes, bytes]]
 
 
 def templates(seed: int) -> list[tuple[bytes, bytes]]:
@@ -113,10 +115,15 @@ def finish(rows: Bytes) -> None:
     _put(rows, 66, _checksums(rows[:, 50:], extra), 2)
 
 
-def write(path: Path, connections: int = 2000, wanted: int = 500_000, seed: int = 1) -> dict[str, int]:
-    """Write a nanosecond pcap of about `wanted` packets; returns how many packets, requests and responses it has."""
+def write(
+    path: Path, connections: int = 2000, wanted: int = 500_000, seed: int = 1, pairs: Pairs | None = None
+) -> dict[str, int]:
+    """Write a nanosecond pcap of about `wanted` packets; returns how many packets, requests and responses it has.
+
+    `pairs`: requests and responses with correlation id 0, of which each exchange is one.
+    """
     rng = np.random.default_rng(seed)
-    pairs = templates(seed)
+    pairs = pairs if pairs is not None else templates(seed)
     request_sizes = np.array([len(request) for request, _ in pairs])
     response_sizes = np.array([len(response) for _, response in pairs])
     index = np.arange(connections)
@@ -129,12 +136,12 @@ def write(path: Path, connections: int = 2000, wanted: int = 500_000, seed: int 
     rounds = max(1, (wanted - 3 * connections) // (3 * connections))
     with path.open("wb") as out:
         out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262_144, 1))
-        _handshakes(out_rows := _Rows(), up, client_next, broker_next)
+        _handshakes(out_rows := Rows(), up, client_next, broker_next)
         out.write(out_rows.sorted())
         for first in range(0, rounds, ROUNDS_AT_ONCE):
             count = min(ROUNDS_AT_ONCE, rounds - first)
             chosen = rng.integers(0, len(pairs), (count, connections))
-            out_rows = _Rows()
+            out_rows = Rows()
             requests, responses = request_sizes[chosen], response_sizes[chosen]
             client_seq = client_next + np.cumsum(requests, axis=0) - requests
             broker_seq = broker_next + np.cumsum(responses, axis=0) - responses
@@ -163,7 +170,7 @@ def write(path: Path, connections: int = 2000, wanted: int = 500_000, seed: int 
     return {"packets": 3 * connections + 3 * exchanges, "requests": exchanges, "responses": exchanges}
 
 
-def _handshakes(rows: _Rows, up: tuple[Numbers, ...], client_next: Numbers, broker_next: Numbers) -> None:
+def _handshakes(rows: Rows, up: tuple[Numbers, ...], client_next: Numbers, broker_next: Numbers) -> None:
     down = up[2:] + up[:2]
     times = START_S * 10**9 + np.arange(len(up[0])) * 10_000
     none = np.zeros_like(times)
@@ -178,7 +185,7 @@ def _handshakes(rows: _Rows, up: tuple[Numbers, ...], client_next: Numbers, brok
         rows.add(packets(b"", flags, when, ends=ends, seq=seq, ack=ack, ident=none + 65_000 + step), when)
 
 
-class _Rows:
+class Rows:
     """Rows of several lengths, put into order of time in the end."""
 
     def __init__(self) -> None:

@@ -14,13 +14,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from benchmarks.live_captures import small, write_copies
+from benchmarks.live_captures import small
 from benchmarks.live_latency import LineTimes, percentiles
 from benchmarks.live_load import Results, parser
 from benchmarks.live_loads import Offered
 from benchmarks.live_report import is_complete, section
 from benchmarks.live_run import Result
 from benchmarks.live_tools import Kafkasniff, Told, Tshark, make_tools, read_pcapng
+from benchmarks.pcap_files import write_copies
 from benchmarks.processes import Usage
 from benchmarks.results_page import write_section
 from kafkasniff.capture.interface_socket import InterfaceSocket

@@ -1,0 +1,54 @@
+"""What figures are taken on, in words."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+import kafkasniff
+
+
+def today() -> str:
+    return f"{datetime.datetime.now(tz=datetime.UTC):%-d %B %Y}"
+
+
+def load_average() -> float:
+    """The load average over the last minute."""
+    return os.getloadavg()[0]
+
+
+def hardware() -> str:
+    """Cores, memory and system."""
+    cpu = next(
+        (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), ""
+    )
+    memory = next((int(line.split()[1]) * 1024 for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
+    return (
+        f"{os.cpu_count()} cores, {cpu or platform.machine()}, {memory / 1e9:.0f} GB of memory, {platform.system()} "
+        f"{platform.release()}"
+    )
+
+
+def versions() -> str:
+    """Of what is measured."""
+    return f"kafkasniff {kafkasniff.__version__}, Python {platform.python_version()}"
+
+
+def tshark_version() -> str:
+    """Raises FileNotFoundError where there is none."""
+    program = shutil.which("tshark")
+    if program is None:
+        raise FileNotFoundError("tshark is not installed")
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=120)
+    return done.stdout.splitlines()[0].rstrip(".")
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,113 @@
+"""What is measured beside tshark: the commands, whole and comparable, and the targets."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from benchmarks.timing import timed
+
+Measure = Literal["text", "json", "headers", "records"]
+Shown = Literal["lines", "ek", "fields"]
+"""What tshark is asked for."""
+
+KAFKASNIFF: Final = (sys.executable, "-m", "kafkasniff")
+DECODE: Final[dict[str, tuple[str, ...]]] = {"text": ("--color", "never"), "json": ("--format", "json")}
+EXPORT: Final[dict[str, tuple[str, ...]]] = {
+    "headers": ("--tables", "exchanges", "--no-bodies"),
+    "records": ("--tables", "records"),
+}
+COLUMNS: Final = (
+    *("frame.time_epoch", "ip.src", "ipv6.src", "tcp.srcport", "ip.dst", "ipv6.dst", "tcp.dstport"),
+    *("kafka.len", "kafka.api_key", "kafka.api_version", "kafka.correlation_id", "kafka.client_id"),
+)
+"""What of the table `exchanges` stands in packets and in the headers of messages."""
+
+BESIDE: Final[dict[Shown, tuple[Measure, ...]]] = {
+    "lines": ("text",),
+    "fields": ("headers",),
+    "ek": ("json", "records"),
+}
+"""What of ours is measured in turn with the same command of tshark's."""
+
+TITLES: Final[dict[Measure, str]] = {
+    "text": "One line per message with its body fields: `decode` and `tshark -Y kafka`",
+    "json": "Every body and record as JSON lines: `decode --format json` and `tshark -T ek`",
+    "headers": "Headers as columns: `export --tables exchanges --no-bodies` and `tshark -T fields`",
+    "records": "Records as Parquet: `export --tables records` and `tshark -T ek`",
+}
+TARGETS: Final[dict[Measure, dict[str, float]]] = {
+    "text": {"A": 0.55, "B": 0.55, "B-ipv6": 0.55, "Bx": 0.55, "C": 0.60},
+    "json": {"A": 0.15, "B": 0.15, "Bx": 0.15, "C": 0.15},
+    "headers": {"A": 0.30, "B": 0.30, "Bx": 0.30, "C": 0.08},
+    "records": {"A": 0.12, "B": 0.12, "Bx": 0.12, "C": 0.12},
+}
+"""By measure and form: CPU time, ours divided by tshark's, in one process each."""
+
+PEAK_TARGET: Final = 400e6
+FLAT_TARGET: Final = 0.10
+PCAPNG_TARGET: Final = 1.3
+JOBS_TARGET: Final = 0.65
+START_TARGETS: Final = {"--version": 0.15, "--help": 0.15, "first line": 0.30}
+"""Seconds of CPU."""
+
+LEAST_TSHARK_S: Final = 5.0
+"""CPU time that tshark's lines have to take, or else much of what is compared is starting up."""
+
+
+class Requests(NamedTuple):
+    """How many requests each of them sees in a capture."""
+
+    ours: int
+    tshark: int
+    malformed: int
+    """Packets of Kafka's that tshark gives up on."""
+
+
+def ours(capture: Path, measure: str, folder: Path | None = None, *, jobs: int = 1) -> list[str]:
+    """`folder`: for the tables."""
+    if measure in DECODE:
+        options = [*DECODE[measure], "--quiet", "--jobs", str(jobs)]
+        return [*KAFKASNIFF, "decode", *options, str(capture)]
+    assert folder is not None
+    options = ["--output", str(folder / "export"), *EXPORT[measure], "--quiet", "--jobs", str(jobs)]
+    return [*KAFKASNIFF, "export", *options, str(capture)]
+
+
+def theirs(capture: Path, shown: Shown, ports: Sequence[int], columns: Sequence[str] = COLUMNS) -> list[str]:
+    """tshark has to be told which ports are Kafka's."""
+    command = ["tshark", "-n", "-r", str(capture)]
+    for port in ports:
+        command += ["-d", f"tcp.port=={port},kafka"]
+    command += ["-Y", "kafka"]
+    if shown == "fields":
+        return [*command, "-T", "fields", *(word for column in columns for word in ("-e", column))]
+    return [*command, "-T", "ek"] if shown == "ek" else command
+
+
+def requests_of(capture: Path, ports: Sequence[int], folder: Path) -> Requests:
+    """Counted from columns, which are the same in all forms of output; `folder` is emptied before and removed."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        timed(ours(capture, "headers", folder), folder / "output")
+        status = pq.read_table(folder / "export" / "exchanges", columns=["status"])["status"]
+        mine = pc.sum(pc.not_equal(status, "orphan")).as_py() or 0
+        columns = ("kafka.api_version", "_ws.malformed")
+        timed(theirs(capture, "fields", ports, columns), folder / "output")
+        other = malformed = 0
+        with (folder / "output").open() as lines:
+            for line in lines:
+                # Only requests have a version on the wire.
+                versions, _, wrong = line.rstrip("\n").partition("\t")
+                other += sum(map(bool, versions.split(",")))
+                malformed += bool(wrong)
+        return Requests(mine, other, malformed)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

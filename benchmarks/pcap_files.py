@@ -1,0 +1,133 @@
+"""Capture files made of others: a beginning, copies with other clients, another format. Bytes are moved, none decoded.
+
+All of it is for little-endian pcap files with Ethernet headers, in which IPv4 has no options: what `small_messages`,
+`resegment` and tcpdump on loopback write.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.int64]
+
+FILE_HEADER: Final = 24
+RECORD_HEADER: Final = 16
+"""pcap, and what precedes each of its packets: seconds, fraction, length, length on the wire."""
+
+ETHERNET: Final = 14
+IP_AT: Final = RECORD_HEADER + ETHERNET
+MAX_PACKET: Final = 262_144
+MAX_COPIES: Final = 1 << 16
+"""Two bytes of the clients' address tell them apart."""
+
+NANOSECONDS: Final = 0xA1B23C4D
+PCAP: Final = struct.pack("<IHHiIII", NANOSECONDS, 2, 4, 0, 0, MAX_PACKET, 1)
+"""The head of a file with nanoseconds and Ethernet headers."""
+
+
+def packet_places(data: bytes) -> tuple[Numbers, Numbers]:
+    """Where each whole packet's record begins in a little-endian pcap, and the packets' lengths."""
+    found, lengths = [], []
+    at, step = FILE_HEADER, struct.Struct("<8xI4x").unpack_from
+    while at + RECORD_HEADER <= len(data):
+        (length,) = step(data, at)
+        if at + RECORD_HEADER + length > len(data):
+            break
+        found.append(at)
+        lengths.append(length)
+        at += RECORD_HEADER + length
+    return np.array(found, np.int64), np.array(lengths, np.int64)
+
+
+def write_copies(data: bytes, path: Path, count: int, ports: list[int]) -> int:
+    """Write `count` copies of a capture behind each other, each later and with other clients; returns its packets.
+
+    `ports` are the brokers'; of the clients' addresses the second and third of the last four bytes tell the copies
+    apart. Checksums stay as they were, which is wrong, as on loopback.
+    """
+    at, lengths = packet_places(data)
+    end = int(at[-1] + RECORD_HEADER + lengths[-1])
+    base = np.frombuffer(data[:end], np.uint8).copy()
+    seconds = _seconds(base, at)
+    span = int(seconds[-1] - seconds[0]) + 1
+    is_ipv6 = base[at + IP_AT] >> 4 == 6
+    source_port = at + IP_AT + np.where(is_ipv6, 40, 20)
+    from_broker = np.isin(base[source_port].astype(np.int64) * 256 + base[source_port + 1], ports)
+    # The target of what brokers say is the client.
+    source, target = np.where(is_ipv6, 20, 12), np.where(is_ipv6, 36, 16)
+    client = at + IP_AT + np.where(from_broker, target, source) + 1
+    with path.open("wb") as out:
+        out.write(data[:FILE_HEADER])
+        for number in range(count):
+            base[client], base[client + 1] = number >> 8, number & 0xFF
+            later = seconds + number * span
+            for byte in range(4):
+                base[at + byte] = (later >> (8 * byte)) & 0xFF
+            out.write(base[FILE_HEADER:].tobytes())
+    return count * len(at)
+
+
+def _seconds(base: NDArray[np.uint8], at: Numbers) -> Numbers:
+    columns = base[at[:, None] + np.arange(4)].astype(np.int64)
+    numbers: Numbers = columns @ (np.int64(1) << np.arange(0, 32, 8))
+    return numbers
+
+
+def write_beginning(source: Path, target: Path, size: int) -> int:
+    """Write the first packets of `source`, at most `size` bytes of file; returns how many. Raises ValueError for none.
+
+    Connections that go on behind it are cut, as in any capture that was stopped.
+    """
+    with source.open("rb") as file:
+        data = file.read(size)
+    at, lengths = packet_places(data)
+    if not len(at):
+        raise ValueError(f"{source}: the first {size} bytes hold no whole packet")
+    target.write_bytes(memoryview(data)[: int(at[-1] + RECORD_HEADER + lengths[-1])])
+    return len(at)
+
+
+def count_packets(path: Path) -> int:
+    """How many packets a pcap has; a last one that is cut does not count."""
+    found, size = 0, path.stat().st_size
+    step = struct.Struct("<8xI4x").unpack
+    with path.open("rb", buffering=1 << 20) as file:
+        at = FILE_HEADER
+        file.seek(at)
+        while len(head := file.read(RECORD_HEADER)) == RECORD_HEADER:
+            (length,) = step(head)
+            at += RECORD_HEADER + length
+            if at > size:
+                break
+            file.read(length)
+            found += 1
+    return found
+
+
+def write_pcapng(source: Path, target: Path) -> None:
+    """The packets of a pcap as enhanced packet blocks of one interface, with its unit of time. Raises ValueError."""
+    with source.open("rb", buffering=1 << 20) as file, target.open("wb", buffering=1 << 20) as out:
+        magic, _, _, _, _, snap, link = struct.unpack("<IHHiIII", file.read(FILE_HEADER))
+        if magic not in {NANOSECONDS, 0xA1B2C3D4}:
+            raise ValueError(f"{source} is no little-endian pcap")
+        digits = 9 if magic == NANOSECONDS else 6
+        out.write(struct.pack("<IIIHHqI", 0x0A0D0D0A, 28, 0x1A2B3C4D, 1, 0, -1, 28))
+        resolution = struct.pack("<HHB3xHH", 9, 1, digits, 0, 0)
+        length = 20 + len(resolution)
+        out.write(struct.pack("<IIHHI", 1, length, link, 0, snap) + resolution + struct.pack("<I", length))
+        step, unit = struct.Struct("<IIII").unpack, 10**digits
+        head, tail = struct.Struct("<IIIIIII").pack, struct.Struct("<I").pack
+        while len(record := file.read(RECORD_HEADER)) == RECORD_HEADER:
+            seconds, fraction, length, wire = step(record)
+            data = file.read(length)
+            if len(data) < length:
+                break
+            time, padding = seconds * unit + fraction, -length % 4
+            size = 32 + length + padding
+            out.write(head(6, size, 0, time >> 32, time & 0xFFFFFFFF, length, wire))
+            out.write(data + bytes(padding) + tail(size))
