@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from itertools import repeat
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ from kafkasniff.tcp.reassembly import Delta
 __all__ = [
     "Bulk",
     "BulkEntry",
-    "OpenInBulk",
+    "Open",
     "PairColumns",
     "Pairs",
     "Taken",
@@ -66,10 +67,12 @@ _HEADER: Final = 10
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-BulkEntry = tuple[int, int, int, InspectedConnection, "Bulk", int, int, int, int, int, int, int, int, int, int]
+BulkEntry = tuple[
+    int, int, int, InspectedConnection, "Bulk", int, int, int, int, int, int, int, int, "Version | None", int
+]
 """Order, place of the connection and place within it, as the inspector sorts; connection; where the exchange is noted
 (`Bulk.open`), at what index; its ordinal within the connection; the message's start, its size, the length of the client
-id; correlation id; packet, time_ns; code of the API's version, -1 for a response; latency of a response."""
+id; correlation id; packet, time_ns; the API's version, None for a response; latency of a response."""
 
 
 class Bulk:
@@ -81,19 +84,13 @@ class Bulk:
         self.buffer = buffer
         self.context = DecodeContext(options)
         """Of all messages in which there is nothing to note (`message.decode_body`)."""
-        self.open: list[OpenInBulk | None] = [None] * exchanges
+        self.open: list[Open | None] = [None] * exchanges
         """What a request leaves for its response, at the exchange's index; for whoever tells the messages."""
 
 
-class OpenInBulk(NamedTuple):
-    """What is known of an exchange whose request was told."""
-
-    number: int
-    version: Version
-    client_id: str | bytes | None
-    carry: object
-    request: Message | None
-    """Where an `Exchange` is to be told."""
+Open = tuple[int, "Version", str | bytes | None, object, Message | None]
+"""What is known of an exchange whose request was told: its number, the API's version, client id, what the response is
+read by, and the request, where an `Exchange` is to be told."""
 
 
 class Taken(NamedTuple):
@@ -236,12 +233,12 @@ class Pairs:
         self._options = options.detail.decode
         self._max_frame = options.max_frame
         self._views = _Views(plan.batch.buffer)
-        ranges = np.array([rows for _, rows in candidates], np.int64)
+        self._ranges: Ints = np.array([rows for _, rows in candidates], np.int64)
         self.taken: Bools = np.ones(len(candidates), bool)
         self.bytes = 0
         """Bytes of the streams that were taken; all of them are of messages."""
-        requests = self._cut(ranges[:, 0], ranges[:, 1], _HEADER)
-        responses = self._cut(ranges[:, 2], ranges[:, 3], 4)
+        requests = self._cut(self._ranges[:, 0], self._ranges[:, 1], _HEADER)
+        responses = self._cut(self._ranges[:, 2], self._ranges[:, 3], 4)
         headers = self._headers(requests)
         self._carried = [self._owner(index).kafka.outstanding for index in range(len(candidates))]
         self._requests, self._responses, self._header = requests, responses, headers
@@ -406,39 +403,42 @@ class Pairs:
                 place = packet, packet, time_ns, time_ns, packet
                 frame = Frame(order, direction, buffer, start, start + size, size, *place)
                 edges.setdefault(connection, []).append((order, int(frames.step[index]), frame))
-        first_request, pairs = self._first_request.tolist(), self._pairs.tolist()
-        self._ordinal = np.zeros(len(self._candidates), np.int64)
-        for index, ((tcp, _), rows) in enumerate(self._candidates):
-            if not self.taken[index]:
-                continue
-            owner = tcp.owner
-            assert isinstance(owner, InspectedConnection)
-            self._ordinal[index] = owner.kafka.next_ordinal
-            ids = header.correlation_id[first_request[index] : first_request[index] + pairs[index]].tolist()
-            sizes = self._size(*rows[:2]), self._size(*rows[2:])
-            self.bytes += sum(sizes)
-            owner.kafka.take_pairs(ids, *sizes, int(self._most[index]))
-            for _, step, frame in sorted(edges.get(index, ()), key=lambda edge: edge[:2]):
-                for number, event in enumerate(owner.kafka.take_edge(frame)):
-                    yield event.order, owner.place, step * PLACES + number, owner, event
-            owner.kafka.end_pairs(*self._last(index, rows))
-
-    def _size(self, first: int, last: int) -> int:
-        """Bytes of the rows [first, last)."""
-        columns = self._plan.rows
-        return int(columns.end_at[last - 1] - columns.end_at[first] + columns.length[first])
-
-    def _last(self, index: int, rows: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
-        """Of a connection's last packet with a frame: order, time_ns, packet; and the id of its last response."""
-        columns = self._plan.rows
-        row = max(rows[1] - 1, rows[3] - 1, key=lambda one: int(columns.order[one]))
-        last = int(np.searchsorted(self._responses.connection, index, side="right")) - 1
-        return (
-            int(columns.order[row]),
-            int(columns.time[row]),
-            int(columns.packet[row]),
-            int(self._correlation_id[last]),
+        count = len(self._candidates)
+        self._ordinal = np.zeros(count, np.int64)
+        ranges = self._ranges
+        last = ranges[:, [1, 3]] - 1
+        lengths = columns.end_at[last] - columns.end_at[ranges[:, [0, 2]]] + columns.length[ranges[:, [0, 2]]]
+        # Of each connection's last packet with a frame, and its last response.
+        latest = np.where(columns.order[last[:, 0]] > columns.order[last[:, 1]], last[:, 0], last[:, 1])
+        behind = np.cumsum(np.bincount(responses.connection, minlength=count)) - 1
+        answers = self._correlation_id[np.maximum(behind, 0)] if len(responses.row) else behind
+        self.bytes = int(lengths[self.taken].sum())
+        steps = zip(
+            self.taken.tolist(),
+            self._first_request.tolist(),
+            self._pairs.tolist(),
+            lengths.tolist(),
+            self._most.tolist(),
+            columns.order[latest].tolist(),
+            columns.time[latest].tolist(),
+            columns.packet[latest].tolist(),
+            answers.tolist(),
+            strict=True,
         )
+        ids = header.correlation_id.tolist()
+        for index, (is_taken, first, pairs, sizes, most, order, time_ns, packet, answer) in enumerate(steps):
+            if not is_taken:
+                continue
+            owner = self._owner(index)
+            kafka = owner.kafka
+            self._ordinal[index] = kafka.next_ordinal
+            client_bytes, broker_bytes = sizes
+            kafka.take_pairs(ids[first : first + pairs], client_bytes, broker_bytes, most)
+            if index in edges:
+                for _, step, frame in sorted(edges[index], key=itemgetter(0, 1)):
+                    for number, event in enumerate(kafka.take_edge(frame)):
+                        yield event.order, owner.place, step * PLACES + number, owner, event
+            kafka.end_pairs(order, time_ns, packet, answer)
 
     def _owner(self, index: int) -> InspectedConnection:
         owner = self._candidates[index][0][0].owner
@@ -479,9 +479,8 @@ class Pairs:
             both(header.correlation_id[ask], self._correlation_id[answer]),
             columns.packet[row],
             columns.time[row],
-            both(header.code[ask], nothing - 1),
-            both(nothing, self._latency[answer]),
         ]
+        code, latency = both(header.code[ask], nothing - 1), both(nothing, self._latency[answer])
         arranged = connection[sorted_by]
         found = zip(
             order[sorted_by].tolist(),
@@ -490,6 +489,8 @@ class Pairs:
             map(owners.__getitem__, arranged.tolist()),
             repeat(bulk),
             *(column[sorted_by].tolist() for column in numbers),
+            map(_version_or_none, code[sorted_by].tolist()),
+            latency[sorted_by].tolist(),
             strict=False,  # `repeat` has no end
         )
         return list(found)
@@ -546,8 +547,11 @@ class Version(NamedTuple):
     version: int
     request: Plan
     response: Plan
+    api: str | None
     flexible: bool
-    """A byte for tagged fields is in front of a request's body; and in front of a response's where that header is."""
+    """A byte for tagged fields stands in front of a request's body."""
+    flexible_response: bool
+    """Likewise in front of a response's."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -564,7 +568,12 @@ def version_of(code: int) -> Version:
     """What the code of an entry stands for."""
     key, version = divmod(code, VERSIONS)
     plan = request_plan(key, version)
-    return Version(key, version, plan, response_plan(key, version), plan.header > 1)
+    answer = response_plan(key, version)
+    return Version(key, version, plan, answer, plan.api, plan.header > 1, answer.header > 0)
+
+
+def _version_or_none(code: int) -> Version | None:
+    return None if code < 0 else version_of(code)
 
 
 _KINDS: Final[NDArray[np.int8]] = np.full(_NONE + 1, _UNKNOWN, np.int8)

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 
 from kafkasniff.accounts import Account, ConnectionEnd, InspectedConnection, OpenExchange, endpoint
-from kafkasniff.bulk import BulkEntry, OpenInBulk, PairColumns, Pairs, Taken, take, version_of
-from kafkasniff.bulk_messages import read_request, read_response
+from kafkasniff.bulk import BulkEntry, PairColumns, Pairs, Taken, take
+from kafkasniff.bulk_messages import tell_request, tell_response
 from kafkasniff.kafka.connection import ConnectionOptions
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.detail import Detail, LeftOut, Level
@@ -306,85 +306,46 @@ class Inspector:
 
     def _tell_bulk(self, entry: BulkEntry, out: list[Output]) -> None:
         """Tell a message that was taken in bulk. Hot."""
-        (
-            _,
-            _,
-            _,
-            connection,
-            bulk,
-            index,
-            ordinal,
-            start,
-            size,
-            length,
-            correlation_id,
-            packet,
-            time_ns,
-            code,
-            latency,
-        ) = entry
-        memory, account = connection.kafka.memory, connection.account
-        is_request = code >= 0
-        asked: Message | None = None
-        place: int | None = None
-        if is_request:
-            version = version_of(code)
-            decoded = read_request(bulk, version, start, size, length, correlation_id, memory)
-            client_id = decoded.client_id
+        connection, bulk, index, version = entry[3], entry[4], entry[5], entry[13]
+        account, wants, summary = connection.account, self._want_exchanges, self.summary
+        if version is not None:
             number = self._next_exchange()
+            message, carry = tell_request(entry, number, self._capture(entry[11]))
+            out.append(message)
+            bulk.open[index] = number, version, message.client_id, carry, message if wants else None
+            summary.requests += 1
+            if account is not None:
+                account.request(message.client_id, len(message.problems))
         else:
             opened = bulk.open[index]
             assert opened is not None
-            number, version, client_id, carry, asked = opened
-            decoded = read_response(bulk, version, start, size, correlation_id, memory, carry)
-            place = latency
-        packet_number = packet & PACKET_NUMBER
-        message = Message(
-            "request" if is_request else "response",
-            size,
-            correlation_id,
-            version.key,
-            decoded.api,
-            version.version,
-            client_id,
-            decoded.header,
-            decoded.header_tags,
-            decoded.body,
-            decoded.body_version,
-            decoded.raw,
-            decoded.raw_redacted,
-            decoded.errors,
-            decoded.problems,
-            number,
-            connection.number,
-            self._capture(packet),
-            None if time_ns == NO_TIME else time_ns,
-            connection.client,
-            connection.broker,
-            packet_number,
-            packet_number,
-            place,
-            place,
-        )
-        out.append(message)
-        problems = len(decoded.problems)
-        summary = self.summary
-        summary.problems += problems
-        wants = self._want_exchanges
-        if is_request:
-            summary.requests += 1
-            bulk.open[index] = OpenInBulk(number, version, client_id, decoded.carry, message if wants else None)
+            bulk.open[index] = None
+            message = tell_response(entry, opened, self._capture(entry[11]))
+            out.append(message)
+            summary.responses += 1
             if account is not None:
-                account.request(client_id, problems)
-            return
-        summary.responses += 1
-        bulk.open[index] = None
-        if account is not None:
-            account.response(problems, ends=wants)
-        if wants:
-            software = (None, None) if account is None else account.software
-            known = connection.identify(), ordinal, 0, None, *software
-            out.append(Exchange(number, connection.number, "answered", asked, message, place, place, (), *known))
+                account.response(len(message.problems), ends=wants)
+            if wants:
+                software = (None, None) if account is None else account.software
+                latency = entry[14]
+                number, _, _, _, request = opened
+                identity = connection.identify(), entry[6], 0, None
+                out.append(
+                    Exchange(
+                        number,
+                        connection.number,
+                        "answered",
+                        request,
+                        message,
+                        latency,
+                        latency,
+                        (),
+                        *identity,
+                        *software,
+                    )
+                )
+        if message.problems:
+            summary.problems += len(message.problems)
 
     def _tell(
         self, connection: InspectedConnection | None, event: Event | Problem | ConnectionEnd, out: list[Output]

@@ -82,7 +82,7 @@ class ErrorCode(msgspec.Struct, frozen=True, gc=False):
     """Where in the body: `responses[0].partition_responses[0].error_code`."""
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """A decoded request or response."""
 
     type: Direction
@@ -150,7 +150,7 @@ class SaslToken(msgspec.Struct, frozen=True, gc=False):
     nothing is known."""
 
 
-class Exchange(msgspec.Struct, frozen=True):
+class Exchange(msgspec.Struct, frozen=True, gc=False):
     """A request and its response, if any; yielded when it is over."""
 
     exchange: int

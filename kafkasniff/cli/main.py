@@ -136,7 +136,7 @@ def main() -> None:
     # NumPy's linear algebra would start a thread for each core, for work that there is none of here.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Messages live as long as their batch and hold no cycles: looking for some all the time took a third of the run.
-    gc.set_threshold(100_000, 50, 100)
+    gc.set_threshold(400_000, 50, 100)
     environment = Environment.of_process()
     with environment.interrupts.installed():
         code = run(sys.argv[1:], environment)

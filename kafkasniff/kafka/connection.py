@@ -206,7 +206,7 @@ class KafkaConnection:
         self._log.at(order, time_ns, packet)
         self._dialogue.last_answer = last_answer
 
-    # -- everything else ------------------------------------------------------------------------------------------------
+    # -- everything else --------------------------------------------------------------------------------------------
 
     def feed(self, items: Sequence[Item]) -> list[Event]:
         """Take what happened on the connection; returns what it means, in capture order."""

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 
 from kafkasniff.accounts import InspectedConnection, endpoint
-from kafkasniff.bulk import BulkEntry, OpenInBulk, version_of
+from kafkasniff.bulk import BulkEntry
 from kafkasniff.bulk_messages import read_request, read_response
 from kafkasniff.enrich.apart import ApartEnricher, Teller, session_step
 from kafkasniff.enrich.catalog import Catalog
@@ -64,25 +64,25 @@ class NumberedInspector(Inspector):
 
     def _decoded(self, entry: BulkEntry) -> Iterator[Entry]:
         """A message that was taken in bulk as the event that it would be otherwise, and the end of its exchange."""
-        order, place, within, connection, bulk, index, ordinal, start, size, length, correlation_id, *rest = entry
-        packet, time_ns, code, latency = rest
-        kafka, is_request = connection.kafka, code >= 0
+        order, place, within, connection, bulk, index, ordinal, start, size, length, correlation_id = entry[:11]
+        packet, time_ns, version, latency = entry[11:]
+        kafka, is_request = connection.kafka, version is not None
         assert kafka.client is not None
         seen = packet, packet, time_ns, time_ns, packet
         direction = kafka.client if is_request else 1 - kafka.client
         frame = Frame(order, direction, bulk.buffer, start, start + size, size, *seen)
-        if is_request:
-            version = version_of(code)
+        if version is not None:
             decoded = read_request(bulk, version, start, size, length, correlation_id, kafka.memory)
-            bulk.open[index] = OpenInBulk(0, version, decoded.client_id, decoded.carry, None)
+            bulk.open[index] = 0, version, decoded.client_id, decoded.carry, None
             event = MessageEvent(order, ordinal, frame, True, decoded, decoded.client_id)
             yield order, place, within, connection, event
             return
         opened = bulk.open[index]
         assert opened is not None
         bulk.open[index] = None
-        decoded = read_response(bulk, opened.version, start, size, correlation_id, kafka.memory, opened.carry)
-        event = MessageEvent(order, ordinal, frame, False, decoded, opened.client_id, (), latency, latency)
+        _, version, client_id, carry, _ = opened
+        decoded = read_response(bulk, version, start, size, correlation_id, kafka.memory, carry)
+        event = MessageEvent(order, ordinal, frame, False, decoded, client_id, (), latency, latency)
         yield order, place, within, connection, event
         if self._want_exchanges:
             end = ExchangeEvent(order, ordinal, "answered", time_ns, packet, latency, latency)

@@ -206,9 +206,7 @@ class ExchangeRows:
 
     def append(self, exchange: Exchange, *, unnamed_bodies: bool = False, more: Iterable[Problem] = ()) -> None:
         """Add the row of one exchange; arguments as for `exchange_row`. Hot."""
-        row = exchange_row(
-            exchange, self._body_json, unnamed_bodies=unnamed_bodies, more=more, headers=self._headers
-        )
+        row = exchange_row(exchange, self._body_json, unnamed_bodies=unnamed_bodies, more=more, headers=self._headers)
         self._rows.append(tuple(row.values()))
         self.size += ROW_BYTES + PARTITION_BYTES * (len(row["topics"]) + len(row["partitions"]))
         for name in _LONG:

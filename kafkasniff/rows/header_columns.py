@@ -63,9 +63,7 @@ def header_rows(found: PairColumns, captures: Sequence[str]) -> pa.RecordBatch:
         "retransmits": lambda kind: pa.repeat(pa.scalar(0, kind), count),
         **dict.fromkeys(("topics", "partitions", "problems"), lambda kind: _empty_lists(kind, count)),
     }
-    arrays = [
-        made[field.name](field.type) if field.name in made else pa.nulls(count, field.type) for field in schema
-    ]
+    arrays = [made[field.name](field.type) if field.name in made else pa.nulls(count, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -38,8 +38,8 @@ class BatchPlan:
     - `halves`: the data rows of direction 0 (from the lower endpoint) and 1, as ranges of the data lists
 
     Lists indexed by data row (rows with payload that was captured whole, by group, direction and capture order):
-    `offset`, `length`, `end_at` (running sum of the lengths), `packet`, `time`, `order`, `seq`, `ident`; `rows` has most
-    of them as arrays.
+    `offset`, `length`, `end_at` (running sum of the lengths), `packet`, `time`, `order`, `seq`, `ident`; `rows` has
+    most of them as arrays.
 
     A row is *plain* when it has neither SYN, FIN nor RST and was captured whole, and its data, if any, continue the
     plain data row before it in its stream. The first data row of each stream is for the reader to compare with the
