@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 # Extra arguments: make test ARGS="-k records"
 ARGS ?=
 BENCH ?=
+# What `make fuzz` runs: `quick`, or families and options (`python -m tests.fuzz --help`)
+FUZZ ?= all
 # One more than cores: tests wait a good deal for processes of their own, Java above all.
 WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2) + 1 )))
 # The interpreter that makes the virtual environment; looked for when not given: make test PYTHON=/opt/python3.13
@@ -13,7 +15,7 @@ PYTHON ?=
 DEMO_CAPTURE ?= captures/librdkafka-codecs.pcap
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types check vectors golden bench bench-live scale clean
+.PHONY: help demo test lint types check fuzz vectors golden bench bench-live scale clean
 
 help:
 	@echo "make demo    decode a capture of a real Apache Kafka broker"
@@ -21,9 +23,10 @@ help:
 	@echo "make lint    ruff and the import rules"
 	@echo "make types   mypy --strict"
 	@echo "make check   lint, types and test"
+	@echo "make fuzz    fuzz every parser with a million inputs, a day or more (FUZZ=quick: a minute; FUZZ='records --seconds 60')"
 	@echo "make vectors have the classes of Kafka's newest release write the vectors again (needs Java and Maven)"
 	@echo "make golden  write golden files, evidence, the list of what is proven and docs/coverage.md again (needs the same)"
-	@echo "make bench   compare with tshark on generated captures (needs tshark and tcpdump; BENCH='--help' for options)"
+	@echo "make bench   time beside tshark, memory, growth (hours; needs tshark, tcpdump and root; BENCH=--quick for a try-out)"
 	@echo "make bench-live  live capture under rising load, beside tshark (needs root, Linux, tshark, tcpdump, tcpreplay)"
 	@echo "make scale   both engines of export on 1 to 8 GB of captures (some hours, 60 GB of disk; BENCH as above)"
 	@echo "make clean   remove the virtual environment and all caches"
@@ -62,8 +65,10 @@ demo: $(VENV)/.installed
 	@echo "\$$ kafkasniff decode --format json --api Produce --count 2 $(DEMO_CAPTURE)"
 	@$(BIN)/kafkasniff decode --quiet --format json --api Produce --count 2 $(DEMO_CAPTURE)
 
+# Groups start in the order of tests/conftest.py. Bytecode, even where the environment wants none: the tests start hundreds
+# of processes, and each would compile kafkasniff anew.
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -75,6 +80,10 @@ types: $(VENV)/.installed-dev
 
 check: lint types test
 
+fuzz: $(VENV)/.installed-test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	$(BIN)/python -m tests.fuzz $(FUZZ)
+
 vectors: $(VENV)/.installed-test
 	$(BIN)/python -m tests.vectors make
 
@@ -84,10 +93,11 @@ golden: $(VENV)/.installed-test
 	$(BIN)/python -m tests.evidence
 	$(BIN)/python -m tests.coverage
 
-bench: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[clients]'
-	$(BIN)/python -m benchmarks.generate --missing
+# Options that only the comparison has go to it alone.
+bench: $(VENV)/.installed-test
+	$(BIN)/python -m benchmarks.generate --missing $(filter --quick,$(BENCH))
 	$(BIN)/python -m benchmarks.compare $(BENCH)
+	$(BIN)/python -m benchmarks.growth $(filter --quick --resume --report-only,$(BENCH))
 
 bench-live: $(VENV)/.installed-test
 	$(BIN)/python -m benchmarks.live_load $(BENCH)

@@ -30,8 +30,8 @@ FIRST_REACH: Final = 4 << 10
 taken, because another corrupt place comes before it, is read again: so the work stays linear however many there are."""
 
 LARGEST_REACH: Final = 32 << 20
-"""Bytes that are read at once at most, unless a record is longer: compressed zeros may be far more, and all of them look
-like records until they are read by columns."""
+"""Bytes that are read at once at most, unless a record is longer: compressed zeros may be far more, and all of them
+look like records until they are read by columns."""
 
 WINDOW: Final = 128 << 10
 """Most bytes whose candidates are computed at a time; FIRST_REACH at first, since most corrupt places are short."""

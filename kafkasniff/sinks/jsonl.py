@@ -37,6 +37,9 @@ FLOAT_APIS: Final = frozenset({48, 49, 58, 72})
 """Keys of the APIs that have float64 fields: DescribeClientQuotas, AlterClientQuotas, those that may lie in an
 Envelope, and the metrics of PushTelemetry."""
 
+CONNECTIONS_KEPT: Final = 4096
+"""Connections whose ends are kept as text."""
+
 Default = Callable[[Any], Any]
 
 
@@ -107,7 +110,7 @@ def plain(value: Any, form: BytesForm = "auto") -> Any:
     return _finite(value)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=CONNECTIONS_KEPT)
 def _endpoint(endpoint: Endpoint | None) -> str | None:
     return None if endpoint is None else str(endpoint)
 
@@ -116,15 +119,24 @@ def _problems(problems: tuple[Problem, ...]) -> list[dict[str, Any]]:
     return [{"kind": one.kind, "detail": one.detail, "offset": one.offset} for one in problems]
 
 
-def _message(message: Message, body: Any, capture: bool) -> dict[str, Any]:
+_Ends = tuple[Endpoint | None, Endpoint | None, str | None, str | None]
+"""Client and broker of a connection, and how they are written."""
+
+
+def _ends(message: Message) -> _Ends:
+    client, broker = message.client, message.broker
+    return client, broker, _endpoint(client), _endpoint(broker)
+
+
+def _message(message: Message, body: Any, ends: _Ends, capture: bool) -> dict[str, Any]:
     """The object of a message in the contract's order of keys. Hot: one dict literal, the rare keys added after it."""
     item: dict[str, Any] = {
         "type": message.type,
         "exchange": message.exchange,
         "connection": message.connection,
         "time": rfc3339(message.time_ns),
-        "client": _endpoint(message.client),
-        "broker": _endpoint(message.broker),
+        "client": ends[2],
+        "broker": ends[3],
         "api_key": message.api_key,
         "api": message.api,
         "api_version": message.api_version,
@@ -191,7 +203,7 @@ def _problem(problem: Problem) -> dict[str, Any]:
 
 def message_object(message: Message, *, form: BytesForm = "auto", capture: bool = False) -> dict[str, Any]:
     """What the line of a message holds, as plain values in the contract's order; `capture`: name the capture, too."""
-    item: dict[str, Any] = plain(_message(message, message.body, capture), form)
+    item: dict[str, Any] = plain(_message(message, message.body, _ends(message), capture), form)
     return item
 
 
@@ -227,6 +239,8 @@ class JsonSink:
         self._lines = LineWriter(stream, live=live)
         self._dumps = partial(orjson.dumps, default=json_default(form), option=orjson.OPT_APPEND_NEWLINE)
         self._capture = capture
+        # By the number of the connection; a look-up by `Endpoint` has to compare its fields.
+        self._ends: dict[int | None, _Ends] = {}
 
     def write(self, event: Message | SaslToken | Exchange | Problem) -> None:
         """Write the line of one event, if it has one. Hot."""
@@ -236,13 +250,18 @@ class JsonSink:
 
     def line(self, event: Message | SaslToken | Exchange | Problem) -> bytes | None:
         """The line of one event with its line feed; None where it has none. Hot."""
-        if isinstance(event, Message):
+        if type(event) is Message:
             if self._payload is not None:
                 event = self._payload.hide(event)
             body = event.body
             if event.api_key in FLOAT_APIS:
                 body = _finite(body)
-            item = _message(event, body, self._capture)
+            ends = self._ends.get(event.connection)
+            if ends is None or ends[0] is not event.client or ends[1] is not event.broker:
+                if len(self._ends) >= CONNECTIONS_KEPT:
+                    self._ends.clear()
+                ends = self._ends[event.connection] = _ends(event)
+            item = _message(event, body, ends, self._capture)
         elif isinstance(event, Problem):
             item = _problem(event)
         elif isinstance(event, SaslToken):

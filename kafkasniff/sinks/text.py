@@ -130,7 +130,7 @@ class TextSink:
 
     def write(self, event: Message | SaslToken | Exchange | Problem) -> None:
         """Write what one event has to tell. Hot."""
-        if isinstance(event, Message):
+        if type(event) is Message:
             if event.problems or self._has_more:
                 self.put(event, *self.apart(event))
             else:

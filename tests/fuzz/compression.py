@@ -1,0 +1,72 @@
+"""Codecs of records: gzip, snappy raw and in xerial's framing, lz4 with old header checksums, zstd; and their bounds.
+
+The first byte of an input says which codec and magic, the second how small the bound is; the compressed value follows.
+With the highest bit of the first byte set, the bytes behind are compressed first, and have to come back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkasniff.kafka.compression import decompress
+from tests.fuzz.intake import Intake
+from tests.kafka.records_craft import COMPRESSORS, SNAPPY, XERIAL_HEADER, xerial
+
+MAX_LENGTH = 4000
+MEGABYTES = 256
+"""zstd's window may have 128 MB (compression.MAX_ZSTD_WINDOW)."""
+WORDS = (
+    b"\x1f\x8b\x08\x00",
+    b"\x1f\x8b\x08\x1f",
+    XERIAL_HEADER,
+    b"\x04\x22\x4d\x18\x60\x40\x82",
+    b"\x04\x22\x4d\x18\x64\x40\xa7",
+    b"\x00\x00\x00\x00",
+    b"\x28\xb5\x2f\xfd",
+    b"\x50\x2a\x4d\x18",
+    b"\xff\xff\xff\xff\x0f",
+    b"\xff\xff\xff\x07",
+)
+
+BACK: Final = 128
+_MAGIC_0: Final = 8
+_LARGEST: Final = 1 << 20
+"""Bytes of output that are allowed, with the second byte 255."""
+
+
+def one_input(data: bytes) -> None:
+    intake = Intake(data)
+    how, bound = intake.number(), intake.number()
+    codec, magic = how & 7, 0 if how & _MAGIC_0 else 2
+    value = intake.rest()
+    if how & BACK and codec in COMPRESSORS:
+        packed = xerial(value, 1 + bound) if codec == SNAPPY and bound else COMPRESSORS[codec](value)
+        found = decompress(codec, packed, len(value), magic=magic)
+        assert (found.data, found.failure) == (value, None), "what was compressed does not come back"
+        if value:
+            refused = decompress(codec, packed, len(value) - 1, magic=magic)
+            assert (refused.data, refused.failure) == (b"", "decompression-bound")
+        return
+    limit = _LARGEST * bound * bound // (255 * 255)
+    found = decompress(codec, value, limit, magic=magic)
+    assert len(found.data) <= limit
+    assert found.produced <= limit + (1 << 20), "more than a step beyond the bound"
+    if found.failure is None:
+        assert found.produced == len(found.data)
+        exact = decompress(codec, value, len(found.data), magic=magic)
+        assert exact == found, "the bound has a say where it is not reached"
+    else:
+        assert not found.data
+        assert found.detail
+
+
+def seeds() -> list[bytes]:
+    texts = [b"", b"a", b"some words, some words, some words" * 20, bytes(range(256)) * 4, bytes(60_000)]
+    found = []
+    for codec, compress in COMPRESSORS.items():
+        found += [bytes((codec, 255)) + compress(text)[:2000] for text in texts]
+        found += [bytes((codec, 9)) + compress(texts[2]) + compress(texts[1])]
+        found += [bytes((codec | BACK, 40)) + text[:2000] for text in texts]
+    found += [bytes((2, 255)) + xerial(text, 300)[:2000] for text in texts]
+    found += [bytes((3 | _MAGIC_0, 255)) + COMPRESSORS[3](text)[:2000] for text in texts]
+    return found

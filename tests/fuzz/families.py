@@ -1,0 +1,46 @@
+"""The families of parsers, by name, and what their modules have."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Final, Protocol, cast
+
+__all__ = ["FAMILIES", "Family", "family"]
+
+FAMILIES: Final = (
+    "captures",
+    "links",
+    "reassembly",
+    "streams",
+    "messages",
+    "records",
+    "compression",
+    "embedded",
+    "tls",
+    "definitions",
+    "filters",
+    "snippets",
+)
+
+
+class Family(Protocol):
+    """The module of a family."""
+
+    MAX_LENGTH: int
+    """Bytes of an input, at most."""
+    MEGABYTES: int
+    """What an input may take of memory whatever its length: the bounds of its parsers, and room for what they keep."""
+    WORDS: Sequence[bytes]
+    """What inputs are likely to hold."""
+
+    def seeds(self) -> list[bytes]:
+        """Inputs to begin with."""
+
+    def one_input(self, data: bytes) -> None:
+        """Give an input to the parsers; raises where they break a promise."""
+
+
+def family(name: str) -> Family:
+    """The module of a family; imports what it tests."""
+    return cast(Family, importlib.import_module(f"tests.fuzz.{name}"))

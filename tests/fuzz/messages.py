@@ -1,0 +1,124 @@
+"""Messages of any API, version and direction: headers, bodies, what lies inside, and both decoders of bodies.
+
+The first byte of an input says which direction and with what options; a request follows, or the key and version that a
+response answers and the response. What is decoded does not depend on bytes around the message; where a body is right to
+its last byte it can be written again and reads the same; the compiled decoder and the walker agree; the walker's spans
+cover each byte once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import orjson
+
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.dissectors import api
+from kafkasniff.kafka.message import Decoded, decode_request, decode_response, request_header
+from kafkasniff.kafka.schema import Schema
+from kafkasniff.sinks.jsonl import body_json
+from tests.fuzz.corpus import spread, vectors_of
+from tests.fuzz.intake import Intake
+from tests.fuzz.rewrite import rewritten
+
+MAX_LENGTH = 4000
+MEGABYTES = 128
+WORDS = (
+    b"\xff\xff\xff\xff",
+    b"\xff\xff",
+    b"\x7f\xff\xff\xff",
+    b"\xff\xff\xff\xff\x0f",
+    b"\x80\x80\x80\x80\x80\x01",
+    b"\x01\x00\x02ab",
+    b"\x00\x23",
+    b"\x02" + bytes(16),
+    b"ssl.keystore.password",
+    b"connect-configs",
+)
+
+RESPONSE: Final = 1
+"""Bits of the first byte: a response; """
+_SHOWN: Final = 2
+_CUT: Final = 4
+_RECORDS: Final = 56
+_FORMS: Final = ("full", "columns", "metadata", "batches", "skip", "full", "full", "full")
+
+MOST: Final = 4 << 20
+"""Bytes that the records of a message may decompress to."""
+
+_BEFORE: Final = b"\x01\x00\x00\x00\x00\x03ab"
+_BEHIND: Final = b"\x00\x00\x00\x01\xfe\x02\x00"
+
+
+def one_input(data: bytes) -> None:
+    intake = Intake(data)
+    how = intake.number()
+    is_request = not how & RESPONSE
+    key, version = (0, 0) if is_request else (intake.number(2, signed=True), intake.number(2, signed=True))
+    message = intake.rest()
+    options = DecodeOptions(
+        records=_FORMS[(how & _RECORDS) >> 3],  # type: ignore[arg-type]  # each of them is one
+        show_secrets=bool(how & _SHOWN),
+        max_decompressed=MOST,
+    )
+    cut = bool(how & _CUT)
+
+    def decoded(data: bytes, start: int, end: int) -> Decoded:
+        if is_request:
+            return decode_request(data, start, end, options, cut=cut)
+        return decode_response(data, start, end, key, version, options, cut=cut)
+
+    alone = decoded(message, 0, len(message))
+    around = decoded(_BEFORE + message + _BEHIND, len(_BEFORE), len(_BEFORE) + len(message))
+    # As text: NaN is not equal to itself.
+    assert repr(around) == repr(alone), "bytes around the message have a say"
+    if alone.body is not None:
+        orjson.loads(body_json(alone.body))
+    if is_request:
+        header = request_header(message, 0, len(message))
+        if header is not None:
+            assert (header.api_key, header.client_id) == (alone.api_key, alone.client_id)
+            _check_body(header.api_key, header.api_version, message[header.length :], request=True)
+    elif len(message) >= 4:
+        _check_body(key, version, message[4:], request=False)
+
+
+def _check_body(key: int, version: int, data: bytes, *, request: bool) -> None:
+    found = api(key)
+    if found is not None and version in found.versions:
+        check_schema(found.request(version) if request else found.response(version), data)
+
+
+def check_schema(schema: Schema, data: bytes) -> None:
+    """Hold both decoders of a schema against each other, and a body that is right against what is written of it."""
+    options = DecodeOptions(records="batches", show_secrets=True, max_decompressed=MOST, inside=False)
+    context, walked, placed = (DecodeContext(options) for _ in range(3))
+    read = schema.read(data, 0, len(data), context)
+    result = schema.walk(data, 0, len(data), walked)
+    assert repr(read) == repr(result), "the compiled decoder and the walker differ"
+    assert context.errors == walked.errors
+    assert context.problems == walked.problems
+    again, spans = schema.spans(data, 0, len(data), placed)
+    assert repr(again) == repr(result)
+    assert 0 <= result.position <= len(data)
+    if not result.complete:
+        assert walked.problems, "nothing says why it ended"
+        return
+    assert [span.start for span in spans] + [result.position] == [0] + [span.end for span in spans]
+    if schema.root.records or walked.problems:
+        return
+    written = rewritten(schema.root, result.body)
+    reread = schema.read(written, 0, len(written), DecodeContext(options))
+    assert reread.position == len(written)
+    assert repr(reread.body) == repr(result.body), "a body that was written again is another one"
+
+
+def seeds() -> list[bytes]:
+    found = []
+    for number, vector in enumerate(spread(vectors_of("request"), 300)):
+        found.append(bytes(((number * 8) & 0xFA,)) + vector.data)
+    for number, vector in enumerate(spread(vectors_of("response"), 300)):
+        assert vector.key is not None
+        head = bytes((RESPONSE | (number * 8) & 0xFA,)) + vector.key.to_bytes(2) + vector.version.to_bytes(2)
+        found.append(head + vector.data)
+    return found

@@ -1,0 +1,155 @@
+"""Fields of records: batches of magic 2, messages of magic 0 and 1, control records, slices; in rows and in columns.
+
+The first byte of an input says in what form records are wanted; the field follows. With its highest bit set, the bytes
+behind the first are the records of one batch, which is made around them. Every byte is accounted for, the records that
+are kept for later are those that are read at once, and columns hold what rows hold.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.embedded.schema_registry import add_schema_ids
+from kafkasniff.kafka.record_batch import HEADER_SIZE, Batch, decode_held
+from kafkasniff.kafka.record_columns import MAX_COLUMN_HEADERS, parse_records
+from kafkasniff.kafka.record_list import MAX_RECORDS
+from kafkasniff.kafka.records import decode_records, decode_unaligned, find_batches
+from kafkasniff.sinks.jsonl import body_json
+from tests.fuzz.corpus import vectors_of
+from tests.fuzz.intake import Intake
+from tests.kafka import records_craft as craft
+
+MAX_LENGTH = 4000
+MEGABYTES = 256
+WORDS = (
+    b"\x02",
+    b"\x00\x00\x00\x31",
+    b"\x00\x20",
+    b"\x00\x01",
+    b"\x00\x02",
+    b"\x00\x03",
+    b"\x00\x04",
+    b"\xff\xff\xff\xff\x0f",
+    b"\x1e__key_schema_id",
+    b"\x00\x00\x00\x03",
+    craft.XERIAL_HEADER,
+)
+
+MADE: Final = 128
+"""Bits of the first byte: a batch around the bytes; """
+_UNALIGNED: Final = 1
+_BATCHES: Final = 2
+_CODEC: Final = 112
+
+MOST: Final = 1 << 20
+"""Bytes that the records may decompress to."""
+
+_VECTORS: Final = Path(__file__).resolve().parents[1] / "kafka" / "vectors" / "records.json"
+
+
+def _context(records: Any) -> DecodeContext:
+    return DecodeContext(DecodeOptions(records=records, max_decompressed=MOST, show_secrets=True))
+
+
+def one_input(data: bytes) -> None:
+    intake = Intake(data)
+    how = intake.number()
+    field = intake.rest()
+    if how & MADE:
+        # A codec without a compressor means bytes as they are, said to be compressed.
+        codec = (how & _CODEC) >> 4
+        count = field[0] if field else 0
+        compress = craft.COMPRESSORS.get(codec, bytes)
+        field = craft.batch(compress(field[1:]), count, attributes=codec)
+    if how & _UNALIGNED:
+        context = _context("batches" if how & _BATCHES else "full")
+        sliced = decode_unaligned(field, 0, len(field), context)
+        sizes = sum(12 + batch["batch_length"] for batch in sliced["batches"])
+        assert sliced["leading_bytes"] + sizes + sliced["truncated_bytes"] == len(field)
+        return
+    context = _context("full")
+    found = decode_records(field, 0, len(field), context)
+    assert sum(12 + batch["batch_length"] for batch in found["batches"]) + found["truncated_bytes"] == len(field)
+    around = _context("full")
+    assert decode_records(b"\0\0" + field + b"\2\2", 2, 2 + len(field), around) == found
+    _check_held(field, found)
+    _check_columns(field)
+    add_schema_ids(found)
+    orjson.loads(body_json(found))
+
+
+def _check_held(field: bytes, found: dict[str, Any]) -> None:
+    """Batches whose records are read later hold the same, as long as no bound is reached."""
+    kept = decode_records(field, 0, len(field), _context("columns"))
+    assert kept["truncated_bytes"] == found["truncated_bytes"]
+    later, budget = _context("full"), MAX_RECORDS
+    for batch, whole in zip(kept["batches"], found["batches"], strict=True):
+        assert isinstance(batch, Batch)
+        records, budget = decode_held(batch, later, budget)
+        assert records == whole["records"]
+        assert {**batch, "records": records} == whole
+
+
+def _check_columns(field: bytes) -> None:
+    """Records read as columns are those that are read one by one."""
+    spans, _ = find_batches(field, 0, len(field), _context("full"))
+    for position, end, magic in spans:
+        attributes = field[position + 22]
+        if magic != 2 or attributes & 7 or end - position <= HEADER_SIZE:
+            continue
+        (base_offset,) = struct.unpack_from(">q", field, position)
+        (base_timestamp,) = struct.unpack_from(">q", field, position + 27)
+        context = _context("full")
+        whole = decode_records(field, position, end, context)["batches"][0]["records"]
+        columns, refused = parse_records(field, [(position + HEADER_SIZE, end)])
+        # That the count or the CRC of a batch is wrong does not make its records unreadable.
+        flawed = any(problem.kind == "record-malformed" for problem in context.problems)
+        many = any(len(record["headers"]) > MAX_COLUMN_HEADERS for record in whole)
+        assert bool(refused) == (flawed or many), "rows and columns judge a batch differently"
+        if refused:
+            continue
+        assert len(columns.batch) == len(whole)
+        for row, record in enumerate(whole):
+            start, length = int(columns.key_start[row]), int(columns.key_length[row])
+            assert record["key"] == (None if length < 0 else field[start : start + length])
+            start, length = int(columns.value_start[row]), int(columns.value_length[row])
+            assert record["value"] == (None if length < 0 else field[start : start + length])
+            assert record["offset"] == _wrapped(base_offset + int(columns.offset_delta[row]))
+            if not attributes & 8:
+                assert record["timestamp"] == _wrapped(base_timestamp + int(columns.timestamp_delta[row]))
+        headers = [header for record in whole for header in record["headers"]]
+        assert len(columns.header_record) == len(headers)
+
+
+def _wrapped(value: int) -> int:
+    """A sum as Java's long holds it."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def seeds() -> list[bytes]:
+    fields = [bytes.fromhex(one["data"]) for one in json.loads(_VECTORS.read_text())]
+    fields += [vector.data for vector in vectors_of("records")]
+    found = [bytes((0,)) + field[: MAX_LENGTH - 1] for field in fields]
+    found += [bytes((1,)) + field[: MAX_LENGTH - 1] for field in fields[::3]]
+    records = [
+        craft.Record(0, 0, b"key", b"value", (("h", b"v"), ("n", None))),
+        craft.Record(1, 5, None, b"\0\0\0\0\x07value", (("__value_schema_id", b"\0\0\0\0\7"),)),
+        craft.Record(300, -70_000, b"", None),
+    ]
+    listed = b"".join(map(craft.record, records))
+    found += [bytes((MADE | codec << 4, 3)) + listed for codec in range(8)]
+    for codec in range(5):
+        found.append(b"\0" + craft.batch_of(records, codec))
+        inner = [craft.message(0, b"k", b"v"), craft.message(1, None, None)]
+        found.append(b"\0" + craft.wrapper(7, [craft.wrapper(1, inner, codec or 1)], codec or 2))
+    markers = [
+        craft.Record(number, 0, struct.pack(">hh", 0, number), bytes(2) + bytes(range(12))) for number in range(8)
+    ]
+    found.append(b"\0" + craft.batch_of(markers, attributes=0x30))
+    return found
