@@ -6,6 +6,9 @@ missing. With KAFKASNIFF_REQUIRE_ALL set (as in `.ci/run`) it fails instead: a s
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import importlib
 import os
 import re
 import shutil
@@ -74,6 +77,68 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 def shipped_captures() -> list[Path]:
     """All captures in `captures/`, sorted by name."""
     return sorted(path for path in (ROOT / "captures").iterdir() if path.name.endswith(CAPTURE_SUFFIXES))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Import the modules of the tests, beginning elsewhere in each of several workers.
+
+    All of them have all modules to import. On a fresh checkout most of that time goes into the asserts, which pytest
+    compiles so that they show what they compared; in the same order all workers would do the same work side by side,
+    while so each finds much of it done by the others (where Python may write bytecode).
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None:
+        return
+    given = [Path(argument.partition("::")[0]).resolve() for argument in session.config.args]
+    paths = sorted(path for one in given for path in ([one] if one.is_file() else one.rglob("test_*.py")))
+    start = int(worker["workerid"].removeprefix("gw")) * len(paths) // worker["workercount"]
+    for path in (*paths[start:], *paths[:start]):
+        if path.is_relative_to(ROOT):
+            # Collecting comes to it again, and tells what is wrong, or why it is skipped.
+            with contextlib.suppress(Exception, pytest.skip.Exception):
+                importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+
+
+@functools.cache
+def capture_names() -> frozenset[str]:
+    return frozenset(path.name for path in shipped_captures())
+
+
+HEAVY_GROUPS = ("spark-processes", "spark", "broker", "traffic")
+"""Tests that follow each other in one worker, in the order of their start: begun last, they would end alone."""
+
+
+def group_of(item: pytest.Item) -> str | None:
+    """The tests that one worker runs, one after the other, where the run is distributed with `--dist loadgroup`.
+
+    Besides those with a mark: those that share the session of Spark, and those of one module about one capture, so
+    that what they share is read and decoded once.
+    """
+    marker = item.get_closest_marker("xdist_group")
+    if marker is not None:
+        return str(marker.args[0])
+    if "spark" in getattr(item, "fixturenames", ()):
+        return "spark"
+    for value in item.callspec.params.values() if hasattr(item, "callspec") else ():
+        name = value.get("file") if isinstance(value, dict) else getattr(value, "name", value)
+        if isinstance(name, str) and name in capture_names():
+            return f"{item.path.stem}-{name}"
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Each test into its group, the longest groups first; before xdist reads the marks."""
+    if not config.getoption("loadgroup", default=False):
+        return
+    ranks = {}
+    for item in items:
+        group = group_of(item)
+        if group is not None and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group))
+        ranks[item] = HEAVY_GROUPS.index(group) if group in HEAVY_GROUPS else len(HEAVY_GROUPS)
+    items.sort(key=ranks.__getitem__)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-import os
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from tests.choice import in_turn
 from tests.conftest import shipped_captures
 from tests.craft import damage, disturb, intrude
 from tests.craft.outcome import Line, Outcome, Side, files_outcome, packets_outcome, renamed
 from tests.craft.packet import Packet, ahead, spread
-from tests.craft.read import read_packets
+from tests.craft.read import is_cut, read_packets
 from tests.craft.samples import mixed
 from tests.craft.streams import stream_bytes
 from tests.craft.write import as_ipv6, compressed, pcap_bytes, pcapng_bytes, write_pcap, write_rotated
@@ -33,9 +33,7 @@ CRAFTED = "crafted"
 SHIPPED = {path.name: path for path in shipped_captures()}
 SOURCES = [CRAFTED, *SHIPPED]
 # A capture with a snap length has lost bytes already; other files may hold it, but no disturbance is harmless to it.
-WHOLE = [
-    source for source in SOURCES if source == CRAFTED or not any(packet.cut for packet in read_packets(SHIPPED[source]))
-]
+WHOLE = [source for source in SOURCES if source == CRAFTED or not is_cut(SHIPPED[source])]
 
 MISSING = object()
 
@@ -97,20 +95,6 @@ DAMAGE: dict[str, Disturbance] = {
     "requests-only-lossy": damage.composed(damage.requests_only, disturb.resegmented, damage.lossy),
     "responses-only-late": damage.composed(damage.responses_only, disturb.resegmented, damage.late),
 }
-
-
-def spread_over(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Pairs of a source and a disturbance: all with the crafted one, a third of them with each capture in turn.
-
-    So each disturbance meets a third of the captures. `KAFKASNIFF_HYPOTHESIS=deep` asks for all pairs.
-    """
-    deep = os.environ.get("KAFKASNIFF_HYPOTHESIS") == "deep"
-    return [
-        (source, name)
-        for place, source in enumerate(WHOLE)
-        for number, name in enumerate(names)
-        if deep or source == CRAFTED or (place + number) % 3 == 0
-    ]
 
 
 @functools.cache
@@ -247,7 +231,7 @@ def test_the_originals_hold_something_to_lose(source: str) -> None:
     assert outcome.summary.bytes_stream == sum(map(len, stream_bytes(packets_of(source)).values()))
 
 
-@pytest.mark.parametrize(("source", "name"), spread_over(HARMLESS))
+@pytest.mark.parametrize(("source", "name"), in_turn(WHOLE, HARMLESS, 5, all_of=[CRAFTED]))
 def test_what_loses_no_byte_changes_no_message(source: str, name: str) -> None:
     disturbed = HARMLESS[name](packets_of(source), seeded(source, name))
     outcome = packets_outcome(disturbed)
@@ -264,7 +248,7 @@ def test_taps_out_of_step_change_no_message(source: str) -> None:
     assert outcome.summary.bytes_lost == 0
 
 
-@pytest.mark.parametrize(("source", "name"), spread_over(INTRUSIONS))
+@pytest.mark.parametrize(("source", "name"), in_turn(WHOLE, INTRUSIONS, 6, all_of=[CRAFTED]))
 def test_what_does_not_belong_is_ignored_and_told(source: str, name: str) -> None:
     disturbed = INTRUSIONS[name](packets_of(source), seeded(source, name))
     outcome = packets_outcome(disturbed)
@@ -300,7 +284,7 @@ def test_a_missing_handshake_changes_no_message(source: str) -> None:
         same(outcome.messages(), whole.messages())
 
 
-@pytest.mark.parametrize(("source", "name"), spread_over(DAMAGE))
+@pytest.mark.parametrize(("source", "name"), in_turn(WHOLE, DAMAGE, 6, all_of=[CRAFTED]))
 def test_what_loses_bytes_makes_nothing_up(source: str, name: str) -> None:
     packets = packets_of(source)
     whole = original(source)
@@ -332,38 +316,38 @@ def in_file(outcome: Outcome, source: str) -> None:
     assert kinds(outcome) == kinds(original(source))
 
 
-@pytest.mark.parametrize(
-    ("link", "nanoseconds", "order"),
-    [
-        ("ethernet", True, "<"),
-        ("ethernet", False, ">"),
-        ("ethernet-padded", True, ">"),
-        ("vlan", False, "<"),
-        ("qinq", True, "<"),
-        ("sll", False, "<"),
-        ("sll2", True, ">"),
-        ("null", False, "<"),
-        ("null-big-endian", False, "<"),
-        ("loop", False, "<"),
-        ("raw", True, "<"),
-    ],
-)
-@pytest.mark.parametrize("source", SOURCES)
-def test_pcap_variants(source: str, link: str, nanoseconds: bool, order: str, tmp_path: Path) -> None:
+PCAP_VARIANTS = {
+    "ethernet": (True, "<"),
+    "ethernet-microseconds": (False, ">"),
+    "ethernet-padded": (True, ">"),
+    "vlan": (False, "<"),
+    "qinq": (True, "<"),
+    "sll": (False, "<"),
+    "sll2": (True, ">"),
+    "null": (False, "<"),
+    "null-big-endian": (False, "<"),
+    "loop": (False, "<"),
+    "raw": (True, "<"),
+}
+"""Whether times are in nanoseconds, and the order of bytes; by the link layer."""
+
+
+@pytest.mark.parametrize(("source", "variant"), in_turn(SOURCES, PCAP_VARIANTS, 6, all_of=[CRAFTED]))
+def test_pcap_variants(source: str, variant: str, tmp_path: Path) -> None:
+    nanoseconds, order = PCAP_VARIANTS[variant]
+    link = variant.removesuffix("-microseconds")
     path = write_pcap(tmp_path / "v.pcap", packets_of(source), link, nanoseconds=nanoseconds, order=order)
     in_file(files_outcome([path]), source)
 
 
-@pytest.mark.parametrize("order", ["<", ">"])
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(("source", "order"), in_turn(SOURCES, ["<", ">"], 2, all_of=[CRAFTED]))
 def test_pcapng_with_sections_and_interfaces(source: str, order: str, tmp_path: Path) -> None:
     path = tmp_path / "v.pcapng"
     path.write_bytes(pcapng_bytes(packets_of(source), ("ethernet", "raw", "sll"), order=order, sections=2))
     in_file(files_outcome([path]), source)
 
 
-@pytest.mark.parametrize("form", ["gzip", "gzip-members", "zstd", "lz4"])
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(("source", "form"), in_turn(SOURCES, ["gzip", "gzip-members", "zstd", "lz4"], 4, all_of=[CRAFTED]))
 def test_compressed_files(source: str, form: str, tmp_path: Path) -> None:
     # The content says what it is, not the name.
     path = tmp_path / "capture"
@@ -371,8 +355,7 @@ def test_compressed_files(source: str, form: str, tmp_path: Path) -> None:
     in_file(files_outcome([path]), source)
 
 
-@pytest.mark.parametrize("files", [2, 3, 7])
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(("source", "files"), in_turn(SOURCES, [2, 3, 7], 3, all_of=[CRAFTED]))
 def test_rotated_files_are_one_timeline(source: str, files: int, tmp_path: Path) -> None:
     paths = write_rotated(tmp_path, spread(packets_of(source)), files)
     in_file(files_outcome(paths), source)
@@ -380,8 +363,7 @@ def test_rotated_files_are_one_timeline(source: str, files: int, tmp_path: Path)
     in_file(files_outcome(paths[::-1]), source)
 
 
-@pytest.mark.parametrize("link", ["ethernet", "vlan", "sll", "null", "raw"])
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(("source", "link"), in_turn(SOURCES, ["ethernet", "vlan", "sll", "null", "raw"], 5, all_of=[CRAFTED]))
 def test_ipv6(source: str, link: str, tmp_path: Path) -> None:
     path = write_pcap(tmp_path / "v6.pcap", as_ipv6(packets_of(source)), link)
 

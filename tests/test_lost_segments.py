@@ -7,25 +7,26 @@ only when many more packets have come.
 from __future__ import annotations
 
 import functools
-import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.choice import DEEP
 from tests.conftest import shipped_captures
 from tests.craft import kafka_bytes as kb
 from tests.craft.batches import batch
 from tests.craft.conversation import Conversation, Side
 from tests.craft.packet import Packet
 from tests.craft.pairs import Pair, Pairing, pairing, pairing_of_batches
-from tests.craft.read import read_packets
+from tests.craft.read import is_cut, read_packets
 
 SHIPPED = {path.name: path for path in shipped_captures()}
-WHOLE = [name for name, path in SHIPPED.items() if not any(packet.cut for packet in read_packets(path))]
-LOST_FOR_EACH = 6 if os.environ.get("KAFKASNIFF_HYPOTHESIS") != "deep" else 100_000
+WHOLE = [name for name, path in SHIPPED.items() if not is_cut(path)]
+LOST_FOR_EACH = 100_000 if DEEP else 3
 """How many segments of each capture are lost, one at a time."""
 
 Ids = Callable[[int], int]
@@ -44,6 +45,7 @@ def restarting(number: int) -> int:
     return number % 20
 
 
+@functools.cache
 def conversation(depth: int, *, count: int = 80, size: int = 1448, joined: int = 1, ids: Ids = rising) -> list[Packet]:
     """A client that sends up to `depth` requests ahead, `joined` of them at once, in segments of `size` bytes.
 
@@ -61,6 +63,11 @@ def conversation(depth: int, *, count: int = 80, size: int = 1448, joined: int =
         answered += 1
     talk.close()
     return talk.packets
+
+
+@functools.cache
+def whole_conversation(depth: int, **more: Any) -> Pairing:
+    return pairing(conversation(depth, **more))
 
 
 def segments(packets: Sequence[Packet], side: Side | None = None) -> list[int]:
@@ -90,7 +97,7 @@ def split(packets: Sequence[Packet], without: int) -> Pairing:
 def test_a_lost_request_leaves_one_response_without_its_own(depth: int, where: int) -> None:
     packets = conversation(depth)
     lost = segments(packets, "client")[where]
-    whole, found = pairing(packets), pairing(packets, [lost])
+    whole, found = whole_conversation(depth), pairing(packets, [lost])
     gone = [pair for pair in whole.pairs if pair.is_part_of(packets[lost], lost + 1)]
     assert len(gone) == 1
     orphan = gone[0]._replace(request=None, status="orphan", latency_ns=None, duration_ns=None, clean=False)
@@ -104,7 +111,7 @@ def test_a_lost_request_leaves_one_response_without_its_own(depth: int, where: i
 def test_a_lost_response_leaves_one_request_without_its_own(depth: int, where: int) -> None:
     packets = conversation(depth)
     lost = segments(packets, "broker")[where]
-    whole, found = pairing(packets), pairing(packets, [lost])
+    whole, found = whole_conversation(depth), pairing(packets, [lost])
     (gone,) = (pair for pair in whole.pairs if pair.is_part_of(packets[lost], lost + 1))
     request = gone._replace(response=None, status="lost", latency_ns=None, duration_ns=None)
     assert Counter(found.pairs) == Counter(whole.pairs) - Counter([gone]) + Counter([request])
@@ -133,8 +140,8 @@ def test_as_many_orphans_as_requests_were_in_the_segment(joined: int, where: int
 def test_a_segment_with_parts_of_requests(size: int, depth: int, ids: Ids, data: st.DataObject) -> None:
     packets = conversation(depth, size=size, joined=3, ids=ids)
     lost = data.draw(st.sampled_from(segments(packets)))
-    check(packets, lost)
-    assert split(packets, lost) == pairing(packets, [lost])
+    whole = whole_conversation(depth, size=size, joined=3, ids=ids)
+    assert split(packets, lost) == check(packets, lost, whole)
 
 
 @pytest.mark.parametrize("side", ["client", "broker"])
@@ -143,8 +150,7 @@ def test_one_id_for_all_requests(side: Side, where: int) -> None:
     """A client that waits for each response, as those do that give no ids."""
     packets = conversation(1, ids=always_0)
     lost = segments(packets, side)[where]
-    check(packets, lost)
-    kinds = pairing(packets, [lost]).kinds
+    kinds = check(packets, lost).kinds
     assert kinds == {"tcp-gap": 1, "orphan-response" if side == "client" else "response-lost": 1}
 
 
@@ -171,8 +177,7 @@ def test_a_gap_that_is_known_late() -> None:
     for number in range(2, 300):
         talk.send("broker", kb.metadata_response(number, "host", 9092, []), acknowledge=False)
     lost = segments(talk.packets, "client")[1]
-    check(talk.packets, lost)
-    assert pairing(talk.packets, [lost]).kinds == {"tcp-gap": 1, "orphan-response": 1}
+    assert check(talk.packets, lost).kinds == {"tcp-gap": 1, "orphan-response": 1}
 
 
 def test_requests_without_a_response() -> None:
@@ -206,8 +211,8 @@ def original(name: str) -> Pairing:
     return pairing(packets_of(name))
 
 
-def check(packets: Sequence[Packet], lost: int, whole: Pairing | None = None) -> None:
-    """Only exchanges with bytes in the segment at `lost` are different for its loss."""
+def check(packets: Sequence[Packet], lost: int, whole: Pairing | None = None) -> Pairing:
+    """Only exchanges with bytes in the segment at `lost` are different for its loss; gives what was found."""
     whole = pairing(packets) if whole is None else whole
     found = pairing(packets, [lost])
     packet = packets[lost]
@@ -219,6 +224,7 @@ def check(packets: Sequence[Packet], lost: int, whole: Pairing | None = None) ->
     assert kinds["orphan-response"] <= sum(pair.response is not None for pair in whole.pairs if pair not in others)
     assert kinds["response-lost"] <= len(gone) + sum(pair.response is None for pair in whole.pairs)
     assert not kinds.keys() & {"response-out-of-order", "latency-negative", "not-kafka"}
+    return found
 
 
 def lost_in_turn(name: str) -> list[int]:

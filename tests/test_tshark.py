@@ -18,7 +18,7 @@ import pytest
 
 from tests.conftest import shipped_captures
 from tests.craft.outcome import Outcome, files_outcome
-from tests.craft.read import read_packets
+from tests.craft.read import is_cut
 
 pytestmark = pytest.mark.tshark
 
@@ -34,11 +34,6 @@ FIELDS = (
     "kafka.api_version",
     "kafka.correlation_id",
 )
-
-
-def is_cut(capture: Path) -> bool:
-    """A snap length cut packets of `capture`."""
-    return any(packet.cut for packet in read_packets(capture))
 
 
 WHOLE = [path for path in shipped_captures() if not is_cut(path)]

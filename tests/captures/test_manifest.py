@@ -1,16 +1,18 @@
 """Captures, sidecars, manifest and README agree with each other, by means that are not the product's."""
 
+import functools
 import hashlib
 import json
 import struct
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from scapy.layers.inet import TCP
 from scapy.layers.inet6 import IPv6  # noqa: F401  (scapy dissects IPv6 only once its layer is loaded)
 from scapy.packet import NoPayload, Padding
-from scapy.utils import PcapReader
+from scapy.utils import PcapReader, RawPcapReader
 
 CAPTURES = Path(__file__).resolve().parents[2] / "captures"
 ENTRIES = json.loads((CAPTURES / "manifest.json").read_text(encoding="utf-8"))["captures"]
@@ -42,6 +44,27 @@ def sidecar(entry, folder=CAPTURES):
     return [json.loads(line) for line in lines]
 
 
+class Segment(NamedTuple):
+    sport: int
+    dport: int
+    seq: int
+    flags: int
+    data: bytes
+
+
+@functools.lru_cache(maxsize=1)
+def segments_on_the_wire(name):
+    """As scapy takes a capture apart, once for both directions."""
+    found = []
+    with PcapReader(str(CAPTURES / name)) as packets:
+        for packet in packets:
+            segment = packet[TCP]
+            payload = segment.payload
+            data = b"" if isinstance(payload, (NoPayload, Padding)) else bytes(payload)
+            found.append(Segment(segment.sport, segment.dport, segment.seq, int(segment.flags), data))
+    return found
+
+
 def streams_on_the_wire(entry, to_broker):
     """Bytes of each stream of one direction with the client's port, by a plain walk.
 
@@ -49,23 +72,19 @@ def streams_on_the_wire(entry, to_broker):
     """
     streams = defaultdict(bytearray)
     starts = {}
-    with PcapReader(str(CAPTURES / entry["file"])) as packets:
-        for packet in packets:
-            segment = packet[TCP]
-            if (segment.dport in entry["broker_ports"]) is not to_broker:
-                continue
-            direction = (segment.sport if to_broker else segment.dport, segment.dport if to_broker else segment.sport)
-            if segment.flags & 2:
-                starts[direction] = segment.seq + 1
-                continue
-            if segment.flags & 4 and direction not in starts:
-                continue  # a connection refused
-            payload = segment.payload
-            data = b"" if isinstance(payload, (NoPayload, Padding)) else bytes(payload)
-            offset = (segment.seq - starts[direction]) & 0xFFFFFFFF
-            stream = streams[direction]
-            if data and offset <= len(stream):
-                stream += data[len(stream) - offset :]
+    for segment in segments_on_the_wire(entry["file"]):
+        if (segment.dport in entry["broker_ports"]) is not to_broker:
+            continue
+        direction = (segment.sport if to_broker else segment.dport, segment.dport if to_broker else segment.sport)
+        if segment.flags & 2:
+            starts[direction] = segment.seq + 1
+            continue
+        if segment.flags & 4 and direction not in starts:
+            continue  # a connection refused
+        offset = (segment.seq - starts[direction]) & 0xFFFFFFFF
+        stream = streams[direction]
+        if segment.data and offset <= len(stream):
+            stream += segment.data[len(stream) - offset :]
     return [(port, bytes(stream)) for (port, _), stream in streams.items()]
 
 
@@ -128,7 +147,7 @@ def test_captures_are_small(folder, entry):
 
 @every_file
 def test_packets_are_counted(folder, entry):
-    with PcapReader(str(folder / entry["file"])) as packets:
+    with RawPcapReader(str(folder / entry["file"])) as packets:
         assert sum(1 for _ in packets) == entry["packets"]
 
 

@@ -22,7 +22,11 @@ from tests.craft.samples import mixed
 from tests.craft.write import write_rotated
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.skipif(not can_fork(), reason="this system cannot fork")
+pytestmark = [
+    pytest.mark.skipif(not can_fork(), reason="this system cannot fork"),
+    # In one worker: each that has some of them makes a large capture.
+    pytest.mark.xdist_group("jobs"),
+]
 
 Process = subprocess.Popen[bytes]
 

@@ -132,3 +132,14 @@ def read_packets(path: Path) -> list[Packet]:
     """The TCP packets of a capture, in its order."""
     found = (tcp_packet(*raw) for raw in raw_packets(file_bytes(path)))
     return [packet for packet in found if packet is not None]
+
+
+@functools.cache
+def is_cut(path: Path) -> bool:
+    """Whether a snap length cut packets of a capture: something of them is lost already."""
+    return any(packet is not None and packet.cut for packet in (tcp_packet(*raw) for raw in _cut_packets(path)))
+
+
+def _cut_packets(path: Path) -> Iterator[tuple[int, int, bytes, int]]:
+    """Those of which there are fewer bytes than were on the wire."""
+    return (raw for raw in raw_packets(file_bytes(path)) if len(raw[2]) < raw[3])

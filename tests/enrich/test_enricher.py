@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import copy
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from kafkasniff.capture import open_captures
 from kafkasniff.enrich import Catalog, Enricher
+from kafkasniff.enrich.enricher import MAX_KINDS
 from kafkasniff.entities import mentions
 from kafkasniff.inspector import Inspector
-from kafkasniff.model import Endpoint, Message, Summary
+from kafkasniff.model import Direction, Endpoint, Message, Summary
+from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.enrich.talks import OFFSETS, ORDERS, admin, both, consumer, events, exchanges, messages
+
+CAPTURES = Path(__file__).resolve().parents[2] / "captures"
 
 
 def topics(message: Message, field: str) -> list[tuple[str, str | None]]:
@@ -200,6 +208,54 @@ def test_coordinators_tell_where_they_are(version: int) -> None:
     enricher = Enricher()
     enricher.feed([Message("response", 9, api_key=10, api="FindCoordinator", api_version=version, body=body)])
     assert enricher.catalog.broker_id(Endpoint("10.0.0.9", 9092)) == 2
+
+
+class LongWay(Enricher):
+    """Looks at every message as if anything could be in it."""
+
+    def _way(self, key: int | None, version: int | None, direction: Direction) -> Any:
+        return msgspec.structs.replace(super()._way(key, version, direction), looks=key is not None, topics=None)
+
+
+@pytest.mark.parametrize("name", ["java-internal-topics", "kraft-2.8", "java-0.11", "librdkafka-1.4", "sarama"])
+def test_messages_that_are_passed_over_have_nothing_in_them(name: str) -> None:
+    told = []
+    for kind in (Enricher, LongWay):
+        inspector, enricher = Inspector(), kind()
+        with open_captures([str(CAPTURES / f"{name}.pcap")]) as source:
+            found = [event for one in source for event in enricher.feed(inspector.feed(one))]
+        found += enricher.feed(inspector.close())
+        told.append((found, enricher.catalog.learnt, enricher.catalog.brokers, enricher._metadata_log))
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("version", [0, 3, 12, 13])
+@pytest.mark.parametrize("topics", [None, [], [None], [{}], [{"topic": None}], [{"topic": b"__\xff"}], [{"topic": 5}]])
+def test_topics_that_are_odd(version: int, topics: Any) -> None:
+    for kind in (Enricher, LongWay):
+        body = {"responses": copy.deepcopy(topics)}
+        message = Message("response", 9, api_key=1, api="Fetch", api_version=version, body=body)
+        assert kind().feed([message])[0].body == {"responses": topics}
+
+
+def test_records_of_the_brokers_own_topics_behind_others() -> None:
+    key = kafka.int16(1) + kafka.string("billing") + kafka.string("orders") + kafka.int32(0)
+
+    def topic(name: str) -> dict[str, Any]:
+        batch = {"records": [{"offset": 0, "key": key, "value": None}]}
+        return {"topic": name, "partitions": [{"partition_index": 0, "records": {"batches": [batch]}}]}
+
+    body = {"responses": [topic("orders"), topic("__consumer_offsets")]}
+    Enricher().feed([Message("response", 9, api_key=1, api="Fetch", api_version=4, body=body)])
+    others, own = (one["partitions"][0]["records"]["batches"][0]["records"][0] for one in body["responses"])
+    assert "_key" not in others
+    assert own["_key"]["value"] == {"group": "billing", "topic": "orders", "partition": 0}
+
+
+def test_kinds_of_messages_are_bounded() -> None:
+    enricher = Enricher()
+    enricher.feed([Message("request", 9, api_key=key, api_version=0, body={}) for key in range(MAX_KINDS + 10)])
+    assert len(enricher._ways) <= MAX_KINDS
 
 
 def test_clients_do_not_tell() -> None:

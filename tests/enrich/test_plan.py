@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkasniff.enrich.plan import Plan, data_plan, message_plan
+from kafkasniff.enrich.plan import Plan, data_plan, message_plan, named_topics
 from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.layout import Field, Struct
 from kafkasniff.model import Direction
@@ -51,6 +51,19 @@ def of(key: int, version: int, direction: Direction) -> Plan:
     found = message_plan(key, version, direction)
     assert found is not None
     return found[0]
+
+
+def test_what_has_nothing_but_records_of_named_topics() -> None:
+    found = {pair: named_topics(plan[0]) for pair in PAIRS if (plan := message_plan(*pair)) and named_topics(plan[0])}
+    # Topics have ids since 13 of both; ShareFetch and FetchSnapshot have an id or more besides.
+    assert {pair for pair in found if pair[0] in {0, 1}} == {
+        *((0, version, "request") for version in range(13)),
+        *((1, version, "response") for version in range(13)),
+    }
+    assert {found[0, 9, "request"], found[1, 4, "response"]} == {("topic_data", "name"), ("responses", "topic")}
+    for (key, version, direction), _ in found.items():
+        plan = of(key, version, direction)
+        assert not [one for one in plans(plan) if one.topic_id or one.host or one.node]
 
 
 def test_some_plans_by_hand() -> None:

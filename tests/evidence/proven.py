@@ -7,8 +7,9 @@ message has them, with records.
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.evidence.compare import Line, line_differences
@@ -51,13 +52,12 @@ def proven_batches(captures: Iterable[Path]) -> dict[tuple[int, str], list[str]]
     return found
 
 
-def _proofs(capture: Path) -> Iterator[Match]:
+@functools.cache
+def _proofs(capture: Path) -> tuple[Match, ...]:
     """The messages of a capture that were decoded right, of exchanges that were so on both sides."""
     matches, _, _ = match(capture, golden_lines(capture))
     good = {id(frame) for line, frame, told in matches if _is_proof(line, frame, told)}
-    for one in matches:
-        if id(one.frame) in good and id(one.frame.pair) in good:
-            yield one
+    return tuple(one for one in matches if id(one.frame) in good and id(one.frame.pair) in good)
 
 
 def _note(names: list[str], capture: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,10 @@ from kafkasniff.sinks.jsonl import body_json
 from tests.exports.exported import CAPTURES, LOGGED, MANIFEST, logged, rows, run
 
 
-def exported(capture: Path, folder: Path) -> tuple[list[dict[str, Any]], list[Message]]:
+@functools.lru_cache(maxsize=2)
+def exported(name: str) -> tuple[list[dict[str, Any]], list[Message]]:
     """Rows of the table, and the messages of the capture with the names that stand in its bodies."""
-    run([capture], folder)
+    capture = CAPTURES / name
     inspector = Inspector(exchanges=True, records="columns")
     events: list[Any] = []
     with open_captures([str(capture)]) as source:
@@ -26,12 +29,15 @@ def exported(capture: Path, folder: Path) -> tuple[list[dict[str, Any]], list[Me
             events += inspector.feed(batch)
     events += inspector.close()
     Enricher().feed(events)
-    return rows(folder, "exchanges"), [event for event in events if isinstance(event, Message)]
+    with tempfile.TemporaryDirectory() as folder:
+        run([capture], Path(folder))
+        found = rows(Path(folder), "exchanges")
+    return found, [event for event in events if isinstance(event, Message)]
 
 
 @pytest.mark.parametrize("name", LOGGED)
-def test_rows_are_the_requests_that_the_client_logged(name: str, tmp_path: Path) -> None:
-    found, _ = exported(CAPTURES / name, tmp_path)
+def test_rows_are_the_requests_that_the_client_logged(name: str) -> None:
+    found, _ = exported(name)
     requests = logged(name)["request"]
     # Not every client's log tells all of these of every request; what it tells has to be in the rows.
     told = [key for key in ("client_id", "correlation_id") if all(key in one for one in requests)]
@@ -44,8 +50,8 @@ def test_rows_are_the_requests_that_the_client_logged(name: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", [name for name in LOGGED if "codecs" in name])
-def test_produced_records_are_those_that_the_client_logged(name: str, tmp_path: Path) -> None:
-    found, _ = exported(CAPTURES / name, tmp_path)
+def test_produced_records_are_those_that_the_client_logged(name: str) -> None:
+    found, _ = exported(name)
     client = logged(name)
     codecs = {one["topic"]: one["codec"] for one in client["produced"]}
     expected = Counter(one["topic"] for one in client["produced"] if one["error"] is None)
@@ -70,8 +76,8 @@ def test_produced_records_are_those_that_the_client_logged(name: str, tmp_path: 
 
 
 @pytest.mark.parametrize("name", LOGGED)
-def test_rows_agree_with_the_messages_of_the_run(name: str, tmp_path: Path) -> None:
-    found, messages = exported(CAPTURES / name, tmp_path)
+def test_rows_agree_with_the_messages_of_the_run(name: str) -> None:
+    found, messages = exported(name)
     assert Counter(row["request_size"] for row in found) == Counter(m.size for m in messages if m.type == "request")
     bodies = Counter(row["response_body"] for row in found if row["response_body"])
     assert bodies == Counter(body_json(m.body) for m in messages if m.type == "response" and m.body is not None)
@@ -79,14 +85,14 @@ def test_rows_agree_with_the_messages_of_the_run(name: str, tmp_path: Path) -> N
     assert sorted(row["latency_us"] for row in found if row["latency_us"] is not None) == latencies
 
 
-def test_groups_and_transactions(tmp_path: Path) -> None:
-    found, _ = exported(CAPTURES / "java-group-classic.pcap", tmp_path / "group")
+def test_groups_and_transactions() -> None:
+    found, _ = exported("java-group-classic.pcap")
     assert {row["group_id"] for row in found if row["api"] in ("JoinGroup", "SyncGroup", "Heartbeat")} == {
         "events-group"
     }
     members = {one["member_id"] for one in logged("java-group-classic.pcap")["assigned"]}
     assert members <= {row["member_id"] for row in found if row["api"] == "SyncGroup"}
-    found, _ = exported(CAPTURES / "java-transactions.pcap", tmp_path / "transactions")
+    found, _ = exported("java-transactions.pcap")
     assert {row["transactional_id"] for row in found if row["api"] == "EndTxn"} == {"ledger-writer"}
     (producer,) = {
         part["producer_id"]

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.definition import FieldDefinition
 from kafkasniff.model import Endpoint, ErrorCode, Exchange, Problem, SaslToken
-from kafkasniff.sinks.jsonl import FLOAT_APIS, JsonSink, body_json, event_object, message_object, plain
+from kafkasniff.sinks.jsonl import (
+    CONNECTIONS_KEPT,
+    FLOAT_APIS,
+    JsonSink,
+    body_json,
+    event_object,
+    message_object,
+    plain,
+)
 from tests.sinks.messages import BROKER, CLIENT, TIME_NS, message
 
 # The contract's keys, in its order.
@@ -61,6 +69,25 @@ def test_an_orphan_response_is_null_where_nothing_is_known() -> None:
     (line,) = lines(message("response", **unknown, latency_ns=None, duration_ns=None))
     for key in (*unknown, "latency_ms", "duration_ms"):
         assert line[key] is None
+
+
+def test_a_connection_number_with_other_endpoints_shows_them() -> None:
+    others = {"client": Endpoint("10.0.0.7", 1), "broker": Endpoint("::1", 9092)}
+    events = [message(), message(**others), message("response"), message(client=None, broker=None, connection=None)]
+    assert [(line["client"], line["broker"]) for line in lines(*events)] == [
+        ("10.0.0.5:51334", "10.0.0.9:9092"),
+        ("10.0.0.7:1", "[::1]:9092"),
+        ("10.0.0.5:51334", "10.0.0.9:9092"),
+        (None, None),
+    ]
+    assert lines(*events) == [json.loads(json.dumps(message_object(one))) for one in events]
+
+
+def test_kept_ends_are_bounded() -> None:
+    sink = JsonSink(io.BytesIO())
+    for number in range(CONNECTIONS_KEPT + 10):
+        sink.write(message(connection=number))
+    assert len(sink._ends) <= CONNECTIONS_KEPT
 
 
 def test_negative_latencies_stay_so() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkasniff.sinks.lines import BLOCK_BYTES, LineWriter
+from kafkasniff.sinks.lines import BLOCK_BYTES, LineWriter, TextWriter
 
 
 class Stream:
@@ -37,12 +37,58 @@ def test_live_lines_go_out_at_once() -> None:
     assert stream.flushes == 2
 
 
-def test_a_failing_stream_is_not_given_the_same_lines_again() -> None:
-    class Full(Stream):
-        def write(self, data: bytes) -> None:
-            super().write(data)
-            raise OSError(28, "No space left on device")
+class Full(Stream):
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        raise OSError(28, "No space left on device")
 
+
+def test_text_is_encoded_in_blocks_and_whole() -> None:
+    stream = Stream()
+    writer = TextWriter(stream)
+    line = "→" * 499
+    for _ in range(200):
+        writer.add(line)
+    assert len(stream.writes) == 1
+    writer.flush()
+    assert b"".join(stream.writes) == f"{line}\n".encode() * 200
+    assert all(block.endswith(b"\n") for block in stream.writes)
+    writer.flush()
+    assert len(stream.writes) == 2
+    assert stream.flushes == 3
+
+
+def test_live_text_goes_out_at_once() -> None:
+    stream = Stream()
+    writer = TextWriter(stream, live=True)
+    writer.add("a\nb")
+    writer.add("")
+    assert stream.writes == [b"a\nb\n", b"\n"]
+    assert stream.flushes == 2
+
+
+def test_what_an_encoding_has_no_bytes_for_is_escaped() -> None:
+    stream = Stream()
+    writer = TextWriter(stream, encoding="latin-1")
+    writer.add("µ→")
+    writer.add("\udcff")
+    writer.flush()
+    assert stream.writes == [b"\xb5\\u2192\n\\udcff\n"]
+
+
+def test_a_failing_stream_is_not_given_the_same_text_again() -> None:
+    stream = Full()
+    writer = TextWriter(stream)
+    writer.add("a")
+    for _ in range(2):
+        try:
+            writer.flush()
+        except OSError:
+            continue
+    assert stream.writes == [b"a\n"]
+
+
+def test_a_failing_stream_is_not_given_the_same_lines_again() -> None:
     stream = Full()
     writer = LineWriter(stream)
     writer.add(b"a\n")

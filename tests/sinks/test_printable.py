@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.sinks.printable import display_width, printable, word
+from kafkasniff.sinks.printable import KEPT_LENGTH, KEPT_WORDS, WORDS, display_width, printable, word
 
 CONTROLS = [*range(0x20), 0x7F, *range(0x80, 0xA0)]
 BIDI = [0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
@@ -86,3 +86,24 @@ def test_width_of_wide_and_combining_characters() -> None:
     assert display_width("abc") == 3
     assert display_width("數據") == 4
     assert display_width("e\u0301") == 1
+
+
+@given(st.text() | st.binary())
+def test_ready_words_are_words(name: str | bytes) -> None:
+    assert [WORDS[name], WORDS[name]] == [word(name), word(name)]
+
+
+@pytest.mark.parametrize("value", [None, 5, {"redacted": 3}, ["a"], True])
+def test_only_strings_have_ready_words(value: object) -> None:
+    with pytest.raises(TypeError):
+        WORDS[value]  # type: ignore[index]
+    assert word(value) not in {"", '""'}
+
+
+def test_ready_words_are_bounded() -> None:
+    for number in range(KEPT_WORDS + 10):
+        assert WORDS[f"name-{number}"] == f"name-{number}"
+    assert len(WORDS) <= KEPT_WORDS
+    long = "x" * (KEPT_LENGTH + 1)
+    assert word(long) == WORDS[long]
+    assert long not in WORDS

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from kafkasniff.model import Endpoint, ErrorCode, Exchange, Problem, SaslToken
+from kafkasniff.payload import Payload
 from kafkasniff.sinks.text import CLIENT_WIDTH, LINE_CACHE, PROBLEMS_SHOWN, TextSink
+from kafkasniff.sinks.times import clock_time
 from tests.sinks.messages import BROKER, CLIENT, PRODUCED, TIME_NS, message
 
 
@@ -75,6 +77,34 @@ def test_a_date_line_stands_where_the_day_changes() -> None:
     dates = [line for line in shown.splitlines() if line.endswith("UTC")]
     assert dates == ["2026-11-21 UTC", "2026-11-22 UTC"]
     assert shown.splitlines()[-1].startswith(" " * 17 + "10.0.0.5:51334 →")
+
+
+def test_the_clock_goes_on_whatever_the_order_of_times() -> None:
+    second = 1_000_000_000
+    times = [TIME_NS + one for one in (0, 1_000, 999_000, 1_000_000, second, 61 * second, -1_000, -3600 * second, 0)]
+    times += [0, 999, -1, -second, 253_402_300_800 * second]
+    shown = [line for line in text(*(message(time_ns=one) for one in times)).splitlines() if "UTC" not in line]
+    assert [line[:15] for line in shown] == [clock_time(one) for one in times]
+    dates = [line for line in text(*(message(time_ns=one) for one in (0, -1, 0))).splitlines() if "UTC" in line]
+    assert dates == ["1970-01-01 UTC", "1969-12-31 UTC", "1970-01-01 UTC"]
+
+
+@pytest.mark.parametrize("options", [{}, {"verbosity": 1}, {"colour": True}, {"payload": Payload("dropped")}])
+def test_a_message_whose_text_was_made_elsewhere_has_the_same_line(options: dict[str, Any]) -> None:
+    """As `--jobs` does it."""
+    body = {"error_code": 35, "api_keys": []}
+    known = {"api_key": 18, "api": "ApiVersions", "api_version": 4, "body": body, "body_version": 0}
+    orphan = {"api_key": None, "api": None, "api_version": None, "correlation_id": None, "body": None}
+    events = [
+        message(), message("response"), message("response", **known), message("response", **orphan, time_ns=None),
+        message(problems=(Problem("x", "y"),)), message(correlation_id=123456, client_id=b"\xff"), message(),
+    ]  # fmt: skip
+    stream = io.BytesIO()
+    here, elsewhere = TextSink(stream, **options), TextSink(io.BytesIO(), **options)
+    for event in events:
+        here.put(event, *elsewhere.apart(event))
+    here.close()
+    assert stream.getvalue().decode() == text(*events, **options)
 
 
 def test_colours_only_where_asked_for() -> None:

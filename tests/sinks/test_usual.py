@@ -55,7 +55,9 @@ def bodies(direction: Direction, key: int) -> Iterator[tuple[int, dict[str, Any]
     assert api is not None
     for version in api.versions:
         schema = api.request(version) if direction == "request" else api.response(version)
-        for seed, choices in enumerate(({}, {"nulls": False}, {"count": 1, "nulls": False}, {"count": 4}, {"count": 0})):
+        for seed, choices in enumerate(
+            ({}, {"nulls": False}, {"count": 1, "nulls": False}, {"count": 4}, {"count": 0})
+        ):
             rng = random.Random(f"{key} {version} {seed}")
             raw, _ = Encoder(Plan(rng, **choices)).body(schema.root)  # type: ignore[arg-type]
             for data in (raw, raw[: len(raw) // 2]):
@@ -135,8 +137,8 @@ def test_the_usual_takes_the_short_way() -> None:
     wide["topic_data"][0]["partition_data"] *= SHOWN + 2
     assert is_short(message(body=wide))
     assert summary(message(body=wide), COLOUR) == (
-        "orders-0 12 records 3.1 kB lz4; orders-0 12 records 3.1 kB lz4; orders-0 12 records 3.1 kB lz4; +2 partitions, "
-        "acks all"
+        "orders-0 12 records 3.1 kB lz4; orders-0 12 records 3.1 kB lz4; orders-0 12 records 3.1 kB lz4; "
+        "+2 partitions, acks all"
     )
 
 

@@ -1,17 +1,17 @@
-"""The session: its settings, and that an active one is used."""
+"""The session: its settings, and that an active one is used; that it starts quietly: test_streaming.py."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkasniff.errors import UsageError
 from kafkasniff.spark.session import get_session, is_connect, runs_elsewhere
+from tests.spark.conftest import FAST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,32 +45,6 @@ def test_one_worker_has_all_tests_with_the_session(request: pytest.FixtureReques
         assert request.node.nodeid.endswith("@spark")
 
 
-@pytest.mark.usefixtures("spark")
-def test_it_starts_quietly_and_from_any_folder(tmp_path: Path) -> None:
-    """Only the Java launcher may say a word: about a module that Spark asks it for."""
-    script = (
-        "from kafkasniff.spark.session import get_session\n"
-        "spark = get_session('local[1]', **{'spark.driver.extraJavaOptions': '-XX:TieredStopAtLevel=1'})\n"
-        "import sys; sys.argv[1:] and print(spark.read.format('kafkasniff').load(sys.argv[1]).count())\n"
-    )
-    capture = Path(__file__).parents[2] / "captures" / "sarama.pcap"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
-    # As in a checkout that is not installed: nothing but the path tells where kafkasniff is.
-    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(capture)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env=environment,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 100
-    assert [line for line in done.stderr.splitlines() if "incubator" not in line] == []
-
-
 @pytest.mark.parametrize(
     ("master", "told"),
     [
@@ -81,11 +55,12 @@ def test_it_starts_quietly_and_from_any_folder(tmp_path: Path) -> None:
 def test_a_master_that_cannot_be_had(master: str, told: str) -> None:
     script = (
         "import sys; from kafkasniff.spark.session import get_session; from kafkasniff.errors import MissingPartError\n"
-        "try: get_session(sys.argv[1])\n"
+        "try: get_session(sys.argv[1], **{'spark.driver.extraJavaOptions': sys.argv[2]})\n"
         "except MissingPartError as error: print(error)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, master], capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-c", script, master, FAST["spark.driver.extraJavaOptions"]],
+        capture_output=True, text=True, check=False, timeout=300
     )
     assert done.stdout.startswith("Spark does not start: "), done.stderr
     assert told in done.stdout

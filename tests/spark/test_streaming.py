@@ -93,16 +93,22 @@ def test_a_folder_of_something_else_is_left_alone(
 
 @contextlib.contextmanager
 def follower(captures: Path, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """What it says goes into files beside `folder`: `out` and `err`."""
     command = [sys.executable, "-m", "tests.spark.follow_stream", str(captures), str(folder), "50k"]
-    # A group of its own: Java and Python's workers go with the driver.
+    # As in a checkout that is not installed: nothing but the path tells where kafkasniff is.
     environment = {**require_spark(), "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, start_new_session=True, env=environment)
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(PATIENCE)
+    beside = folder.parent
+    with (beside / "out").open("wb") as out, (beside / "err").open("wb") as err:
+        # A group of its own: Java and Python's workers go with the driver.
+        process = subprocess.Popen(
+            command, start_new_session=True, env=environment, cwd=beside, stdout=out, stderr=err
+        )
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(PATIENCE)
 
 
 def wait_for(done: Any, process: subprocess.Popen[bytes]) -> None:
@@ -113,19 +119,34 @@ def wait_for(done: Any, process: subprocess.Popen[bytes]) -> None:
 
 @pytest.mark.xdist_group("spark-processes")
 def test_a_killed_driver_leaves_each_row_once(rotated: tuple[Path, list[Path]], tmp_path: Path) -> None:
-    """Killed with its Java and its workers when a batch is in, and tasks have written files of the next one."""
+    """Killed with its Java and its workers when a batch is in, and tasks have written files of the next one.
+
+    The driver that goes on is a session of our own in a process of its own, too: it starts quietly, from any folder.
+    """
     folder, parts = rotated
     for part in parts:
         shutil.copy(part, folder)
-    out = tmp_path / "out"
-    with follower(folder, out) as process:
-        wait_for(lambda: (out / "manifest.json").exists() and any((out / ".partial").glob("attempt-*/*/*/*")), process)
-        assert process.poll() is None
-    killed = manifest(out)["runs"]
+    tables_folder = tmp_path / "elsewhere" / "tables"
+    tables_folder.parent.mkdir()
+    with follower(folder, tables_folder) as process:
+        wait_for(lambda: is_in_the_second_batch(tables_folder), process)
+        assert process.poll() is None, said(tables_folder, "err")
+    killed = manifest(tables_folder)["runs"]
     assert killed >= 1
-    with follower(folder, out) as process:
-        assert process.wait(PATIENCE) == 0
-    assert manifest(out)["runs"] > killed
+    with follower(folder, tables_folder) as process:
+        assert process.wait(PATIENCE) == 0, said(tables_folder, "err")
+    assert manifest(tables_folder)["runs"] > killed
     run([folder / part.name for part in parts], tmp_path / "once")
-    same_rows(out, tmp_path / "once")
-    no_orphans(out)
+    same_rows(tables_folder, tmp_path / "once")
+    no_orphans(tables_folder)
+    # Only the Java launcher may say a word: about a module that Spark asks it for.
+    assert [line for line in said(tables_folder, "err").splitlines() if "incubator" not in line] == []
+    assert said(tables_folder, "out") == ""
+
+
+def is_in_the_second_batch(folder: Path) -> bool:
+    return (folder / "manifest.json").exists() and any((folder / ".partial").glob("attempt-*/*/*/*"))
+
+
+def said(folder: Path, stream: str) -> str:
+    return (folder.parent / stream).read_text()

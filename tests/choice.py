@@ -1,0 +1,40 @@
+"""Which pairs of a capture and a variant are tested: some in turn, all where many examples are asked for.
+
+Every capture with every variant is thousands of tests, of which each adds next to nothing to the others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Sequence
+from typing import TypeVar
+
+from hypothesis import settings
+
+Source = TypeVar("Source")
+Variant = TypeVar("Variant")
+
+DEEP = os.environ.get("KAFKASNIFF_HYPOTHESIS") == "deep"
+"""Everything with everything, as long as that takes."""
+
+
+def in_turn(
+    sources: Sequence[Source], variants: Iterable[Variant], every: int, *, all_of: Collection[Source] = ()
+) -> list[tuple[Source, Variant]]:
+    """One in `every` pairs: each source with some variants, each variant with that share of the sources.
+
+    `all_of`: sources that meet every variant.
+    """
+    names = list(variants)
+    assert every <= len(names) and every <= len(sources), "a source or a variant would never have its turn"
+    return [
+        (source, name)
+        for place, source in enumerate(sources)
+        for number, name in enumerate(names)
+        if DEEP or source in all_of or (place + number) % every == 0
+    ]
+
+
+def examples(count: int) -> settings:
+    """So many examples of a property of which each takes long; as many as the profile has in `deep`."""
+    return settings() if DEEP else settings(max_examples=count)
