@@ -8,7 +8,7 @@ whose endpoint spoke Kafka before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
@@ -31,6 +31,9 @@ from kafkasniff.tcp.reassembly import Delta
 from kafkasniff.tls.keylog import KeyLog
 
 __all__ = ["Inspector", "Output"]
+
+SLICE: Final = 128
+"""Events that `feed_slices` yields at a time, about."""
 
 Output = Message | SaslToken | Exchange | Problem | Connection
 
@@ -93,6 +96,17 @@ class Inspector:
     def feed(self, batch: PacketBatch) -> list[Output]:
         """Take the next packets in capture order."""
         return self._merge(self._collect(batch))
+
+    def feed_slices(self, batch: PacketBatch) -> Iterator[list[Output]]:
+        """`feed`, some events at a time, all of which have to be taken before the next batch.
+
+        Bodies are decoded slice by slice where messages come in bulk: whoever is done with one slice before it asks for
+        the next has few of them in memory, and those in the processor's caches.
+        """
+        keyed = self._collect(batch)
+        keyed.sort()
+        for first in range(0, len(keyed), SLICE):
+            yield self._tell_all(keyed[first : first + SLICE])
 
     def feed_columns(self, batch: PacketBatch) -> tuple[list[Output], list[PairColumns]]:
         """`feed`, with those exchanges apart of which nothing is to be told but what their headers say, as columns.
@@ -296,8 +310,11 @@ class Inspector:
     def _merge(self, keyed: list[_Keyed]) -> list[Output]:
         # The first three differ between any two entries, so that the comparison never reaches the events.
         keyed.sort()
+        return self._tell_all(keyed)
+
+    def _tell_all(self, entries: Iterable[_Keyed]) -> list[Output]:
         out: list[Output] = []
-        for entry in keyed:
+        for entry in entries:
             if len(entry) > _EVENT:
                 self._tell_bulk(entry, out)
             else:

@@ -23,8 +23,8 @@ __all__ = ["Event", "Parts", "Pipeline", "Sink", "learn_names", "summary_line"]
 Event = Message | SaslToken | Exchange | Problem
 
 FIRST_ROWS: Final = 512
-MAX_ROWS: Final = 32_768
-MAX_BYTES: Final = 4 << 20
+MAX_ROWS: Final = 65_536
+MAX_BYTES: Final = 8 << 20
 """A batch goes through in parts. The first is small, so that the first lines come at once; all are bounded in packets
 and payload bytes, since what a part yields is held until it is written, and a signal waits for that."""
 
@@ -101,13 +101,16 @@ class Pipeline:
             if len(times):
                 selector.start_ns = int(times[0])
         with self._environment.interrupts.held():
-            self._take(self._enricher.feed(self._inspector.feed(batch)))
+            for events in self._inspector.feed_slices(batch):
+                self._take(self._enricher.feed(events))
+            self._hand_on()
 
     def close(self) -> None:
         """The packets have ended: take what was still open."""
         with self._environment.interrupts.held():
             if not self.full:
                 self._take(self._enricher.feed(self._inspector.close()))
+                self._hand_on()
             self._sink.close()
 
     def run(self, source: Iterable[PacketBatch], progress: Progress | None = None) -> None:
@@ -153,6 +156,9 @@ class Pipeline:
         if self._ended is not None:
             for connection in ended:
                 self._ended(connection)
+
+    def _hand_on(self) -> None:
+        """What a batch has yielded is written."""
         if self._flush is not None:
             self._flush()
 
