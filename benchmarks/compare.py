@@ -47,6 +47,9 @@ class Results(msgspec.Struct):
         return any((one.group, one.form) == (group, form) for one in self.comparisons)
 
 
+USUAL: Final = Settings()
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -55,10 +58,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--groups", type=_some(GROUPS), default=list(GROUPS), help=f"by commas: {', '.join(GROUPS)} [all]"
     )
-    made.add_argument("--runs", type=int, help=f"of each, in turn [{Settings.runs}]")
-    made.add_argument("--start-runs", type=int, help=f"the same of what takes no time [{Settings.start_runs}]")
-    made.add_argument("--ek-mb", type=int, help=f"of each capture, for what is beside -T ek [{Settings.ek_mb}]")
-    made.add_argument("--jobs-mb", type=int, help=f"of each capture, for --jobs [{Settings.jobs_mb}]")
+    made.add_argument("--runs", type=int, help=f"of each, in turn [{USUAL.runs}]")
+    made.add_argument("--start-runs", type=int, help=f"the same of what takes no time [{USUAL.start_runs}]")
+    made.add_argument("--ek-mb", type=int, help=f"of each capture, for what is beside -T ek [{USUAL.ek_mb}]")
+    made.add_argument("--jobs-mb", type=int, help=f"of each capture, for --jobs [{USUAL.jobs_mb}]")
     made.add_argument("--resume", action="store_true", help=f"keep what {RESULTS} has")
     made.add_argument("--report-only", action="store_true", help=f"write the section from {RESULTS}, measure nothing")
     made.add_argument("--quick", action="store_true", help="a try-out on small captures; nothing is kept")
@@ -84,13 +87,13 @@ def _some(known: Sequence[str] | dict[str, str]) -> Any:
 
 def _settings(options: argparse.Namespace) -> Settings:
     given = {name: value for name in Settings.__struct_fields__ if (value := getattr(options, name)) is not None}
-    return msgspec.structs.replace(QUICK if options.quick else Settings(), **given)
+    return msgspec.structs.replace(QUICK if options.quick else USUAL, **given)
 
 
 def _made_by(settings: Settings, options: argparse.Namespace) -> str:
     words = ["python -m benchmarks.compare"]
     for name in Settings.__struct_fields__:
-        if getattr(settings, name) != getattr(Settings(), name):
+        if getattr(settings, name) != getattr(USUAL, name):
             words.append(f"--{name.replace('_', '-')} {getattr(settings, name)}")
     words += [f"--{name} {','.join(chosen)}" for name in ("forms", "groups") if (chosen := _chosen(options, name))]
     return " ".join(words)

@@ -40,6 +40,8 @@ CHECKPOINT_SECONDS: Final = 5.0
 MAX_PART_ROWS: Final = 32_768
 MAX_PART_BYTES: Final = 4 << 20
 """Packets, and payload bytes, that are gone through at a time: what they yield is held until it is staged."""
+HEADERS_AT_ONCE: Final = 8
+"""So many times that much where no bodies are read, which is what takes room."""
 
 _CHECKPOINT: Final = "checkpoint"
 _OPEN: Final = "open"
@@ -180,13 +182,14 @@ class _Run:
         """Go through the captures that are not done, and fix the result."""
         task = self._task
         left = [index for index in range(len(task.paths)) if index not in self._done]
+        scale = HEADERS_AT_ONCE if task.options.reads_headers else 1
         if left:
             with open_captures([task.paths[index] for index in left], stdin=hooks.stdin) as source:
                 if hooks.opened is not None:
                     hooks.opened(source)
                 placed = _Placed(left, len(task.names), (*task.names, *self._names(source, left)), self._order)
                 for batch, ended in with_pauses(source):
-                    for part in parts(share(placed.batch(batch), task.shard, task.shards)):
+                    for part in parts(share(placed.batch(batch), task.shard, task.shards), scale):
                         self._feed(part)
                         if hooks.part is not None:
                             hooks.part()
@@ -243,11 +246,11 @@ class _Placed:
         return batch
 
 
-def parts(batch: PacketBatch) -> Iterator[PacketBatch]:
-    """A batch in parts that are bounded in packets and payload bytes."""
+def parts(batch: PacketBatch, scale: int = 1) -> Iterator[PacketBatch]:
+    """A batch in parts that are bounded in packets and payload bytes, `scale` times the usual bounds."""
     while len(batch) > 1:
-        sizes = np.cumsum(batch.length[:MAX_PART_ROWS], dtype=np.int64)
-        rows = int(np.searchsorted(sizes, MAX_PART_BYTES)) + 1
+        sizes = np.cumsum(batch.length[: MAX_PART_ROWS * scale], dtype=np.int64)
+        rows = int(np.searchsorted(sizes, MAX_PART_BYTES * scale)) + 1
         if rows >= len(batch):
             break
         part, batch = batch.split(rows)

@@ -90,6 +90,7 @@ def crafted(path: Path) -> Path:
 def test_columns_are_the_rows_of_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     capture = crafted(tmp_path / "small.pcap")
     monkeypatch.setattr("kafkasniff.exports.shard.MAX_PART_ROWS", 500)
+    monkeypatch.setattr("kafkasniff.exports.shard.HEADERS_AT_ONCE", 1)
     in_columns = []
     kept = Inspector._take_columns
 
