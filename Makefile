@@ -7,8 +7,8 @@ ARGS ?=
 BENCH ?=
 # What `make fuzz` runs: `quick`, or families and options (`python -m tests.fuzz --help`)
 FUZZ ?= all
-# One more than cores: tests wait a good deal for processes of their own, Java above all.
-WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2) + 1 )))
+# Two more than cores: tests wait a good deal for processes of their own, Java above all.
+WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2) + 2 )))
 # The interpreter that makes the virtual environment; looked for when not given: make test PYTHON=/opt/python3.13
 PYTHON ?=
 

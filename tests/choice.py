@@ -23,10 +23,11 @@ def in_turn(
 ) -> list[tuple[Source, Variant]]:
     """One in `every` pairs: each source with some variants, each variant with that share of the sources.
 
-    `all_of`: sources that meet every variant.
+    `all_of`: sources that meet every variant. Raises ValueError where there are too few for each to have its turn.
     """
     names = list(variants)
-    assert every <= len(names) and every <= len(sources), "a source or a variant would never have its turn"
+    if every > min(len(names), len(sources)):
+        raise ValueError("a source or a variant would never have its turn")
     return [
         (source, name)
         for place, source in enumerate(sources)

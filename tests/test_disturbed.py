@@ -316,6 +316,8 @@ def in_file(outcome: Outcome, source: str) -> None:
     assert kinds(outcome) == kinds(original(source))
 
 
+FORMS = ("gzip", "gzip-members", "zstd", "lz4")
+LINKS_OF_IPV6 = ("ethernet", "vlan", "sll", "null", "raw")
 PCAP_VARIANTS = {
     "ethernet": (True, "<"),
     "ethernet-microseconds": (False, ">"),
@@ -347,7 +349,7 @@ def test_pcapng_with_sections_and_interfaces(source: str, order: str, tmp_path: 
     in_file(files_outcome([path]), source)
 
 
-@pytest.mark.parametrize(("source", "form"), in_turn(SOURCES, ["gzip", "gzip-members", "zstd", "lz4"], 4, all_of=[CRAFTED]))
+@pytest.mark.parametrize(("source", "form"), in_turn(SOURCES, FORMS, 4, all_of=[CRAFTED]))
 def test_compressed_files(source: str, form: str, tmp_path: Path) -> None:
     # The content says what it is, not the name.
     path = tmp_path / "capture"
@@ -363,7 +365,7 @@ def test_rotated_files_are_one_timeline(source: str, files: int, tmp_path: Path)
     in_file(files_outcome(paths[::-1]), source)
 
 
-@pytest.mark.parametrize(("source", "link"), in_turn(SOURCES, ["ethernet", "vlan", "sll", "null", "raw"], 5, all_of=[CRAFTED]))
+@pytest.mark.parametrize(("source", "link"), in_turn(SOURCES, LINKS_OF_IPV6, 5, all_of=[CRAFTED]))
 def test_ipv6(source: str, link: str, tmp_path: Path) -> None:
     path = write_pcap(tmp_path / "v6.pcap", as_ipv6(packets_of(source)), link)
 

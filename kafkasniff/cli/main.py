@@ -24,6 +24,8 @@ _COMMANDS: Final = {
     "decode": ("kafkasniff.cli.decode", "decode_command", "Decoded messages of captures, as text or JSON lines."),
     "live": ("kafkasniff.cli.live", "live_command", "The same from an interface."),
     "export": ("kafkasniff.cli.export", "export_command", "Captures to Parquet tables."),
+    "audit": ("kafkasniff.cli.audit", "audit_command", "Clients that a release of Kafka would refuse."),
+    "stats": ("kafkasniff.cli.stats", "stats_command", "What is in captures or exports, on one screen."),
     "analyze": ("kafkasniff.cli.analyze", "analyze_command", "Questions about exported tables."),
     "api": ("kafkasniff.cli.api", "api_command", "The protocol's APIs, versions and fields."),
     "decode-bytes": ("kafkasniff.cli.decode_bytes", "decode_bytes_command", "One message pasted from a log."),

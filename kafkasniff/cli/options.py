@@ -26,6 +26,7 @@ __all__ = [
     "OutputOptions",
     "filter_options",
     "framing_arguments",
+    "framing_options",
     "inspector_arguments",
     "inspector_options",
     "key_arguments",
@@ -112,29 +113,34 @@ def filter_options(command: _Command) -> _Command:
     )
 
 
+_PORT: Final = click.option(
+    "--port",
+    "ports",
+    multiple=True,
+    type=click.IntRange(1, 65535),
+    metavar="N",
+    help="Only these ports, taken as Kafka (repeatable). Default: Kafka on any port, found by content.",
+)
+_SECRETS: Final = click.option("--show-secrets", is_flag=True, help="Show passwords, SASL tokens and the like.")
+_FRAME: Final = click.option(
+    "--max-frame",
+    type=click.IntRange(1, MAX_FRAME_LIMIT),
+    metavar="BYTES",
+    help="Longest message that is believed [default: 100 MiB].",
+)
+_KEYLOG: Final = click.option(
+    "--keylog", metavar="FILE", help="Decrypt TLS with the secrets in this file (SSLKEYLOGFILE)."
+)
+
+
+def framing_options(command: _Command) -> _Command:
+    """What is taken as Kafka."""
+    return _stack(command, [_PORT, _FRAME, _KEYLOG])
+
+
 def inspector_options(command: _Command) -> _Command:
     """What is taken as Kafka, and what is shown of it."""
-    return _stack(
-        command,
-        [
-            click.option(
-                "--port",
-                "ports",
-                multiple=True,
-                type=click.IntRange(1, 65535),
-                metavar="N",
-                help="Only these ports, taken as Kafka (repeatable). Default: Kafka on any port, found by content.",
-            ),
-            click.option("--show-secrets", is_flag=True, help="Show passwords, SASL tokens and the like."),
-            click.option(
-                "--max-frame",
-                type=click.IntRange(1, MAX_FRAME_LIMIT),
-                metavar="BYTES",
-                help="Longest message that is believed [default: 100 MiB].",
-            ),
-            click.option("--keylog", metavar="FILE", help="Decrypt TLS with the secrets in this file (SSLKEYLOGFILE)."),
-        ],
-    )
+    return _stack(command, [_PORT, _SECRETS, _FRAME, _KEYLOG])
 
 
 def topic_ids_option(command: _Command) -> _Command:

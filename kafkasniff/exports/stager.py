@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import orjson
+import pyarrow as pa
 
 from kafkasniff.bulk import PairColumns
 from kafkasniff.enrich import Enricher
 from kafkasniff.exports.options import ExportOptions
-from kafkasniff.exports.staged import StagedFiles
 from kafkasniff.model import Connection, Exchange, Message, Problem
 from kafkasniff.rows import ExchangeRows
 from kafkasniff.rows.connections import ConnectionRows
@@ -22,28 +22,40 @@ from kafkasniff.sinks.jsonl import FLOAT_APIS, body_json, json_default
 if TYPE_CHECKING:
     from kafkasniff.filters import Selector
 
-__all__ = ["MAX_BYTES", "MAX_ROWS", "Stager"]
+__all__ = ["MAX_BYTES", "MAX_ROWS", "Staged", "Stager"]
 
 MAX_ROWS: Final = 65_536
 MAX_BYTES: Final = 32 << 20
 """Rows, and estimated bytes of rows, that are held back for each table before they are written."""
 
 
+class Staged(Protocol):
+    """What takes staged rows: files (`StagedFiles`), or who counts them (`counted.CountedRows`)."""
+
+    def write(self, table: str, batch: pa.RecordBatch) -> None:
+        """Take rows of a table."""
+
+    def close(self) -> None:
+        """There are no more."""
+
+
 class Stager:
     """Takes events in order, writes rows to `files`.
 
     The enricher's catalog has to note tellings (`Catalog.tellings`) and the enricher what it missed (`notes_missed`).
-    `selector`: only what it passes, and the connections of exchanges that it passes.
+    `selector`: only what it passes, and the connections of exchanges that it passes; `wants_body`: of which messages
+    the body is wanted as JSON, where bodies are wanted at all.
     """
 
     def __init__(
         self,
         options: ExportOptions,
         enricher: Enricher,
-        files: StagedFiles,
+        files: Staged,
         selector: Selector | None = None,
         *,
         selected: set[int] | None = None,
+        wants_body: Callable[[Message], bool] | None = None,
     ) -> None:
         assert enricher.catalog.tellings is not None
         self._tellings = enricher.catalog.tellings
@@ -54,6 +66,7 @@ class Stager:
         """Where there is a selection: numbers of the connections with exchanges that passed it, until they end."""
         self._wanted = frozenset(options.tables)
         self._payload = options.payload
+        self._wants_body = wants_body
         self._unnamed = False
         """Of the exchange whose row is being made: names of its topics are not known yet."""
         self._exchanges = ExchangeRows(self._body_json if options.bodies else None, headers=options.headers)
@@ -116,7 +129,9 @@ class Stager:
         if "problems" in self._wanted:
             self._problems.connection(connection)
 
-    def _body_json(self, message: Message) -> str:
+    def _body_json(self, message: Message) -> str | None:
+        if self._wants_body is not None and not self._wants_body(message):
+            return None
         if self._payload.hides:
             # Only names tell which records are the brokers' own, so those that wait for one are hidden when it is
             # known or will never be (`rows.resolve`).

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkasniff.exports.carried import ShardState
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.staged import StagedFiles
-from kafkasniff.exports.stager import Stager
+from kafkasniff.exports.stager import Staged, Stager
 from kafkasniff.inspector import Output
+from kafkasniff.model import Message
 from kafkasniff.packets import NO_TIME, PacketBatch
 from kafkasniff.state import load
 
@@ -21,8 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["inspected", "new_stager", "stage", "stage_rest", "stage_unfinished"]
 
 
-def new_stager(state: ShardState, options: ExportOptions, predicate: Predicate | None, files: StagedFiles) -> Stager:
-    """The stager that goes on with what a state has selected so far."""
+def new_stager(
+    state: ShardState,
+    options: ExportOptions,
+    predicate: Predicate | None,
+    files: Staged,
+    *,
+    wants_body: Callable[[Message], bool] | None = None,
+) -> Stager:
+    """The stager that goes on with what a state has selected so far; `wants_body` as for `Stager`."""
     selector = None
     if predicate is not None:
         # Imported when there is something to select.
@@ -30,7 +39,7 @@ def new_stager(state: ShardState, options: ExportOptions, predicate: Predicate |
 
         selector = Selector(predicate)
         selector.start_ns = state.start_ns
-    return Stager(options, state.enricher, files, selector, selected=state.selected)
+    return Stager(options, state.enricher, files, selector, selected=state.selected, wants_body=wants_body)
 
 
 def stage(state: ShardState, stager: Stager, batch: PacketBatch) -> None:
@@ -59,7 +68,7 @@ def _begin(state: ShardState, stager: Stager, batch: PacketBatch) -> None:
             stager.begins(state.start_ns)
 
 
-def stage_rest(state: ShardState, stager: Stager, files: StagedFiles) -> None:
+def stage_rest(state: ShardState, stager: Stager, files: Staged) -> None:
     """The captures have ended: take what was still open, and write all rows that wait. Raises OSError."""
     stager.take(state.enricher.feed(state.inspector.close()))
     stager.flush()

@@ -1,4 +1,4 @@
-"""The protocol's error codes, from `dissectors/errors.txt`."""
+"""The protocol's error codes, from `dissectors/errors.txt`, and their meanings, from `error_meanings.txt` beside it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.data_files import read_data
 
-__all__ = ["KafkaError", "error_by_code", "error_by_name", "error_codes", "error_name"]
+__all__ = ["KafkaError", "error_by_code", "error_by_name", "error_codes", "error_meaning", "error_name"]
 
 
 class KafkaError(msgspec.Struct, frozen=True):
@@ -58,3 +58,20 @@ def error_name(code: int) -> str | None:
     """The name of a code; None where it is not known."""
     error = _table().get(code)
     return None if error is None else error.name
+
+
+@functools.cache
+def _meanings() -> dict[int, str]:
+    path, lines = read_data("error_meanings.txt")
+    meanings: dict[int, str] = {}
+    for number, line in lines:
+        code, _, meaning = line.strip().partition(" ")
+        if not code.lstrip("-").isdecimal() or not meaning:
+            raise DefinitionError(f"{path}:{number}: a line is: CODE MEANING")
+        meanings[int(code)] = meaning.strip()
+    return meanings
+
+
+def error_meaning(code: int) -> str | None:
+    """What a code says, in a few words for people; None where it is not known."""
+    return _meanings().get(code)

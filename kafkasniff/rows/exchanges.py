@@ -46,7 +46,7 @@ def _value(message: Message | None, field: str) -> Any:
 
 def exchange_row(
     exchange: Exchange,
-    body_json: Callable[[Message], str] | None,
+    body_json: Callable[[Message], str | None] | None,
     *,
     unnamed_bodies: bool = False,
     more: Iterable[Problem] = (),
@@ -54,11 +54,11 @@ def exchange_row(
 ) -> dict[str, Any]:
     """One row of `exchanges`, values by column in the order of its staged schema.
 
-    `body_json` renders a message's body as the JSON lines have it; with None both body columns are null. The place, the
-    time and the API are those of the request; an orphan response gives its own. `unnamed_bodies`: the bodies hold topic
-    ids without a name; `more`: problems of its messages that were found later; `headers`: what comes of bodies is null,
-    whether or not they were read. Raises ValueError for an exchange that
-    has neither request nor response.
+    `body_json` renders a message's body as the JSON lines have it, or gives None where it is not wanted; with None both
+    body columns are null. The place, the time and the API are those of the request; an orphan response gives its own.
+    `unnamed_bodies`: the bodies hold topic ids without a name; `more`: problems of its messages that were found later;
+    `headers`: what comes of bodies is null, whether or not they were read. Raises ValueError for an exchange that has
+    neither request nor response.
     """
     request, response = exchange.request, exchange.response
     seen = request if request is not None else response
@@ -185,7 +185,7 @@ def _member_id(request: Message | None, response: Message | None) -> str | None:
     return asked or text(_value(response, "member_id")) or asked
 
 
-def _body(message: Message | None, body_json: Callable[[Message], str] | None) -> str | None:
+def _body(message: Message | None, body_json: Callable[[Message], str | None] | None) -> str | None:
     if message is None or message.body is None or body_json is None:
         return None
     return body_json(message)
@@ -194,7 +194,7 @@ def _body(message: Message | None, body_json: Callable[[Message], str] | None) -
 class ExchangeRows:
     """Rows of `exchanges` that wait to become a record batch; `size` says when it is time."""
 
-    def __init__(self, body_json: Callable[[Message], str] | None, *, headers: bool = False) -> None:
+    def __init__(self, body_json: Callable[[Message], str | None] | None, *, headers: bool = False) -> None:
         self._body_json = body_json
         self._headers = headers
         self._rows: list[tuple[Any, ...]] = []

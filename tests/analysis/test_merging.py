@@ -8,12 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.analysis import find_question, make_parameters, question_names
 from kafkasniff.analysis.accumulator import Accumulator
 from tests.analysis.tables import SCHEMAS, Row, asked, batch_of, connection, exchange, partition, record
+from tests.choice import examples
 
 PARAMETERS: dict[str, dict[str, Any]] = {
     "latency": {"by": "api,broker,client,software,address,version,group,topic,connection", "every": "7s"},
@@ -140,7 +141,7 @@ def in_one(name: str) -> list[Row]:
 
 
 @pytest.mark.parametrize("name", question_names())
-@settings(max_examples=10)
+@examples(6)
 @given(data=st.data())
 def test_any_split_any_order_any_tree(name: str, data: st.DataObject) -> None:
     tables = fresh(name).reads()

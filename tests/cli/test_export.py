@@ -52,7 +52,7 @@ def test_records_in_bodies(capture: Path, tmp_path: Path) -> None:
 
 
 def test_filters_and_bodies(capture: Path, tmp_path: Path) -> None:
-    assert kafkasniff("export", capture, "-q", "-o", tmp_path / "a", "--errors", "--no-bodies").code == 0
+    assert kafkasniff("export", capture, "-q", "-o", tmp_path / "a", "--errors", "--no-json").code == 0
     (row,) = rows(tmp_path / "a", "exchanges")
     assert row["error"] == "NOT_LEADER_OR_FOLLOWER"
     assert row["request_body"] is None

@@ -207,7 +207,7 @@ def test_tables_alone(wire: Wire, tmp_path: Path) -> None:
 
 
 def test_options_of_tables(wire: Wire, capture: Path, tmp_path: Path) -> None:
-    some = ["--tables", "exchanges,problems", "--no-bodies", "--errors", "--records"]
+    some = ["--tables", "exchanges,problems", "--no-json", "--errors", "--records"]
     command = ["live", "-i", "eth0", "-q", "--export", tmp_path / "live", "--export-every", "5m", *some]
     assert kafkasniff(*command, "--duration", "50ms").code == 0
     assert kafkasniff("export", capture, "-q", "-o", tmp_path / "file", *some).code == 0
@@ -221,7 +221,7 @@ def test_options_of_tables(wire: Wire, capture: Path, tmp_path: Path) -> None:
     assert datetime.fromisoformat(told["begun"]).tzinfo == UTC
 
 
-@pytest.mark.parametrize("option", [["--export-every", "5m"], ["--tables", "records"], ["--no-bodies"]])
+@pytest.mark.parametrize("option", [["--export-every", "5m"], ["--tables", "records"], ["--no-bodies"], ["--no-json"]])
 def test_options_of_tables_without_tables(wire: Wire, option: list[str]) -> None:
     result = kafkasniff("live", "-i", "eth0", *option)
     assert result.code == Exit.USAGE

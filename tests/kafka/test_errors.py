@@ -3,13 +3,19 @@ from __future__ import annotations
 import pytest
 
 from kafkasniff.kafka.enums import enum_by_name, enum_names, enum_text
-from kafkasniff.kafka.errors import error_by_code, error_by_name, error_codes, error_name
+from kafkasniff.kafka.errors import error_by_code, error_by_name, error_codes, error_meaning, error_name
 from kafkasniff.kafka.uuids import ZERO_UUID, uuid_bytes, uuid_text
 
 
 def test_138_codes_without_a_gap() -> None:
     assert error_codes() == tuple(range(-1, 137))
     assert len({error_name(code) for code in error_codes()}) == 138
+
+
+def test_every_code_but_none_has_a_meaning() -> None:
+    assert [code for code in error_codes() if error_meaning(code) is None] == [0]
+    assert "leader" in (error_meaning(6) or "")
+    assert error_meaning(9999) is None
 
 
 def test_the_same_as_kafka_python() -> None:

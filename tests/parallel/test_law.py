@@ -52,7 +52,7 @@ def batches_of(name: str) -> list[PacketBatch]:
         return [part for one in source for part in pieces(one, 12)]
 
 
-@pytest.mark.parametrize(("name", "form"), in_turn(list(SHIPPED), FORMS, 4))
+@pytest.mark.parametrize(("name", "form"), in_turn(list(SHIPPED), FORMS, 2))
 def test_a_real_capture(name: str, form: str) -> None:
     number = list(SHIPPED).index(name)
     expected = alone(batches_of(name), **FORMS[form])

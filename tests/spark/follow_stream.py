@@ -1,4 +1,4 @@
-"""A program for tests to kill: follows a folder of captures into tables until it has taken what is there.
+"""A program for tests to kill: follows a folder of captures into tables, as `follow` in test_streaming.py does.
 
 python -m tests.spark.follow_stream CAPTURES TABLES BYTES
 """

@@ -60,7 +60,10 @@ def test_a_master_that_cannot_be_had(master: str, told: str) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", script, master, FAST["spark.driver.extraJavaOptions"]],
-        capture_output=True, text=True, check=False, timeout=300
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     assert done.stdout.startswith("Spark does not start: "), done.stderr
     assert told in done.stdout

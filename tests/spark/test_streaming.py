@@ -100,9 +100,7 @@ def follower(captures: Path, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     beside = folder.parent
     with (beside / "out").open("wb") as out, (beside / "err").open("wb") as err:
         # A group of its own: Java and Python's workers go with the driver.
-        process = subprocess.Popen(
-            command, start_new_session=True, env=environment, cwd=beside, stdout=out, stderr=err
-        )
+        process = subprocess.Popen(command, start_new_session=True, env=environment, cwd=beside, stdout=out, stderr=err)
         try:
             yield process
         finally:
@@ -117,36 +115,32 @@ def wait_for(done: Any, process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.xdist_group("spark-processes")
-def test_a_killed_driver_leaves_each_row_once(rotated: tuple[Path, list[Path]], tmp_path: Path) -> None:
-    """Killed with its Java and its workers when a batch is in, and tasks have written files of the next one.
-
-    The driver that goes on is a session of our own in a process of its own, too: it starts quietly, from any folder.
-    """
-    folder, parts = rotated
-    for part in parts:
-        shutil.copy(part, folder)
-    tables_folder = tmp_path / "elsewhere" / "tables"
-    tables_folder.parent.mkdir()
-    with follower(folder, tables_folder) as process:
-        wait_for(lambda: is_in_the_second_batch(tables_folder), process)
-        assert process.poll() is None, said(tables_folder, "err")
-    killed = manifest(tables_folder)["runs"]
-    assert killed >= 1
-    with follower(folder, tables_folder) as process:
-        assert process.wait(PATIENCE) == 0, said(tables_folder, "err")
-    assert manifest(tables_folder)["runs"] > killed
-    run([folder / part.name for part in parts], tmp_path / "once")
-    same_rows(tables_folder, tmp_path / "once")
-    no_orphans(tables_folder)
-    # Only the Java launcher may say a word: about a module that Spark asks it for.
-    assert [line for line in said(tables_folder, "err").splitlines() if "incubator" not in line] == []
-    assert said(tables_folder, "out") == ""
-
-
 def is_in_the_second_batch(folder: Path) -> bool:
     return (folder / "manifest.json").exists() and any((folder / ".partial").glob("attempt-*/*/*/*"))
 
 
-def said(folder: Path, stream: str) -> str:
-    return (folder.parent / stream).read_text()
+def test_a_killed_driver_leaves_each_row_once(
+    spark: SparkSession, rotated: tuple[Path, list[Path]], tmp_path: Path
+) -> None:
+    """Killed with its Java and its workers when a batch is in, and tasks have written files of the next one.
+
+    As a session of our own in a process of its own it also shows that one starts quietly, from any folder.
+    """
+    folder, parts = rotated
+    for part in parts:
+        shutil.copy(part, folder)
+    (tmp_path / "elsewhere").mkdir()
+    out = tmp_path / "elsewhere" / "tables"
+    with follower(folder, out) as process:
+        wait_for(lambda: is_in_the_second_batch(out), process)
+        assert process.poll() is None, (out.parent / "err").read_text()
+    killed = manifest(out)["runs"]
+    assert killed >= 1
+    # Only the Java launcher may say a word: about a module that Spark asks it for.
+    said = (out.parent / "err").read_text() + (out.parent / "out").read_text()
+    assert [line for line in said.splitlines() if "incubator" not in line] == []
+    follow(spark, folder, out, "50k", shards=2)
+    assert manifest(out)["runs"] > killed
+    run([folder / part.name for part in parts], tmp_path / "once")
+    same_rows(out, tmp_path / "once")
+    no_orphans(out)

@@ -19,14 +19,17 @@ def test_documented_columns(table: str, columns: dict[str, str]) -> None:
     assert dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", section, re.M)) == columns
 
 
-def test_documented_options_are_taken() -> None:
+def test_documented_options_are_taken(tmp_path: Path) -> None:
     section = DOCUMENT.split("\n| option ", 1)[1].split("\n\n", 1)[0]
     documented = dict(re.findall(r"^\| `(\w+)` \| `?(\w+)`? \|", section, re.M))
-    assert len(documented) == 10
-    given = {name: default for name, default in documented.items() if default != "all"}
+    assert len(documented) == 12
+    given = {name: default for name, default in documented.items() if default not in {"all", "none"}}
     assert SourceOptions.of({"path": "a", **given}) == SourceOptions.of({"path": "a"})
-    for name in documented:
-        SourceOptions.of({name: given.get(name, "")})
+    keys = tmp_path / "keys"
+    keys.touch()
+    for name, default in documented.items():
+        value = {name: str(keys), "table": "exchanges"} if default == "none" else {name: given.get(name, "")}
+        SourceOptions.of(value)
 
 
 def test_a_schema_in_words() -> None:

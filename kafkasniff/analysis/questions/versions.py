@@ -16,7 +16,7 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.releases import find_release, releases, spoken, spoken_by
 
-__all__ = ["VersionParameters", "Versions"]
+__all__ = ["API_VERSIONS", "VersionParameters", "Versions", "verdict"]
 
 API_VERSIONS: Final = 18
 
@@ -48,7 +48,8 @@ class Versions(Accumulator[VersionParameters]):
             raise UsageError(
                 f"release {self.parameters.target!r} is not known: {releases()[0]} to {releases()[-1]} are"
             )
-        self._release = found
+        self.release = found
+        """The target, as the table of releases names it."""
         self._dimensions = Dimensions(("client", "address", "software", "api", "version"))
 
     def reads(self) -> Mapping[str, Reading]:
@@ -64,23 +65,28 @@ class Versions(Accumulator[VersionParameters]):
         return {"versions": Shape(keys=keys, measures=measures, weight="requests")}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        batch = only(batch, pc.and_(pc.is_valid(column(batch, "api_key")), pc.is_valid(column(batch, "api_version"))))
         times = column(batch, "time_ns")
+        self.add(batch, pa.array([1] * batch.num_rows, pa.int64()), times, times)
+
+    def add(self, batch: pa.RecordBatch, requests: pa.Array, first: pa.Array, last: pa.Array) -> None:
+        """Take rows that stand for several exchanges each: how many, and the time_ns of the first and the last."""
+        known = pc.and_(pc.is_valid(column(batch, "api_key")), pc.is_valid(column(batch, "api_version")))
+        batch = only(batch, known)
         self.parts["versions"].add(
             {
                 **self._dimensions.arrays(batch),
                 "api_key": column(batch, "api_key"),
-                "requests": pa.array([1] * batch.num_rows, pa.int64()),
-                "first": times,
-                "last": times,
+                "requests": requests.filter(known),
+                "first": first.filter(known),
+                "last": last.filter(known),
             }
         )
 
     def result(self) -> pa.Table:
         table = self.parts["versions"].table()
-        target = spoken_by(self._release)
+        target = spoken_by(self.release)
         pairs = zip(table.column("api_key").to_pylist(), table.column("api_version").to_pylist(), strict=True)
-        verdicts = [self._verdict(key, version) for key, version in pairs]
+        verdicts = [verdict(self.release, key, version) for key, version in pairs]
         ranges = [target.get(key) for key in table.column("api_key").to_pylist()]
         columns: dict[str, Any] = {
             **{name: table.column(name) for name in (*self._dimensions.names, "requests")},
@@ -103,14 +109,16 @@ class Versions(Accumulator[VersionParameters]):
         found = table_of(columns, fields, order)
         return found if self.parameters.all else found.filter(pc.not_equal(found.column("verdict"), "supported"))
 
-    def _verdict(self, key: int, version: int) -> str:
-        versions = spoken_by(self._release).get(key)
-        if versions is None:
-            order = releases()
-            earlier = set(order[: order.index(self._release)])
-            return "removed" if earlier & spoken(key).keys() else "not-yet"
-        if version < versions.low:
-            return "too-old"
-        if version > versions.high:
-            return "supported" if key == API_VERSIONS else "too-new"
-        return "unstable" if version == versions.unstable else "supported"
+
+def verdict(release: str, key: int, version: int) -> str:
+    """What a release, which is known, says to a version of an API: the words of `Versions`."""
+    versions = spoken_by(release).get(key)
+    if versions is None:
+        order = releases()
+        earlier = set(order[: order.index(release)])
+        return "removed" if earlier & spoken(key).keys() else "not-yet"
+    if version < versions.low:
+        return "too-old"
+    if version > versions.high:
+        return "supported" if key == API_VERSIONS else "too-new"
+    return "unstable" if version == versions.unstable else "supported"

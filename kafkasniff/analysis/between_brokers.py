@@ -1,0 +1,48 @@
+"""What brokers and controllers say to each other: no client's doing, and upgraded with the cluster."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Final
+
+from kafkasniff.kafka.dissectors import api
+
+__all__ = ["is_between_brokers", "is_broker"]
+
+_ON_BROKERS: Final = frozenset({27, 83, 84, 85, 86, 87})
+"""Keys of APIs that brokers' listeners serve, but to brokers alone: WriteTxnMarkers (KIP-98), and those of the share
+coordinator's state (KIP-932)."""
+_GREETINGS: Final = frozenset({17, 18, 36})
+"""SaslHandshake, ApiVersions, SaslAuthenticate: whoever connects sends them."""
+
+# Client ids that brokers give themselves: ReplicaFetcherManager (the thread's name up to 0.10.2), KafkaRaftManager,
+# TransactionMarkerChannelManager, AddPartitionsToTxnManager, PersisterStateManager, NetworkPartitionMetadataClient.
+_OWN_NAME: Final = re.compile(
+    r"broker-\d+-(fetcher-\d+|txn-marker-sender)|ReplicaFetcherThread-\d+-\d+|raft-client-\d+"
+    r"|(AddPartitionsManager|Persister|NetworkPartitionMetadataClient)-client-\d+",
+    re.ASCII,
+)
+_NUMBER: Final = re.compile(r"\d+", re.ASCII)
+"""The client id of ControllerChannelManager and NodeToControllerChannelManager is the number of their broker."""
+
+
+def is_between_brokers(key: int) -> bool:
+    """Whether an API is one that no client has to speak; False for one that is not known."""
+    found = api(key)
+    return key in _ON_BROKERS or (found is not None and "broker" not in found.listeners)
+
+
+def is_broker(client_id: str | None, keys: Collection[int]) -> bool:
+    """Whether who calls itself so and speaks these APIs is a broker or a controller.
+
+    The name alone tells where only brokers have such names; a number does for who speaks an API between brokers, and
+    any name for who speaks nothing else.
+    """
+    if client_id is not None and _OWN_NAME.fullmatch(client_id):
+        return True
+    if not any(map(is_between_brokers, keys)):
+        return False
+    if client_id is not None and _NUMBER.fullmatch(client_id):
+        return True
+    return all(key in _GREETINGS or is_between_brokers(key) for key in keys)

@@ -1,0 +1,86 @@
+"""What brokers told their clients about the versions that they speak: the bodies of ApiVersions responses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.columns import column, only
+from kafkasniff.analysis.dimensions import Dimensions
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.questions.versions import API_VERSIONS
+
+__all__ = ["Offers", "highest"]
+
+
+class Offers(Accumulator[Parameters]):
+    """For each client the highest version of each API that brokers told it; of several brokers, the lowest of these.
+
+    A client that asks takes the highest version that it has in common with its broker. So one that speaks a lower
+    version than it was offered does not know the higher ones, or does not want them; of one that speaks the highest
+    that it was offered, nothing more can be said.
+    """
+
+    name: ClassVar[str] = "offers"
+    summary: ClassVar[str] = "Versions that brokers told their clients."
+
+    def check(self) -> None:
+        """Nothing can be wrong."""
+        self._dimensions = Dimensions(("client", "address", "software"))
+
+    def reads(self) -> Mapping[str, Reading]:
+        """ApiVersions alone, with what was answered."""
+        columns = (*self._dimensions.reads, "api_key", "response_body")
+        return {"exchanges": Reading(columns, apis=("ApiVersions",))}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        """By client and API."""
+        keys = (*self._dimensions.keys, ("api_key", pa.int32()))
+        return {"offers": Shape(keys=keys, measures=(("highest", pa.int32(), "min"),))}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        """Take rows; those without bodies tell nothing."""
+        asked = pc.and_(pc.equal(column(batch, "api_key"), API_VERSIONS), pc.is_valid(column(batch, "response_body")))
+        batch = only(batch, asked)
+        # Thousands of connections are told the same by the same few brokers: each text is read once.
+        names = [*self._dimensions.names, "response_body"]
+        rows = pa.table({**self._dimensions.arrays(batch), "response_body": column(batch, "response_body")})
+        different = rows.group_by(names).aggregate([]).to_pylist()
+        told = {text: highest(_decoded(text)) for text in {row["response_body"] for row in different}}
+        columns: dict[str, list[Any]] = {name: [] for name in (*self._dimensions.names, "api_key", "highest")}
+        for row in different:
+            for key, version in told[row.pop("response_body")].items():
+                for name, value in {**row, "api_key": key, "highest": version}.items():
+                    columns[name].append(value)
+        self.parts["offers"].add(columns)
+
+    def result(self) -> pa.Table:
+        """Columns of the client, `api_key`, `highest`."""
+        order = [(name, "ascending") for name in (*self._dimensions.names, "api_key")]
+        return self.parts["offers"].table().sort_by(order)
+
+
+def highest(body: Any) -> dict[int, int]:
+    """API key → highest version, from the body of an ApiVersions response; empty where it refuses to tell."""
+    if not isinstance(body, Mapping) or body.get("error_code") != 0:
+        return {}
+    entries = body.get("api_keys")
+    found: dict[int, int] = {}
+    for entry in entries if isinstance(entries, list) else ():
+        key, version = (entry.get("api_key"), entry.get("max_version")) if isinstance(entry, Mapping) else (None, None)
+        if isinstance(key, int) and isinstance(version, int):
+            found[key] = version
+    return found
+
+
+def _decoded(text: str) -> Any:
+    """A body as the table has it; None for what is none, which only another program can have written."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,16 @@
+"""What a person wants to know of a capture or an export first, all of it from one pass over the rows.
+
+section.py   what the parts share
+apis.py      APIs
+peers.py     brokers and clients
+topics.py    topics
+groups.py    groups
+faults.py    connections, their bytes, and problems
+answer.py    the answer, field by field
+overview.py  all parts together, and the questions that they take in: latency, errors, rebalances
+"""
+
+from kafkasniff.analysis.overview.answer import Answer
+from kafkasniff.analysis.overview.overview import Overview
+
+__all__ = ["Answer", "Overview"]

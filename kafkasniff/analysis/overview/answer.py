@@ -1,0 +1,204 @@
+"""The answer of an overview. Times are nanoseconds since 1970, sizes bytes, latencies microseconds; null: not known."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = [
+    "Answer",
+    "Api",
+    "Broker",
+    "Client",
+    "Connections",
+    "Error",
+    "Exchanges",
+    "Group",
+    "Latency",
+    "Problem",
+    "Topic",
+    "Traffic",
+]
+
+
+class Exchanges(msgspec.Struct, kw_only=True):
+    """What was counted of exchanges. Sizes are those of messages, without length prefixes."""
+
+    exchanges: int = 0
+    requests: int = 0
+    responses: int = 0
+    errors: int = 0
+    """Error codes in responses that are not zero."""
+    with_errors: int = 0
+    """Exchanges that have one."""
+    unanswered: int = 0
+    """Without the response that should be there, for whatever reason."""
+    request_bytes: int = 0
+    response_bytes: int = 0
+
+
+class Latency(msgspec.Struct):
+    """From the request's last byte to the response's first; percentiles are at most 0.4% off."""
+
+    count: int
+    mean_us: float
+    p50_us: int
+    p90_us: int
+    p99_us: int
+    max_us: int
+
+
+class Api(Exchanges, kw_only=True):
+    """One API."""
+
+    api: str | None
+    """Its name, or number; null: responses whose requests were not seen."""
+    versions: list[int]
+    latency: Latency | None = None
+
+
+class Broker(Exchanges, kw_only=True):
+    """One endpoint that spoke Kafka as a broker."""
+
+    broker_id: int | None
+    """The number that messages tell of this address."""
+    address: str
+    port: int
+    connections: int | None
+
+
+class Client(Exchanges, kw_only=True):
+    """One client id at one address."""
+
+    client_id: str | None
+    address: str | None
+    software_name: str | None
+    software_version: str | None
+
+
+class Traffic(msgspec.Struct):
+    """Records that went one way."""
+
+    records: int
+    batches: int
+    bytes: int
+    """Of batches, as on the wire."""
+    records_per_second: float | None
+    """Over the whole time."""
+    bytes_per_second: float | None
+
+
+class Topic(msgspec.Struct):
+    """One topic that Produce, Fetch or ShareFetch name."""
+
+    topic: str | None
+    """Its name, or its id where nothing tells the name."""
+    partitions: int
+    """That were named."""
+    produced: Traffic
+    fetched: Traffic
+    replicated: Traffic
+    """Fetched by brokers that follow the leader."""
+    compression: list[str]
+    """Codecs of batches, `none` among them."""
+    compression_ratio: float | None
+    """Size before compression by that on the wire."""
+    record_bytes_mean: float | None
+    """Key, value and headers, before compression, of all records that passed by."""
+    record_bytes_p50: int | None
+    record_bytes_p99: int | None
+    record_bytes_max: int | None
+
+
+class Group(msgspec.Struct):
+    """One group that requests name."""
+
+    group_id: str
+    protocols: list[str]
+    """classic, consumer, share, streams; none where only offsets were committed or asked for."""
+    clients: int
+    """Client ids and addresses that name it."""
+    requests: int
+    errors: int
+    with_errors: int
+    generation_first: int | None
+    """Lowest and highest generation that was told; of the newer protocols, member epoch."""
+    generation_last: int | None
+    rebalances: int
+    """Generations that were seen to begin, and leaves behind the last."""
+    members: int | None
+    """Behind the last of them."""
+    first: int | None
+    last: int | None
+
+
+class Error(msgspec.Struct):
+    """One error code, and the first exchange that had it."""
+
+    code: int | None
+    """Null: of several codes in one response the body would tell the others, and is not there."""
+    name: str | None
+    retriable: bool | None
+    """Whether the same request may succeed later, unchanged."""
+    meaning: str | None
+    count: int
+    apis: list[str]
+    first: int | None
+    first_api: str | None
+    first_client_id: str | None
+    first_client_address: str | None
+    first_topic: str | None
+
+
+class Problem(msgspec.Struct):
+    """One kind of problem, and the first of it."""
+
+    kind: str
+    count: int
+    bytes: int
+    """Concerned in all."""
+    first: int | None
+    first_detail: str
+    first_packet: int | None
+
+
+class Connections(msgspec.Struct):
+    """Of all TCP connections that carried data; the columns of the table `connections`, added up."""
+
+    connections: int = 0
+    kafka: int = 0
+    not_kafka: int = 0
+    undecided: int = 0
+    packets: int = 0
+    client_bytes: int = 0
+    broker_bytes: int = 0
+    bytes_decoded: int = 0
+    bytes_skipped: int = 0
+    bytes_lost: int = 0
+    bytes_pending: int = 0
+    bytes_repeated: int = 0
+    bytes_ignored: int = 0
+    retransmits: int = 0
+
+
+class Answer(msgspec.Struct):
+    """All of it. Lists are cut at a number of rows, of which `more` says how many are left out."""
+
+    first: int | None
+    """Time of the first packet of a connection, or request."""
+    last: int | None
+    duration_us: int | None
+    exchanges: Exchanges
+    connections: Connections | None
+    """Null without the table."""
+    brokers: list[Broker]
+    clients: list[Client]
+    apis: list[Api]
+    topics: list[Topic]
+    groups: list[Group]
+    errors: list[Error]
+    problems: list[Problem] | None
+    """Null without the table."""
+    more: dict[str, int]
+    """By list, how many rows it would have besides."""
+    notes: list[str]
+    """What bounds have cost, and what the rows cannot tell."""

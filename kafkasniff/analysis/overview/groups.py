@@ -1,0 +1,113 @@
+"""Groups: their members' clients, requests and generations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis.accumulator import Reading
+from kafkasniff.analysis.columns import column, in_any, looked_up, only
+from kafkasniff.analysis.group_events import HEARTBEATS
+from kafkasniff.analysis.overview.section import TEXT, Section, errors_of
+from kafkasniff.analysis.partials import Shape
+
+__all__ = ["GENERATION_APIS", "Groups"]
+
+_PROTOCOLS: Final = {**dict.fromkeys(("JoinGroup", "SyncGroup", "LeaveGroup", "Heartbeat"), "classic"), **HEARTBEATS}
+_ASKED: Final = ("SyncGroup", "Heartbeat", "OffsetCommit")
+"""Their requests say the generation; in later versions of OffsetCommit it may be a member epoch."""
+GENERATION_APIS: Final = (*_PROTOCOLS, "OffsetCommit")
+"""APIs whose bodies say a generation."""
+
+# Fields of fixed shape: a quote within a string of the JSON is escaped, so that nothing else looks like them.
+_FIELD: Final = r'"(?:generation_id|generation_id_or_member_epoch|member_epoch)":(?P<number>-?\d{1,10})[,}]'
+
+
+class Groups(Section):
+    """Groups that requests name, each with the generations (of the newer protocols: member epochs) that were told."""
+
+    name: ClassVar[str] = "overview-groups"
+    summary: ClassVar[str] = "Groups with their clients and generations."
+
+    def reads(self) -> Mapping[str, Reading]:
+        own = ("api", "time_ns", "client_id", "client_ip", "group_id", "error_count", "request_body", "response_body")
+        return {"exchanges": Reading(own)}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        sums: Any = tuple((name, pa.int64(), "sum") for name in ("requests", "errors", "with_errors"))
+        bounds: Any = tuple(
+            (name, pa.int64(), how)
+            for name, how in (
+                ("generation_first", "min"),
+                ("generation_last", "max"),
+                ("first", "min"),
+                ("last", "max"),
+            )
+        )
+        group = ("group_id", TEXT)
+        return {
+            "groups": Shape(keys=(group, ("protocol", TEXT)), measures=(*sums, *bounds), weight="requests"),
+            "clients": Shape(keys=(group, ("client_id", TEXT), ("client_ip", TEXT))),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        batch = only(batch, pc.is_valid(column(batch, "group_id")))
+        told = pc.if_else(
+            in_any(batch, "api", _ASKED),
+            column(batch, "request_body"),
+            pc.if_else(in_any(batch, "api", GENERATION_APIS), column(batch, "response_body"), pa.scalar(None, TEXT)),
+        )
+        number = pc.struct_field(pc.extract_regex(told, _FIELD), "number").cast(pa.int64())
+        # -1 is no generation: of who is no member, or not any more.
+        number = pc.if_else(pc.greater_equal(number, 0), number, pa.scalar(None, pa.int64()))
+        time, group = column(batch, "time_ns"), column(batch, "group_id")
+        self.parts["groups"].add(
+            {
+                "group_id": group,
+                "protocol": looked_up(batch, "api", _PROTOCOLS.get, TEXT),
+                "requests": pa.array([1] * batch.num_rows, pa.int64()),
+                **errors_of(batch),
+                "generation_first": number,
+                "generation_last": number,
+                "first": time,
+                "last": time,
+            }
+        )
+        self.parts["clients"].add({name: column(batch, name) for name in ("group_id", "client_id", "client_ip")})
+
+    def result(self) -> pa.Table:
+        clients = self.parts["clients"].table().group_by(["group_id"]).aggregate([([], "count_all")])
+        counts = dict(zip(clients.column("group_id").to_pylist(), clients.column("count_all").to_pylist(), strict=True))
+        found: dict[str, dict[str, Any]] = {}
+        for row in self.parts["groups"].table().to_pylist():
+            group = found.setdefault(row["group_id"], {"protocols": set()})
+            if row["protocol"] is not None:
+                group["protocols"].add(row["protocol"])
+            for name in ("requests", "errors", "with_errors"):
+                group[name] = group.get(name, 0) + row[name]
+            for name, choose in (("generation_first", min), ("generation_last", max), ("first", min), ("last", max)):
+                numbers = [one for one in (group.get(name), row[name]) if one is not None]
+                group[name] = choose(numbers) if numbers else None
+        rows = [
+            {**group, "group_id": name, "protocols": sorted(group["protocols"]), "clients": counts.get(name, 0)}
+            for name, group in found.items()
+        ]
+        rows.sort(key=lambda row: (-row["requests"], row["group_id"]))
+        return pa.Table.from_pylist(rows, schema=_ANSWER)
+
+
+_ANSWER: Final = pa.schema(
+    [
+        ("group_id", TEXT),
+        ("protocols", pa.list_(TEXT)),
+        *(
+            (name, pa.int64())
+            for name in ("clients", "requests", "errors", "with_errors", "generation_first", "generation_last")
+        ),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+    ]
+)

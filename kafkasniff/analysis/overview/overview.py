@@ -1,0 +1,260 @@
+"""All sections of an overview together: rows in, one answer out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis.accumulator import Accumulator, Reading
+from kafkasniff.analysis.overview.answer import (
+    Answer,
+    Api,
+    Broker,
+    Client,
+    Connections,
+    Error,
+    Exchanges,
+    Group,
+    Latency,
+    Problem,
+    Topic,
+    Traffic,
+)
+from kafkasniff.analysis.overview.apis import COUNTS, Apis
+from kafkasniff.analysis.overview.faults import CONNECTION_COUNTS, Problems
+from kafkasniff.analysis.overview.faults import Connections as ConnectionSums
+from kafkasniff.analysis.overview.groups import GENERATION_APIS, Groups
+from kafkasniff.analysis.overview.peers import Brokers, Clients
+from kafkasniff.analysis.overview.section import Section
+from kafkasniff.analysis.overview.topics import WAYS, Topics
+from kafkasniff.analysis.questions.errors import ErrorParameters, Errors
+from kafkasniff.analysis.questions.latency import Latency as Latencies
+from kafkasniff.analysis.questions.rebalances import Rebalances
+from kafkasniff.kafka.errors import error_by_code, error_meaning
+from kafkasniff.model import Message
+from kafkasniff.rows.resolve import Names
+
+__all__ = ["MAX_ROWS", "Overview"]
+
+MAX_ROWS: Final = 10_000
+"""Rows of one list of an answer at most."""
+
+TABLES: Final = ("exchanges", "records", "connections", "problems")
+_LEFT_OUT: Final = {
+    "records": "sizes of records are not known: there is no table records with keys and values",
+    "connections": "connections, and what became of their bytes, are not known: there is no table connections",
+    "problems": "problems are not known: there is no table problems",
+}
+"""What is not known without a table."""
+
+
+class Overview:
+    """Takes rows of the tables, of exports or staged (`exports.counted`), and gives an `Answer`.
+
+    The answer depends on the rows alone, not on their order, their batches, or how partial answers were merged.
+    """
+
+    def __init__(self) -> None:
+        self._apis, self._brokers, self._clients = Apis(), Brokers(), Clients()
+        self._topics, self._groups = Topics(), Groups()
+        self._connections, self._problems = ConnectionSums(), Problems()
+        self._latency, self._rebalances = Latencies(), Rebalances()
+        self._errors = Errors(ErrorParameters(by=("api", "client", "address")))
+        self._seen: set[str] = set()
+
+    @property
+    def _parts(self) -> tuple[Accumulator[Any], ...]:
+        sections = (self._apis, self._brokers, self._clients, self._topics, self._groups)
+        return (*sections, self._connections, self._problems, self._latency, self._rebalances, self._errors)
+
+    def reads(self) -> dict[str, Reading]:
+        """The tables, with the columns that are needed of them; all but `exchanges` may be missing."""
+        wanted: dict[str, list[str]] = {table: [] for table in TABLES}
+        for part in self._parts:
+            for table, reading in part.reads().items():
+                wanted[table] += reading.columns
+        return {table: Reading(tuple(columns), optional=table != "exchanges") for table, columns in wanted.items()}
+
+    @staticmethod
+    def wants_body(message: Message) -> bool:
+        """Whether the body's JSON is needed: where it says a generation, and of what has errors."""
+        return bool(message.errors) or message.api in GENERATION_APIS
+
+    def has(self, table: str) -> None:
+        """Note that there is a table, though it may have no rows."""
+        self._seen.add(table)
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        """Take rows of a table."""
+        self._seen.add(table)
+        for part in self._parts:
+            if table in part.reads():
+                part.update(batch, table)
+
+    def merge(self, other: Overview) -> None:
+        """Take another's rows."""
+        self._seen |= other._seen
+        for mine, theirs in zip(self._parts, other._parts, strict=True):
+            mine.merge(theirs)
+
+    def answer(self, top: int = MAX_ROWS, names: Names | None = None) -> Answer:
+        """The rows so far. `top`: rows of each list; `names`: what captures among the sources told."""
+        for part in self._parts:
+            if isinstance(part, Section):
+                part.names = names
+        top = min(top, MAX_ROWS)
+        more: dict[str, int] = {}
+
+        def cut(name: str, table: pa.Table) -> list[dict[str, Any]]:
+            more[name] = max(table.num_rows - top, 0)
+            rows: list[dict[str, Any]] = table.slice(0, top).to_pylist()
+            return rows
+
+        apis = self._apis.result()
+        totals = Exchanges(**{name: pc.sum(apis.column(name)).as_py() or 0 for name in COUNTS})
+        sums = self._connections.result()
+        first, last = _span([apis, sums])
+        seconds = (last - first) / 1e9 if first is not None and last is not None and last > first else None
+        latencies = {row["api"]: row for row in self._latency.result().to_pylist()}
+        errors = self._error_rows(names)
+        more["errors"] = max(len(errors) - top, 0)
+        has_problems = "problems" in self._seen
+        problems = cut("problems", self._problems.result()) if has_problems else []
+        return Answer(
+            first=first,
+            last=last,
+            duration_us=None if first is None or last is None else (last - first) // 1000,
+            exchanges=totals,
+            connections=_connections(sums) if "connections" in self._seen else None,
+            brokers=[_broker(row, "connections" in self._seen) for row in cut("brokers", self._brokers.result())],
+            clients=[
+                Client(
+                    **_counts(row),
+                    client_id=row["client_id"],
+                    address=row["client_ip"],
+                    software_name=row["software_name"],
+                    software_version=row["software_version"],
+                )
+                for row in cut("clients", self._clients.result())
+            ],
+            apis=[
+                Api(
+                    **_counts(row),
+                    api=row["api"],
+                    versions=row["versions"],
+                    latency=_latency(latencies.get(row["api"])),
+                )
+                for row in cut("apis", apis)
+            ],
+            topics=[_topic(row, seconds) for row in cut("topics", self._topics.result())],
+            groups=self._group_rows(cut("groups", self._groups.result())),
+            errors=errors[:top],
+            problems=[
+                Problem(row["kind"], row["problems"], row["bytes"], row["time_ns"], row["detail"], row["packet"])
+                for row in problems
+            ]
+            if has_problems
+            else None,
+            more=more,
+            notes=self._notes(),
+        )
+
+    def _error_rows(self, names: Names | None) -> list[Error]:
+        """Error codes, the most frequent first."""
+        found: dict[int | None, Error] = {}
+        firsts: dict[int | None, tuple[Any, ...]] = {}
+        for row in self._errors.parts["errors"].table().to_pylist():
+            code, topic = row["error_code"], row["topic"]
+            if names is not None:
+                topic = names.topic(topic) or topic
+            told = None if code is None else error_by_code(code)
+            error = found.setdefault(
+                code,
+                Error(
+                    code=code,
+                    name=None if told is None else told.name,
+                    retriable=None if told is None else told.retriable,
+                    meaning=None if code is None else error_meaning(code),
+                    count=0,
+                    apis=[],
+                    first=None,
+                    first_api=None,
+                    first_client_id=None,
+                    first_client_address=None,
+                    first_topic=None,
+                ),
+            )
+            error.count += row["errors"]
+            if row["api"] is not None and row["api"] not in error.apis:
+                error.apis.append(row["api"])
+            place = (row["api"], row["client_id"], row["client_ip"], topic)
+            # Without a time it is later than all that have one; equally early ones by their names.
+            key = (row["first"] is None, row["first"] or 0, *((one is None, one or "") for one in place))
+            if code not in firsts or key < firsts[code]:
+                firsts[code] = key
+                error.first = row["first"]
+                error.first_api, error.first_client_id, error.first_client_address, error.first_topic = place
+        for error in found.values():
+            error.apis.sort()
+        return sorted(found.values(), key=lambda error: (-error.count, error.code is None, error.code or 0))
+
+    def _group_rows(self, rows: list[dict[str, Any]]) -> list[Group]:
+        counts: dict[str, int] = {}
+        members: dict[str, int | None] = {}
+        for row in self._rebalances.result().to_pylist():
+            counts[row["group_id"]] = counts.get(row["group_id"], 0) + 1
+            members[row["group_id"]] = row["members"]
+        return [
+            Group(**row, rebalances=counts.get(row["group_id"], 0), members=members.get(row["group_id"]))
+            for row in rows
+        ]
+
+    def _notes(self) -> list[str]:
+        left_out = [told for table, told in _LEFT_OUT.items() if table not in self._seen]
+        named = [(part.name.removeprefix("overview-"), note) for part in self._parts for note in part.notes()]
+        return left_out + [f"{name}: {note}" for name, note in named]
+
+
+def _span(tables: list[pa.Table]) -> tuple[int | None, int | None]:
+    firsts = [one for table in tables if (one := pc.min(table.column("first")).as_py()) is not None]
+    lasts = [one for table in tables if (one := pc.max(table.column("last")).as_py()) is not None]
+    return min(firsts, default=None), max(lasts, default=None)
+
+
+def _counts(row: Mapping[str, Any]) -> dict[str, int]:
+    return {name: row[name] for name in COUNTS}
+
+
+def _connections(table: pa.Table) -> Connections:
+    by_verdict = dict(zip(table.column("verdict").to_pylist(), table.column("connections").to_pylist(), strict=True))
+    sums = {name: pc.sum(table.column(name)).as_py() or 0 for name in CONNECTION_COUNTS}
+    return Connections(**sums, **{name: by_verdict.get(name, 0) for name in ("kafka", "not_kafka", "undecided")})
+
+
+def _broker(row: Mapping[str, Any], counted: bool) -> Broker:
+    return Broker(
+        **_counts(row),
+        broker_id=row["broker_id"],
+        address=row["broker_ip"],
+        port=row["broker_port"],
+        connections=(row["connections"] or 0) if counted else None,
+    )
+
+
+def _latency(row: Mapping[str, Any] | None) -> Latency | None:
+    if row is None:
+        return None
+    return Latency(row["count"], row["mean_us"], row["p50_us"], row["p90_us"], row["p99_us"], row["max_us"])
+
+
+def _topic(row: dict[str, Any], seconds: float | None) -> Topic:
+    ways: dict[str, Any] = {}
+    for way in WAYS:
+        records, batches, size = (row.pop(f"{way}_{name}") for name in ("records", "batches", "bytes"))
+        rates = (None, None) if seconds is None else (records / seconds, size / seconds)
+        ways[way] = Traffic(records, batches, size, *rates)
+    del row["bytes"]
+    return Topic(**row, **ways)

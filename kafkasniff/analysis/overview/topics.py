@@ -1,0 +1,148 @@
+"""Topics: what is produced to them and fetched from them, how large records are, how they are compressed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis.accumulator import Reading
+from kafkasniff.analysis.columns import column, exploded, in_any, is_follower, only, record_bytes
+from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
+from kafkasniff.analysis.overview.section import TEXT, Section, folded, topic_names, where
+from kafkasniff.analysis.partials import Partials, Shape
+
+__all__ = ["WAYS", "Topics"]
+
+WAYS: Final = ("produced", "fetched", "replicated")
+"""By producers; by consumers; by brokers that follow a leader."""
+_APIS: Final = ("Produce", "Fetch", "ShareFetch")
+_QUANTILES: Final = {"record_bytes_p50": 0.5, "record_bytes_p99": 0.99}
+_SUMS: Final = ("records", "batches", "bytes")
+_TOPIC: Final = (("topic", TEXT), ("topic_id", TEXT))
+
+
+class Topics(Section):
+    """Topics with records, batches and bytes by `WAYS`, sizes of their records, codecs, and what these save.
+
+    Bytes are those of batches on the wire. `record_bytes_…` are those of key, value and headers before compression, of
+    every record that passed by, control records apart; null without the table `records`. `compression_ratio` is the
+    size of batches before compression by that on the wire, where both are known.
+    """
+
+    name: ClassVar[str] = "overview-topics"
+    summary: ClassVar[str] = "Topics with what was produced and fetched, record sizes and compression."
+
+    def reads(self) -> Mapping[str, Reading]:
+        return {
+            "exchanges": Reading(("api", "client_id", "partitions"), _APIS),
+            "records": Reading(("topic", "topic_id", "key", "value", "headers", "control"), optional=True),
+        }
+
+    def shapes(self) -> Mapping[str, Shape]:
+        keys = (("way", TEXT), *_TOPIC, ("compression", TEXT))
+        names = (*_SUMS, "exchanges", "plain_bytes", "packed_bytes")
+        measures: Any = tuple((name, pa.int64(), "sum") for name in names)
+        return {
+            "traffic": Shape(keys=keys, measures=measures, weight="exchanges"),
+            "partitions": Shape(keys=(*_TOPIC, ("partition", pa.int32()))),
+            "sizes": distribution_shape(_TOPIC),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        if table == "records":
+            batch = only(batch, pc.is_null(column(batch, "control")))
+            keys = {name: column(batch, name) for name, _ in _TOPIC}
+            self.parts["sizes"].add(distribution_rows(keys, record_bytes(batch)))
+            return
+        batch = only(batch, in_any(batch, "api", _APIS))
+        parts = exploded(batch, "partitions", ["api", "client_id"])
+        follower = is_follower(column(parts, "client_id"))
+        way = pc.if_else(in_any(parts, "api", ["Produce"]), WAYS[0], pc.if_else(follower, WAYS[2], WAYS[1]))
+        keys = {name: column(parts, name) for name, _ in _TOPIC}
+        size, plain = column(parts, "bytes"), column(parts, "uncompressed_bytes")
+        both = pc.and_(pc.is_valid(size), pc.is_valid(plain))
+        self.parts["traffic"].add(
+            {
+                "way": way,
+                **keys,
+                "compression": column(parts, "compression"),
+                "records": pc.fill_null(column(parts, "record_count"), 0),
+                "batches": pc.fill_null(column(parts, "batch_count"), 0),
+                "bytes": pc.fill_null(size, 0),
+                "exchanges": np.ones(parts.num_rows, np.int64),
+                "plain_bytes": where(both, plain),
+                "packed_bytes": where(both, size),
+            }
+        )
+        self.parts["partitions"].add({**keys, "partition": column(parts, "partition")})
+
+    def result(self) -> pa.Table:
+        traffic = topic_names(self.parts["traffic"].table(), self.names)
+        numbers = topic_names(self.parts["partitions"].table(), self.names)
+        numbers = (
+            numbers.group_by(["topic", "partition"]).aggregate([]).group_by(["topic"]).aggregate([([], "count_all")])
+        )
+        counts = dict(zip(numbers.column("topic").to_pylist(), numbers.column("count_all").to_pylist(), strict=True))
+        found: dict[str | None, dict[str, Any]] = {}
+        sums: Any = dict.fromkeys((*_SUMS, "exchanges", "plain_bytes", "packed_bytes"), "sum")
+        for row in folded(traffic, ["topic", "way", "compression"], sums).to_pylist():
+            topic = found.setdefault(row["topic"], {"codecs": set(), "plain": 0, "packed": 0, "bytes": 0})
+            for name in _SUMS:
+                key = f"{row['way']}_{name}"
+                topic[key] = topic.get(key, 0) + row[name]
+            topic["bytes"] += row["bytes"]
+            topic["plain"] += row["plain_bytes"]
+            topic["packed"] += row["packed_bytes"]
+            if row["compression"] is not None and row["batches"]:
+                topic["codecs"].add(row["compression"])
+        sizes = self._sizes()
+        rows = [
+            {
+                "topic": name,
+                "partitions": counts.get(name, 0),
+                **{f"{way}_{one}": topic.get(f"{way}_{one}", 0) for way in WAYS for one in _SUMS},
+                "bytes": topic["bytes"],
+                "compression": sorted(topic["codecs"]),
+                "compression_ratio": topic["plain"] / topic["packed"] if topic["packed"] else None,
+                **sizes.get(name, {}),
+            }
+            for name, topic in found.items()
+        ]
+        rows.sort(key=lambda row: (-row["bytes"], row["topic"] is None, row["topic"] or ""))
+        return pa.Table.from_pylist(rows, schema=_ANSWER)
+
+    def _sizes(self) -> dict[str | None, dict[str, int]]:
+        """Sizes of records by topic."""
+        named = topic_names(self.parts["sizes"].table(), self.names)
+        part = Partials(distribution_shape((("topic", TEXT),)))
+        part.add({name: named.column(name) for name in named.schema.names})
+        keys, found = distributions(part, ["topic"], _QUANTILES)
+        columns = [found["high"], *(found[name] for name in _QUANTILES), found["total"], found["count"]]
+        rows = zip(keys.column("topic").to_pylist(), *(one.to_pylist() for one in columns), strict=True)
+        return {
+            topic: {
+                "record_bytes_p50": p50,
+                "record_bytes_p99": p99,
+                "record_bytes_max": high,
+                "record_bytes_mean": total / count,
+            }
+            for topic, high, p50, p99, total, count in rows
+        }
+
+
+_ANSWER: Final = pa.schema(
+    [
+        ("topic", TEXT),
+        ("partitions", pa.int64()),
+        *((f"{way}_{one}", pa.int64()) for way in WAYS for one in _SUMS),
+        ("bytes", pa.int64()),
+        ("compression", pa.list_(TEXT)),
+        ("compression_ratio", pa.float64()),
+        *((f"record_bytes_{one}", pa.int64()) for one in ("p50", "p99", "max")),
+        ("record_bytes_mean", pa.float64()),
+    ]
+)

@@ -1,0 +1,145 @@
+"""`kafkasniff audit`: who speaks API versions that a release of Kafka lacks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafkasniff.analysis.offers import Offers
+    from kafkasniff.analysis.questions.versions import Versions
+
+__all__ = ["audit_command"]
+
+
+@click.command("audit")
+@click.argument("paths", nargs=-1, required=True, metavar="CAPTURE|DIR...")
+@click.option("--target", required=True, metavar="RELEASE", help="The release that brokers are to have, such as 4.0.")
+@click.option(
+    "--from", "older", metavar="RELEASE", help="Also: what the target offers beyond this release and is not used yet."
+)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or one JSON object.")
+@click.option("-o", "--output", metavar="FILE", help="Write there, not to stdout.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@click.option(
+    "--port",
+    "ports",
+    multiple=True,
+    type=click.IntRange(1, 65535),
+    metavar="N",
+    help="Of captures only these ports, taken as Kafka (repeatable). Default: Kafka on any port, found by content.",
+)
+@click.option("--keylog", metavar="FILE", help="Decrypt TLS with the secrets in this file (SSLKEYLOGFILE).")
+@click.option("-v", "--verbose", count=True, help="Say where an internal error is.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress, summary or notes on stderr.")
+@click.pass_obj
+def audit_command(environment: Environment, /, paths: tuple[str, ...], **options: Any) -> int:
+    """Tell which clients speak API versions that a release of Kafka lacks, and what they need.
+
+    Reads captures and folders of `kafkasniff export`, all of them together; `-` is a capture on stdin. Exit code 1
+    where a client would be refused, or may be.
+    """
+    environment.verbosity, quiet = options["verbose"], options["quiet"]
+    folders = [path for path in paths if os.path.isdir(path)]
+    captures = [path for path in paths if path not in folders]
+    if "-" in captures and environment.stdin_tty:
+        raise UsageError("stdin is a terminal: pipe a capture into it")
+
+    from kafkasniff.analysis.audit import audit
+    from kafkasniff.analysis.export import Export, answer
+    from kafkasniff.analysis.offers import Offers
+    from kafkasniff.analysis.questions.versions import VersionParameters, Versions
+    from kafkasniff.analysis.upgrades import new_versions
+    from kafkasniff.cli.audit_text import Audited, json_line, text
+    from kafkasniff.cli.output import Output
+
+    versions, offers = Versions(VersionParameters(target=options["target"], all=True)), Offers()
+    older = None if options["older"] is None else _older(options["older"], versions.release)
+    broken = False
+    for folder in folders:
+        export = Export.open(folder)
+        answer(export, versions)
+        answer(export, offers)
+    if captures:
+        broken = _read(environment, captures, options, versions, offers, quiet=quiet)
+    found = audit(versions, offers)
+    new = None if older is None else new_versions(versions.release, older, found.used)
+    told = Audited(versions.release, older, found, new)
+    with Output(environment, options["output"], inputs=captures) as output:
+        terminal = output.is_stdout and environment.stdout_tty
+        if options["form"] == "json":
+            output.write(json_line(told, visible=terminal))
+        else:
+            coloured = environment.colour(options["color"], to_stdout=output.is_stdout)
+            encoding = environment.encoding if output.is_stdout else "utf-8"
+            output.write(text(told, coloured=coloured).encode(encoding, "replace"))
+    if not quiet:
+        for note in (*versions.notes(), *offers.notes()):
+            environment.say(note)
+        if not found.clients:
+            environment.say("audit: no client was seen")
+    if found.has_findings:
+        return Exit.FINDINGS
+    return Exit.BROKEN if broken else Exit.OK
+
+
+def _older(text: str, target: str) -> str:
+    """The release of --from. Raises UsageError where it is not known, or not older than the target."""
+    from kafkasniff.kafka.releases import find_release, releases
+
+    found, order = find_release(text), releases()
+    if found is None:
+        raise UsageError(f"--from: release {text!r} is not known: {order[0]} to {order[-1]} are")
+    if order.index(found) >= order.index(target):
+        raise UsageError(f"--from {found} is not older than --target {target}")
+    return found
+
+
+def _read(
+    environment: Environment,
+    captures: Sequence[str],
+    options: dict[str, Any],
+    versions: Versions,
+    offers: Offers,
+    *,
+    quiet: bool,
+) -> bool:
+    """Read captures into both; returns whether one is broken."""
+    from kafkasniff.capture import open_captures
+    from kafkasniff.cli.capture_usage import CaptureUsage
+    from kafkasniff.cli.options import key_arguments
+    from kafkasniff.cli.pipeline import Parts, summary_line
+    from kafkasniff.cli.progress import Progress, wants_progress
+    from kafkasniff.inspector import Inspector
+
+    inspector = Inspector(
+        ports=options["ports"], records="skip", headers=True, connections=True, **key_arguments(options)
+    )
+    usage = CaptureUsage(inspector, versions, offers)
+    parts = Parts()
+    with open_captures(captures, stdin=environment.stdin) as source:
+        progress = None
+        if wants_progress(environment, to_terminal=False, quiet=quiet):
+            progress = Progress(environment, source)
+        try:
+            for batch in source:
+                for part in parts.of(batch):
+                    usage.feed(part)
+                    if progress is not None:
+                        progress.update()
+        finally:
+            if progress is not None:
+                progress.clear()
+        usage.close()
+        broken: bool = source.broken
+    if not quiet:
+        for note in usage.notes():
+            environment.say(note)
+        environment.say(summary_line(inspector.summary))
+    return broken

@@ -1,0 +1,235 @@
+"""Who would be refused, from rows as a test says them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkasniff.analysis.audit import Audit, Client, audit
+from kafkasniff.analysis.between_brokers import is_between_brokers, is_broker
+from kafkasniff.analysis.offers import Offers, highest
+from kafkasniff.analysis.questions.versions import VersionParameters, Versions
+from kafkasniff.analysis.upgrades import new_versions
+from kafkasniff.kafka.dissectors import api_by_name
+from kafkasniff.kafka.releases import releases, spoken_by
+from tests.analysis.tables import Row, batch_of, exchange, moment
+
+
+def audited(*rows: Row, target: str = "4.0") -> Audit:
+    versions, offers = Versions(VersionParameters(target=target, all=True)), Offers()
+    for question in (versions, offers):
+        # Row by row: how rows come in changes nothing.
+        for row in rows:
+            question.update(batch_of([row]))
+    return audit(versions, offers)
+
+
+def the_client(*rows: Row, target: str = "4.0") -> Client:
+    [client] = audited(*rows, target=target).clients
+    return client
+
+
+def asking(offered: dict[str, int] | None = None, version: int = 2, **values: Any) -> Row:
+    """ApiVersions, and the highest versions that are answered."""
+    body = None
+    if offered is not None:
+        keys = [{"api_key": key(name), "min_version": 0, "max_version": top} for name, top in offered.items()]
+        body = {"error_code": 0, "api_keys": keys}
+    return exchange("ApiVersions", api_version=version, response_body=body, **values)
+
+
+def key(name: str) -> int:
+    found = api_by_name(name)
+    assert found is not None
+    return found.key
+
+
+def test_a_client_with_fixed_versions() -> None:
+    client = the_client(
+        exchange("Produce", 1, api_version=2),
+        exchange("Produce", 2, api_version=0),
+        exchange("Produce", 3, api_version=2),
+        exchange("Metadata", 4, api_version=1),
+    )
+    assert (client.outcome, client.asks, client.requests) == ("refused", False, 4)
+    assert (client.first, client.last) == (moment(1), moment(4))
+    [finding] = client.findings
+    assert (finding.api, finding.api_versions, finding.kind, finding.certain) == ("Produce", [0, 2], "too-old", True)
+    assert (finding.target_min, finding.target_max, finding.requests) == (3, 12, 3)
+    assert "closes the connection" in finding.meaning
+    assert any("not seen to ask" in note for note in client.notes)
+    assert client.upgrade == "a version of it that speaks Produce v3 or newer"
+    assert [(need.api, need.min_version, need.max_version) for need in client.needs] == [("Produce", 3, 12)]
+
+
+def test_the_limit_of_one_that_asks() -> None:
+    """It takes the highest in common: what it was offered tells whether more was not known to it or to its broker."""
+    fetch = exchange("Fetch", 2, api_version=3)
+    own = the_client(asking({"Fetch": 11}), fetch)
+    assert (own.outcome, own.findings[0].certain) == ("refused", True)
+    assert "offered up to v11" in own.findings[0].meaning
+    brokers = the_client(asking({"Fetch": 3}), fetch)
+    assert (brokers.outcome, brokers.findings[0].certain) == ("at-risk", False)
+    assert "no more than v3" in brokers.findings[0].meaning
+    # Two brokers: the lower one may be what it spoke with.
+    assert the_client(asking({"Fetch": 11}), asking({"Fetch": 3}), fetch).outcome == "at-risk"
+    unknown = the_client(asking(), fetch)
+    assert (unknown.outcome, unknown.findings[0].certain) == ("at-risk", False)
+    both = the_client(asking({"Fetch": 11}), fetch, exchange("Fetch", 3, api_version=4))
+    assert (both.outcome, both.findings[0].certain) == ("at-risk", False)
+    assert "it speaks v4, too" in both.findings[0].meaning
+
+
+def test_a_broker_of_4_0_lists_what_it_refuses() -> None:
+    meaning = the_client(asking({"Produce": 9}), exchange("Produce", api_version=2)).findings[0].meaning
+    assert "v0 is listed" in meaning
+
+
+def test_a_newer_client_takes_lower_versions() -> None:
+    client = the_client(asking(version=4), exchange("Fetch", api_version=17), target="2.0")
+    assert (client.outcome, client.findings, client.falls_back) == ("served", [], ["Fetch v17"])
+    assert any("error 35" in note for note in client.notes)
+    not_asking = the_client(exchange("Fetch", api_version=17), target="2.0")
+    assert (not_asking.outcome, not_asking.findings[0].kind) == ("at-risk", "too-new")
+    assert not_asking.upgrade is not None
+    assert "Fetch v8 or older" in not_asking.upgrade
+    # A release without ApiVersions tells nobody what it speaks.
+    before = the_client(asking(), exchange("Fetch", api_version=17), target="0.9.0")
+    assert [(one.api, one.kind, one.certain) for one in before.findings] == [
+        ("Fetch", "too-new", True),
+        ("ApiVersions", "not-yet", True),
+    ]
+
+
+def test_an_api_that_the_release_lacks() -> None:
+    client = the_client(asking(), exchange("ShareFetch", api_version=1), target="3.8")
+    assert (client.outcome, client.findings[0].kind, client.findings[0].target_min) == ("at-risk", "not-yet", None)
+    assert client.upgrade == "a version of it that does without ShareFetch"
+    assert client.needs == []
+    unknown = the_client(exchange(None, api_key=9999, api_version=0))
+    assert (unknown.findings[0].api, unknown.findings[0].kind) == ("9999", "not-yet")
+
+
+def test_a_version_that_needs_an_opt_in() -> None:
+    client = the_client(exchange("OffsetCommit", api_version=10), target="4.1")
+    assert (client.outcome, client.findings[0].kind) == ("at-risk", "unstable")
+    assert the_client(asking(), exchange("OffsetCommit", api_version=10), target="4.1").outcome == "served"
+
+
+def test_connections_that_are_older_than_the_capture() -> None:
+    """They show neither ApiVersions nor the software; others of the client do."""
+    software = {"software_name": "apache-kafka-java", "software_version": "3.1.0"}
+    late = exchange("Produce", 2, api_version=2)
+    found = audited(asking({"Produce": 9}, version=3, **software), late)
+    assert [(one.software_name, one.asks, one.outcome) for one in found.clients] == [
+        (None, True, "at-risk"),
+        ("apache-kafka-java", True, "served"),
+    ]
+    other = audited(asking({"Produce": 9}, client_ip="10.0.0.6"), late)
+    assert [(one.client_ip, one.asks, one.outcome) for one in other.clients] == [
+        ("10.0.0.5", False, "refused"),
+        ("10.0.0.6", True, "served"),
+    ]
+
+
+def test_brokers_are_no_clients() -> None:
+    """What only brokers say, and all that is said by who has a broker's name, or a number and says such things."""
+    found = audited(
+        exchange("LeaderAndIsr", api_version=5, client_id="1"),
+        exchange("CreateTopics", api_version=0, client_id="1"),
+        exchange("Fetch", api_version=3, client_id="broker-1-fetcher-0"),
+        exchange("Fetch", api_version=3, client_id="2"),
+        exchange("WriteTxnMarkers", api_version=0, client_id="tool"),
+        exchange("Produce", api_version=1, client_id="tool"),
+        exchange("Produce", api_version=1, client_id="tool"),
+        exchange("ControlledShutdown", api_version=0, client_id="tool"),
+    )
+    assert [(one.client_id, [finding.api for finding in one.findings]) for one in found.clients] == [
+        ("2", ["Fetch"]),
+        ("tool", ["Produce"]),
+    ]
+    assert [(one.api, one.api_version, one.verdict) for one in found.between_brokers] == [
+        ("Fetch", 3, "too-old"),
+        ("LeaderAndIsr", 5, "removed"),
+        ("ControlledShutdown", 0, "removed"),
+        ("CreateTopics", 0, "too-old"),
+        ("WriteTxnMarkers", 0, "too-old"),
+    ]
+    only_brokers = audited(exchange("LeaderAndIsr", api_version=5, client_id="1"))
+    assert (only_brokers.has_findings, only_brokers.clients) == (False, [])
+
+
+@pytest.mark.parametrize("name", ["Produce", "Fetch", "DescribeQuorum", "UnregisterBroker", "OffsetForLeaderEpoch"])
+def test_apis_of_clients(name: str) -> None:
+    assert not is_between_brokers(key(name))
+
+
+@pytest.mark.parametrize("name", ["Vote", "Envelope", "AlterPartition", "WriteTxnMarkers", "WriteShareGroupState"])
+def test_apis_between_brokers(name: str) -> None:
+    assert is_between_brokers(key(name))
+    assert is_broker("whoever", {key(name), key("ApiVersions"), key("SaslHandshake")})
+    assert not is_broker("whoever", {key(name), key("Metadata")})
+    assert not is_broker("5", {key("Metadata")})
+    assert not is_broker(None, {key("ApiVersions")})
+
+
+def test_the_rule_of_kip_896_is_told_where_it_helps() -> None:
+    old = exchange("Produce", api_version=2)
+    assert audited(old).rule is not None
+    assert audited(old, target="4.3").rule is not None
+    assert audited(old, target="3.9").rule is None
+    assert audited(exchange("Produce", api_version=9)).rule is None
+
+
+def test_nothing_seen() -> None:
+    found = audited()
+    assert (found.clients, found.between_brokers, found.used, found.has_findings) == ([], [], {}, False)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        [],
+        "",
+        {"error_code": 35, "api_keys": [{"api_key": 18, "min_version": 0, "max_version": 3}]},
+        {"error_code": 0, "api_keys": None},
+        {"error_code": 0, "api_keys": [None, 5, {}, {"api_key": "0", "max_version": 3}, {"api_key": 1}]},
+        {"api_keys": []},
+    ],
+)
+def test_bodies_that_tell_nothing(body: Any) -> None:
+    assert highest(body) == {}
+
+
+def test_a_body_that_is_no_json() -> None:
+    row = asking()
+    row["response_body"] = "{not json"
+    assert the_client(row, exchange("Fetch", 1, api_version=3)).outcome == "at-risk"
+
+
+def test_what_is_new() -> None:
+    """ListOffsets: v7 in 3.0, v8 in 3.5, v9 in 3.9, v10 in 4.0, by Kafka's own schema files."""
+    found = {one.api: one for one in new_versions("4.0", "3.0", {2: 8, 0: 12})}
+    offsets = found["ListOffsets"]
+    assert (offsets.from_max, offsets.target_max, offsets.used_max) == (7, 10, 8)
+    assert (offsets.unused, offsets.since) == ([9, 10], ["3.9", "4.0"])
+    assert "Produce" not in found
+    heartbeat = found["ConsumerGroupHeartbeat"]
+    assert (heartbeat.from_max, heartbeat.used_max, heartbeat.unused) == (None, None, [0, 1])
+    assert heartbeat.summary
+    assert "Vote" not in found
+    assert found["ShareFetch"].unstable == [0]
+    everything = {api_key: spoken.high for api_key, spoken in spoken_by("4.0").items()}
+    assert new_versions("4.0", "3.0", everything) == []
+
+
+@pytest.mark.parametrize("target", releases())
+def test_a_client_of_the_target_itself_is_served(target: str) -> None:
+    """Every release serves the highest versions that it has."""
+    rows = []
+    for api_key, spoken in spoken_by(target).items():
+        if spoken.unstable is None:
+            rows.append(exchange(None, api_key=api_key, api_version=spoken.high))
+    assert audited(*rows, target=target).has_findings is False

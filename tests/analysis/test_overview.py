@@ -1,0 +1,368 @@
+"""The overview: known answers by construction, and the same whatever way the rows came."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from kafkasniff.analysis.export import Export
+from kafkasniff.analysis.overview import Answer, Overview
+from kafkasniff.capture import open_captures
+from kafkasniff.exports.counted import CountedRows
+from kafkasniff.exports.options import ExportOptions
+from kafkasniff.exports.run import export
+from kafkasniff.packets import PacketBatch
+from kafkasniff.rows import CONNECTIONS, EXCHANGES, PROBLEMS, RECORDS
+from tests.analysis.tables import START_NS, Row, connection, exchange, partition, record
+from tests.conftest import ROOT
+from tests.craft import kafka_bytes as kafka
+from tests.craft.conversation import Conversation, interleaved
+from tests.craft.packet import Packet
+from tests.craft.samples import bystander, mixed
+from tests.craft.write import write_pcap
+
+SCHEMAS = {"exchanges": EXCHANGES, "records": RECORDS, "connections": CONNECTIONS, "problems": PROBLEMS}
+
+
+FORGED = 'm"generation_id":99,'
+"""A member's name that looks like a field, but for the backslashes that JSON puts into it."""
+
+
+def problem(kind: str, at: float, **values: Any) -> Row:
+    row: Row = dict.fromkeys(PROBLEMS.names)
+    row |= {"kind": kind, "detail": f"{kind} at {at}", "time_ns": START_NS + round(at * 1e9), "connection_id": 1}
+    return {**row, **values}
+
+
+def told(overview: Overview | None = None, **tables: list[Row]) -> Answer:
+    overview = Overview() if overview is None else overview
+    for table, rows in tables.items():
+        overview.update(pa.RecordBatch.from_pylist(rows, schema=SCHEMAS[table]), table)
+    return overview.answer()
+
+
+# -- known answers ----------------------------------------------------------------------------------------------------
+
+
+def test_apis_with_their_latencies_and_versions() -> None:
+    rows = [exchange("Produce", second, latency_us=1000 * second, api_version=9) for second in range(1, 101)]
+    rows.append(exchange("Produce", 101, api_version=3, status="open", response_size=None, latency_us=None))
+    rows.append(
+        exchange(None, 102, api_key=None, api_version=None, status="orphan", request_size=None, latency_us=None)
+    )
+    rows.append(exchange(None, 103, api_key=777, api_version=0, latency_us=7))
+    answer = told(exchanges=rows)
+    produce, unknown, orphan = answer.apis
+    assert (produce.api, produce.versions, produce.exchanges) == ("Produce", [3, 9], 101)
+    assert (produce.requests, produce.responses, produce.unanswered) == (101, 100, 1)
+    assert (produce.request_bytes, produce.response_bytes) == (101 * 100, 100 * 200)
+    assert produce.latency is not None
+    assert (produce.latency.count, produce.latency.mean_us, produce.latency.max_us) == (100, 50_500.0, 100_000)
+    for found, exact in (
+        (produce.latency.p50_us, 50_000),
+        (produce.latency.p90_us, 90_000),
+        (produce.latency.p99_us, 99_000),
+    ):
+        assert found == pytest.approx(exact, rel=1 / 256)
+    assert (unknown.api, unknown.versions, unknown.latency.count if unknown.latency else 0) == ("777", [0], 1)
+    assert (orphan.api, orphan.requests, orphan.responses, orphan.latency) == (None, 0, 1, None)
+    assert answer.exchanges.exchanges == 103
+    assert (answer.first, answer.last) == (START_NS + 10**9, START_NS + 103 * 10**9)
+
+
+def test_brokers_and_clients() -> None:
+    rows = [
+        exchange(at=1, broker_id=1),
+        exchange(at=3, broker_id=4),
+        exchange(at=2, broker_id=1),
+        exchange(
+            at=2, broker_ip="::1", broker_port=9093, broker_id=None, client_id="other", software_name="librdkafka"
+        ),
+    ]
+    seen = [connection(broker_ip="10.0.0.9", broker_port=9092), connection(broker_ip="10.0.0.9", broker_port=9092)]
+    seen.append(connection(broker_ip="10.0.0.8", broker_port=9092, broker_id=2))
+    seen.append(connection(broker_ip="10.0.0.80", broker_port=80, verdict="not_kafka"))
+    answer = told(exchanges=rows, connections=seen)
+    found = [(one.broker_id, one.address, one.port, one.connections, one.exchanges) for one in answer.brokers]
+    # The number at the last exchange; who has none comes last.
+    assert found == [
+        (2, "10.0.0.8", 9092, 1, 0),
+        (4, "10.0.0.9", 9092, 2, 3),
+        (None, "::1", 9093, 0, 1),
+    ]
+    clients = [(one.client_id, one.address, one.software_name, one.requests) for one in answer.clients]
+    assert clients == [("app", "10.0.0.5", None, 3), ("other", "10.0.0.5", "librdkafka", 1)]
+    assert answer.connections is not None
+    assert (answer.connections.connections, answer.connections.kafka, answer.connections.not_kafka) == (4, 3, 1)
+    assert told(exchanges=rows).brokers[0].connections is None
+
+
+def test_topics() -> None:
+    sent = partition(record_count=4, batch_count=2, bytes=100, uncompressed_bytes=300, compression="lz4")
+    more = partition(number=1, record_count=1, batch_count=1, bytes=50, compression="none")
+    rows = [
+        exchange("Produce", 0, partitions=[sent, more]),
+        exchange("Fetch", 5, partitions=[partition(record_count=4, batch_count=2, bytes=100, compression="lz4")]),
+        exchange(
+            "Fetch", 8, client_id="broker-2-fetcher-0", partitions=[partition(record_count=2, batch_count=1, bytes=9)]
+        ),
+        exchange("Fetch", 9, partitions=[partition(None, topic_id="_____________________w")]),
+        exchange("Metadata", 10, partitions=[partition("elsewhere")]),
+    ]
+    records = [record(key=b"k" * size, value=None) for size in range(1, 101)] + [
+        record(control="COMMIT", key=b"x" * 999)
+    ]
+    answer = told(exchanges=rows, records=records)
+    orders, unnamed = answer.topics
+    assert (orders.topic, orders.partitions, orders.compression) == ("orders", 2, ["lz4", "none"])
+    assert msgspec.to_builtins(orders.produced) == {
+        "records": 5, "batches": 3, "bytes": 150, "records_per_second": 0.5, "bytes_per_second": 15.0,
+    }  # fmt: skip
+    assert (orders.fetched.records, orders.fetched.bytes, orders.replicated.records) == (4, 100, 2)
+    assert orders.compression_ratio == 3.0
+    assert (orders.record_bytes_p50, orders.record_bytes_p99, orders.record_bytes_max) == (50, 99, 100)
+    assert orders.record_bytes_mean == 50.5
+    assert (unnamed.topic, unnamed.fetched.records, unnamed.record_bytes_p50) == ("_____________________w", 0, None)
+
+
+def test_groups() -> None:
+    def join(at: float, generation: int, member: str, members: list[str]) -> list[Row]:
+        body = {"error_code": 0, "generation_id": generation, "members": [{"member_id": one} for one in members]}
+        ids = {"group_id": "g", "member_id": member, "client_id": member}
+        return [
+            exchange("JoinGroup", at, response_body=body, request_body={"group_id": "g"}, **ids),
+            exchange("SyncGroup", at + 0.1, request_body={"generation_id": generation}, **ids),
+            exchange("Heartbeat", at + 0.2, request_body={"member_id": FORGED, "generation_id": generation}, **ids),
+        ]  # fmt: skip
+
+    rows = [
+        *join(1, 1, "a", ["a"]),
+        *join(2, 2, "a", ["a", "b"]),
+        *join(2, 2, "b", []),
+        exchange("OffsetCommit", 3, group_id="late", request_body={"generation_id_or_member_epoch": -1}),
+        exchange("ConsumerGroupHeartbeat", 4, group_id="new", response_body={"member_epoch": 7}),
+    ]
+    first, *others = told(exchanges=rows).groups
+    assert (first.group_id, first.protocols, first.requests) == ("g", ["classic"], 9)
+    assert (first.generation_first, first.generation_last, first.rebalances, first.members) == (1, 2, 2, 2)
+    assert first.clients == 2
+    assert [(one.group_id, one.protocols, one.generation_last) for one in others] == [
+        ("late", [], None),
+        ("new", ["consumer"], 7),
+    ]
+
+
+def test_errors_and_where_they_were_seen_first() -> None:
+    failed = partition("lost", error_code=3)
+    rows = [
+        exchange("Metadata", 5, error_code=3, error_count=1, client_id="later", partitions=[failed]),
+        exchange("Produce", 4, error_code=3, error_count=2, client_id="first", partitions=[failed, failed]),
+        exchange("Heartbeat", 1, error_code=27, error_count=1, response_body={"error_code": 27}),
+        exchange("Heartbeat", 2, error_code=9999, error_count=1, response_body={"error_code": 9999}),
+    ]
+    unknown_topic, rebalance, new = told(exchanges=rows).errors
+    assert (unknown_topic.code, unknown_topic.name, unknown_topic.count) == (3, "UNKNOWN_TOPIC_OR_PARTITION", 3)
+    assert unknown_topic.apis == ["Metadata", "Produce"]
+    assert unknown_topic.first == START_NS + 4 * 10**9
+    assert (unknown_topic.first_api, unknown_topic.first_client_id, unknown_topic.first_topic) == (
+        "Produce",
+        "first",
+        "lost",
+    )
+    assert (unknown_topic.retriable, rebalance.retriable, new.retriable) == (True, False, None)
+    assert rebalance.meaning is not None
+    assert (new.name, new.meaning) == (None, None)
+
+
+def test_problems_by_kind_with_the_first() -> None:
+    rows = [problem("tcp-gap", 3, bytes=10), problem("tcp-gap", 1, bytes=5, packet=7), problem("crc-mismatch", 2)]
+    found = told(exchanges=[], problems=rows).problems
+    assert found is not None
+    assert [(one.kind, one.count, one.bytes, one.first_detail, one.first_packet) for one in found] == [
+        ("tcp-gap", 2, 15, "tcp-gap at 1", 7),
+        ("crc-mismatch", 1, 0, "crc-mismatch at 2", None),
+    ]
+    without = told(exchanges=[])
+    assert (without.problems, without.connections, len(without.notes)) == (None, None, 3)
+    assert (without.first, without.duration_us, without.apis) == (None, None, [])
+
+
+def test_lists_are_cut_and_say_so() -> None:
+    rows = [exchange(at=number, client_id=f"c{number:02}", request_size=number) for number in range(20)]
+    overview = Overview()
+    told(overview, exchanges=rows)
+    answer = overview.answer(top=3)
+    assert [one.client_id for one in answer.clients] == ["c19", "c18", "c17"]
+    assert (answer.more["clients"], answer.more["apis"]) == (17, 0)
+
+
+# -- the same whatever way the rows came ------------------------------------------------------------------------------
+
+
+def some_rows(random: Random, number: int) -> list[Row]:
+    return [
+        exchange(
+            random.choice(["Produce", "Fetch", "Heartbeat", "JoinGroup", "Metadata", None]),
+            random.choice([1.5, 2.5, float(index)]),
+            exchange_id=index,
+            connection_id=random.randrange(3),
+            broker_id=random.choice([1, 2, None]),
+            broker_port=random.choice([9092, 9093]),
+            client_id=random.choice(["x", None]),
+            group_id=random.choice(["g", None]),
+            api_version=random.choice([1, 2]),
+            latency_us=random.choice([None, random.randrange(-9, 10**6)]),
+            error_code=3,
+            error_count=random.choice([0, 1]),
+            partitions=[partition(random.choice(["a", None]), topic_id="t", record_count=2, batch_count=1, bytes=50)],
+            response_body=random.choice([None, {"error_code": 3, "generation_id": random.randrange(4)}]),
+        )
+        for index in range(number)
+    ]
+
+
+def test_order_batches_and_merging_change_nothing() -> None:
+    for seed in range(5):
+        random = Random(seed)
+        rows = some_rows(random, 60)
+        faults = [problem(random.choice(["a-b", "c-d"]), random.randrange(9), exchange_id=index) for index in range(20)]
+        lines = [connection(random.randrange(9), connection_id=index, broker_port=9092) for index in range(9)]
+        whole = told(exchanges=rows, problems=faults, connections=lines)
+        parts = [Overview() for _ in range(3)]
+        for table, several in (("exchanges", rows), ("problems", faults), ("connections", lines)):
+            shuffled = random.sample(several, len(several))
+            while shuffled:
+                size = random.randrange(1, 9)
+                told(random.choice(parts), **{table: shuffled[:size]})
+                del shuffled[:size]
+        one, two, three = parts
+        two.merge(three)
+        two.merge(one)
+        assert two.answer() == whole
+
+
+def of_captures(paths: list[str], size: int | None = None, **options: Any) -> Answer:
+    """The answer of captures; `size`: packets are taken so many at a time."""
+    overview = Overview()
+    rows = CountedRows(ExportOptions(**options), overview.update, wants_body=overview.wants_body)
+    with open_captures(paths) as source:
+        for batch in source:
+            part: PacketBatch = batch
+            while size is not None and len(part) > size:
+                first, part = part.split(size)
+                rows.feed(first)
+            rows.feed(part)
+    names = rows.end()
+    for table in SCHEMAS:
+        overview.has(table)
+    return overview.answer(names=names)
+
+
+def of_export(paths: list[str], folder: Path, **options: Any) -> Answer:
+    export(paths, folder, ExportOptions(**options))
+    made, overview = Export.open(str(folder)), Overview()
+    for table, reading in overview.reads().items():
+        overview.has(table)
+        for batch in made.batches(table, reading):
+            overview.update(batch, table)
+    return overview.answer()
+
+
+SHIPPED = (
+    "java-group-consumer.pcap",  # topic ids
+    "kraft-three-brokers.pcap",  # replication, the metadata log
+    "java-sasl.pcap",  # software that is told late, raw tokens
+    "old-message-formats.pcap",
+    "librdkafka-snaplen-128.pcap",  # nothing but headers
+    "librdkafka-ipv6-ns.pcapng",
+    "zookeeper-3.9-cluster.pcap",
+)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_capture_and_its_export(name: str, tmp_path: Path) -> None:
+    path = str(ROOT / "captures" / name)
+    answer = of_captures([path])
+    assert answer == of_export([path], tmp_path / "out")
+    assert answer == of_captures([path], size=7)
+    assert answer.exchanges.exchanges > 10
+
+
+def late_names() -> list[Packet]:
+    """Topic, broker and software are told when they have been needed; of two web servers one is where Kafka was."""
+    topic, place = bytes(range(16)), ("10.0.0.9", 9092)
+    reader = Conversation(("10.0.0.7", 50_001), place)
+    reader.handshake()
+    batch = kafka.record_batch([kafka.record(0, b"k", b"v" * 9)], 0)
+    reader.exchange(kafka.fetch_request_by_id(1, [(topic, [0])]), kafka.fetch_response_by_id(1, [(topic, 0, batch)]))
+    reader.exchange(kafka.api_versions_request(2, 3, ("late", "2.0")), kafka.api_versions_response(2, 3))
+    other = Conversation(("10.0.0.8", 52_000), place, start_ns=reader.time_ns + 10**9)
+    other.handshake()
+    other.exchange(
+        kafka.metadata_request_by_id(1, [(topic, None)]),
+        kafka.metadata_response_with_ids(1, [(topic, "told-late")], [(5, *place)]),
+    )
+    other.close()
+    wrong = Conversation(("10.0.0.8", 51_001), place, start_ns=other.time_ns + 10**9)
+    wrong.handshake()
+    wrong.exchange(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    wrong.close()
+    # Its connection is over when all else is: only then its account says that it was Kafka.
+    reader.wait(20 * 10**9)
+    reader.close()
+    return interleaved([reader, bystander(51_000), other, wrong])
+
+
+def test_names_that_are_told_late(tmp_path: Path) -> None:
+    path = str(write_pcap(tmp_path / "late.pcap", late_names()))
+    answer = of_captures([path])
+    assert answer == of_export([path], tmp_path / "out")
+    assert answer == of_captures([path], size=1)
+    assert {one.topic: one.fetched.records for one in answer.topics}["told-late"] == 1
+    assert [one.broker_id for one in answer.brokers] == [5]
+    (late,) = [one for one in answer.clients if one.address == "10.0.0.7"]
+    assert (late.software_name, late.software_version, late.requests) == ("late", "2.0", 2)
+    assert answer.problems is not None
+    assert {one.kind: one.count for one in answer.problems}.get("not-kafka") == 1
+
+
+def test_a_damaged_capture_and_its_export(tmp_path: Path) -> None:
+    random = Random(4)
+    for number in range(4):
+        packets = [one for one in mixed() if random.random() > 0.1]
+        path = write_pcap(tmp_path / f"{number}.pcap", packets)
+        data = bytearray(path.read_bytes())
+        for _ in range(30):
+            data[random.randrange(1000, len(data))] = random.randrange(256)
+        path.write_bytes(bytes(data[: random.randrange(2000, len(data))]))
+        assert of_captures([str(path)]) == of_export([str(path)], tmp_path / f"out{number}")
+
+
+# -- what the clients say ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("capture", ["java-codecs", "java-errors", "java-group-classic"])
+def test_what_the_clients_say_that_they_did(capture: str) -> None:
+    log = [json.loads(line) for line in (ROOT / "captures" / f"{capture}.log.jsonl").read_text().splitlines()]
+    sent = [one for one in log if one["kind"] == "request"]
+    answer = of_captures([str(ROOT / "captures" / f"{capture}.pcap")])
+    assert {one.client_id: one.requests for one in answer.clients} == Counter(one["client_id"] for one in sent)
+    assert {one.api: one.requests for one in answer.apis} == Counter(one["api"] for one in sent)
+    versions: dict[str, set[int]] = defaultdict(set)
+    for one in sent:
+        versions[one["api"]].add(one["api_version"])
+    assert {one.api: set(one.versions) for one in answer.apis} == versions
+    produced = Counter(one["topic"] for one in log if one["kind"] == "produced" and one["error"] is None)
+    if capture == "java-codecs":
+        assert {one.topic: one.produced.records for one in answer.topics} == produced
+    generations = {one["generation"] for one in log if one["kind"] == "assigned"}
+    if generations:
+        (group,) = answer.groups
+        assert (group.generation_first, group.generation_last) == (min(generations), max(generations))
