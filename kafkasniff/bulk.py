@@ -16,23 +16,31 @@ connection's `Dialogue`, which so is always in the state that it would be in wit
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kafkasniff.accounts import InspectedConnection
+from kafkasniff.bulk_frames import Bools, Frames, Headers, Ints, Views
+from kafkasniff.bulk_versions import (
+    KEYS,
+    NO_CODE,
+    VERSIONS,
+    Version,
+    client_id_text,
+    header_kinds,
+    version_of,
+    version_or_none,
+)
 from kafkasniff.kafka.connection import ConnectionOptions
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.events import Event
 from kafkasniff.kafka.exchange import MAX_OUTSTANDING
 from kafkasniff.kafka.framing import Frame
-from kafkasniff.kafka.message import API_VERSIONS, NEEDED, PRODUCE
-from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
+from kafkasniff.kafka.message import PRODUCE
 from kafkasniff.model import Message
 from kafkasniff.streams import NO_TIME, Stretch
 from kafkasniff.tcp.plan import BatchPlan
@@ -56,16 +64,8 @@ MAX_IN_SEGMENT: Final = 64
 PLACES: Final = 64
 """Events that one frame yields at most, for their place behind each other."""
 
-KEYS: Final = 128
-VERSIONS: Final = 32
-"""API keys and versions below these are looked at; there are none above."""
-_NONE: Final = KEYS * VERSIONS
-_UNKNOWN: Final = -1
 _HEADER: Final = 10
 """Bytes of a request's header up to its client id, whose length is the last two."""
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 BulkEntry = tuple[
     int, int, int, InspectedConnection, "Bulk", int, int, int, int, int, int, int, int, "Version | None", int
@@ -121,55 +121,6 @@ class PairColumns(NamedTuple):
     request_size: Ints
     response_size: Ints
     latency_ns: Ints
-
-
-class _Frames(NamedTuple):
-    """Frames of one side of all connections, by connection and capture order; columns of one length."""
-
-    row: Ints
-    """Data row of the plan."""
-    connection: Ints
-    """Index among the candidates."""
-    start: Ints
-    """Of the message in the buffer, behind its length prefix."""
-    size: Ints
-    step: Ints
-    """How many frames stand before it in its segment."""
-    order: Ints
-
-    def only(self, chosen: Bools) -> _Frames:
-        return _Frames(*(column[chosen] for column in self))
-
-
-class _Headers(NamedTuple):
-    """Headers of requests, beside their frames."""
-
-    code: Ints
-    correlation_id: Ints
-    client_id: Ints
-    """Its length; -1: none."""
-
-    def only(self, chosen: Bools) -> _Headers:
-        return _Headers(*(column[chosen] for column in self))
-
-
-class _Views:
-    """A buffer as numbers at any byte."""
-
-    def __init__(self, buffer: bytes) -> None:
-        self.bytes: NDArray[np.uint8] = np.frombuffer(buffer, np.uint8)
-        # Views that overlap: element i is what begins at byte i.
-        self._shorts: NDArray[Any] = np.ndarray((len(buffer) - 1,), ">i2", buffer, strides=(1,))
-        self._ints: NDArray[Any] = np.ndarray((len(buffer) - 3,), ">i4", buffer, strides=(1,))
-
-    def shorts(self, position: Ints) -> Ints:
-        return self._shorts[position].astype(np.int64)
-
-    def ints(self, position: Ints) -> Ints:
-        return self._ints[position].astype(np.int64)
-
-    def unsigned(self, position: Ints) -> Ints:
-        return self.bytes[position].astype(np.int64)
 
 
 def take(deltas: list[Delta], plan: BatchPlan | None, options: ConnectionOptions) -> Taken:
@@ -232,7 +183,7 @@ class Pairs:
         self._plan = plan
         self._options = options.detail.decode
         self._max_frame = options.max_frame
-        self._views = _Views(plan.batch.buffer)
+        self._views = Views(plan.batch.buffer)
         self._ranges: Ints = np.array([rows for _, rows in candidates], np.int64)
         self.taken: Bools = np.ones(len(candidates), bool)
         self.bytes = 0
@@ -247,7 +198,7 @@ class Pairs:
 
     # -- frames -----------------------------------------------------------------------------------------------------
 
-    def _cut(self, first: Ints, last: Ints, least: int) -> _Frames:
+    def _cut(self, first: Ints, last: Ints, least: int) -> Frames:
         """The frames in rows [first, last) of each connection, of at least so many bytes; refuses other connections."""
         counts = last - first
         connection = np.repeat(np.arange(len(first)), counts)
@@ -281,16 +232,16 @@ class Pairs:
         if len(found) > 1:
             arranged = np.argsort(index, kind="stable")
             index, start, size, step_of = index[arranged], start[arranged], size[arranged], step_of[arranged]
-        return _Frames(rows[index], connection[index], start, size, step_of, columns.order[rows[index]])
+        return Frames(rows[index], connection[index], start, size, step_of, columns.order[rows[index]])
 
-    def _headers(self, requests: _Frames) -> _Headers:
+    def _headers(self, requests: Frames) -> Headers:
         """The requests' headers; refuses connections with one that is not as most are."""
         views, start, end = self._views, requests.start, requests.start + requests.size
         key, version = views.shorts(start), views.shorts(start + 2)
         client_id = views.shorts(start + 8)
         known = (key >= 0) & (key < KEYS) & (version >= 0) & (version < VERSIONS)
-        code = np.where(known, key * VERSIONS + version, _NONE)
-        kind = _header_kinds(code)
+        code = np.where(known, key * VERSIONS + version, NO_CODE)
+        kind = header_kinds(code)
         body = start + _HEADER + np.maximum(client_id, 0) + (kind == 2)
         good = (kind > 0) & (client_id >= -1) & (body <= end)
         # The tag section of a flexible header is empty, in practice.
@@ -299,7 +250,7 @@ class Pairs:
         if len(produce):
             good[produce] = self._expects_response(version[produce], body[produce], end[produce])
         self.taken[requests.connection[~good]] = False
-        return _Headers(code, views.ints(start + 4), client_id)
+        return Headers(code, views.ints(start + 4), client_id)
 
     def _expects_response(self, version: Ints, body: Ints, end: Ints) -> Bools:
         """Which Produce requests have acks other than 0, which is behind the transactional id as of version 3."""
@@ -489,7 +440,7 @@ class Pairs:
             map(owners.__getitem__, arranged.tolist()),
             repeat(bulk),
             *(column[sorted_by].tolist() for column in numbers),
-            map(_version_or_none, code[sorted_by].tolist()),
+            map(version_or_none, code[sorted_by].tolist()),
             latency[sorted_by].tolist(),
             strict=False,  # `repeat` has no end
         )
@@ -535,59 +486,3 @@ class Pairs:
         connection = self._requests.connection[ask]
         ordinal: Ints = self._ordinal[connection] + ask - self._first_request[connection]
         return ordinal
-
-
-# -- what is known of a version ----------------------------------------------------------------------------------------
-
-
-class Version(NamedTuple):
-    """An API's version."""
-
-    key: int
-    version: int
-    request: Plan
-    response: Plan
-    api: str | None
-    flexible: bool
-    """A byte for tagged fields stands in front of a request's body."""
-    flexible_response: bool
-    """Likewise in front of a response's."""
-
-
-@functools.lru_cache(maxsize=1024)
-def client_id_text(raw: bytes) -> str | bytes:
-    """A client id; bytes where it is not UTF-8. They repeat in every request of a connection."""
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return raw
-
-
-@functools.cache  # as many as there are codes
-def version_of(code: int) -> Version:
-    """What the code of an entry stands for."""
-    key, version = divmod(code, VERSIONS)
-    plan = request_plan(key, version)
-    answer = response_plan(key, version)
-    return Version(key, version, plan, answer, plan.api, plan.header > 1, answer.header > 0)
-
-
-def _version_or_none(code: int) -> Version | None:
-    return None if code < 0 else version_of(code)
-
-
-_KINDS: Final[NDArray[np.int8]] = np.full(_NONE + 1, _UNKNOWN, np.int8)
-_KINDS[_NONE] = 0
-
-
-def _header_kinds(code: Ints) -> NDArray[np.int8]:
-    """Version of the header of requests with these codes; 0 where they cannot be taken in bulk."""
-    kinds: NDArray[np.int8] = _KINDS[code]
-    unknown = kinds == _UNKNOWN
-    if unknown.any():
-        for one in np.unique(code[unknown]).tolist():
-            key, version = divmod(one, VERSIONS)
-            plan = request_plan(key, version)
-            _KINDS[one] = plan.header if plan.known_version and key not in NEEDED and key != API_VERSIONS else 0
-        kinds = _KINDS[code]
-    return kinds
