@@ -128,7 +128,8 @@ def take(deltas: list[Delta], plan: BatchPlan | None, options: ConnectionOptions
 
     `plan` is the batch's.
     """
-    if plan is None or not plan.rows.order.size:
+    # A batch may have payload alone, and of that less than the length of one frame.
+    if plan is None or len(plan.batch.buffer) < _HEADER:
         return Taken(deltas)
     candidates, rest = _candidates(deltas, plan)
     if not candidates:

@@ -288,6 +288,30 @@ def test_exchanges_over_two_batches() -> None:
         assert times == sorted(times)
 
 
+@pytest.mark.parametrize("sizes", [(1, 1), (1, 2), (3, 1), (4, 4)])
+def test_a_buffer_of_a_few_bytes(sizes: tuple[int, int]) -> None:
+    """Whoever hands on payload alone may have a batch that is shorter than one number of a frame."""
+    before, _ = talks([[]])
+    client, broker = (
+        next(one for one in reversed(before) if (one.sport == 9092) is is_broker) for is_broker in (False, True)
+    )
+    after = [
+        one._replace(seq=one.end, payload=b"\0" * size, time_ns=one.time_ns + 10**6)
+        for one, size in zip((client, broker), sizes, strict=True)
+    ]
+    outcomes = []
+    for kind in (Inspector, _OneByOne):
+        inspector = kind()
+        found = inspector.feed(batch(before))
+        rest = batch(after)
+        rest.order = rest.order + len(before)
+        rest.end_order += len(before)
+        assert len(rest.buffer) == sum(sizes)
+        found += inspector.feed(rest)
+        outcomes.append((found + inspector.close(), inspector.summary))
+    assert outcomes[0] == outcomes[1]
+
+
 def test_packets_without_time() -> None:
     packets = talks([["heartbeat"] * 4])
     bare = [[packet._replace(time_ns=NO_TIME) for packet in part] for part in packets]

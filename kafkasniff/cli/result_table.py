@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -10,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kafkasniff.cli.rich_text import as_text
 from kafkasniff.sinks.printable import cut, printable
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.sinks.times import duration
@@ -24,7 +24,6 @@ _UNITS: Final = {"_us": 1_000, "_ms": 1_000_000}
 
 def text_table(table: pa.Table, *, width: int, coloured: bool) -> str:
     """The rows under a line of column names; numbers with their unit, times in UTC, wire text made safe."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -34,19 +33,7 @@ def text_table(table: pa.Table, *, width: int, coloured: bool) -> str:
         shown.add_column(_heading(field), justify="right" if right else "left", overflow="fold")
     for row in table.to_pylist():
         shown.add_row(*(Text(_cell(name, value)) for name, value in row.items()))
-    buffer = io.StringIO()
-    console = Console(
-        file=buffer,
-        width=width,
-        force_terminal=coloured,
-        color_system="standard" if coloured else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
-    console.print(shown)
-    # Columns are padded to their width: nothing to look at, and noise in a file.
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+    return as_text([shown], width=width, coloured=coloured)
 
 
 def _heading(field: pa.Field) -> str:

@@ -5,7 +5,6 @@ Everything that comes from the wire goes through `word`. A column in which no ro
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +19,7 @@ from kafkasniff.analysis.overview.answer import (
     Topic,
     Traffic,
 )
+from kafkasniff.cli.rich_text import as_text
 from kafkasniff.model import Endpoint
 from kafkasniff.sinks.printable import cut, printable, word
 from kafkasniff.sinks.summaries.phrases import amount
@@ -51,7 +51,7 @@ class _Column(NamedTuple):
 
 def stats_text(answer: Answer, sources: Sequence[str], *, width: int, coloured: bool) -> str:
     """The screen, `width` columns wide, with ANSI codes if `coloured`."""
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
@@ -75,20 +75,7 @@ def stats_text(answer: Answer, sources: Sequence[str], *, width: int, coloured: 
         shown += [Text(), Text(name, style="bold"), Padding(table, (0, 0, 0, 2))]
         if more:
             shown.append(Text(f"  and {more:,} more (--top)"))
-    buffer = io.StringIO()
-    console = Console(
-        file=buffer,
-        width=width,
-        force_terminal=coloured,
-        color_system="standard" if coloured else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
-    for one in shown:
-        console.print(one)
-    # Columns are padded to their width: nothing to look at, and noise in a file.
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+    return as_text(shown, width=width, coloured=coloured)
 
 
 def _heading(answer: Answer, sources: Sequence[str]) -> list[str]:
