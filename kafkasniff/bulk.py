@@ -33,7 +33,7 @@ from kafkasniff.bulk_versions import (
     client_id_text,
     header_kinds,
     version_of,
-    version_or_none,
+    versions,
 )
 from kafkasniff.kafka.connection import ConnectionOptions
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
@@ -441,7 +441,7 @@ class Pairs:
             map(owners.__getitem__, arranged.tolist()),
             repeat(bulk),
             *(column[sorted_by].tolist() for column in numbers),
-            map(version_or_none, code[sorted_by].tolist()),
+            map(versions(code).__getitem__, code[sorted_by].tolist()),
             latency[sorted_by].tolist(),
             strict=False,  # `repeat` has no end
         )

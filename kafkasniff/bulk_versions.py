@@ -12,7 +12,7 @@ from kafkasniff.bulk_frames import Ints
 from kafkasniff.kafka.message import API_VERSIONS, NEEDED
 from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
 
-__all__ = ["KEYS", "NO_CODE", "VERSIONS", "Version", "client_id_text", "header_kinds", "version_of", "version_or_none"]
+__all__ = ["KEYS", "NO_CODE", "VERSIONS", "Version", "client_id_text", "header_kinds", "version_of", "versions"]
 
 KEYS: Final = 128
 VERSIONS: Final = 32
@@ -53,9 +53,9 @@ def version_of(code: int) -> Version:
     return Version(key, version, plan, answer, plan.api, plan.header > 1, answer.header > 0)
 
 
-def version_or_none(code: int) -> Version | None:
-    """The same, None for a code below zero."""
-    return None if code < 0 else version_of(code)
+def versions(codes: Ints) -> dict[int, Version | None]:
+    """The same for each of these codes; None for those below zero."""
+    return {code: None if code < 0 else version_of(code) for code in np.unique(codes).tolist()}
 
 
 _KINDS: Final[NDArray[np.int8]] = np.full(NO_CODE + 1, _UNKNOWN, np.int8)

@@ -16,6 +16,7 @@ import numpy as np
 from kafkasniff.accounts import Account, ConnectionEnd, InspectedConnection, OpenExchange, endpoint
 from kafkasniff.bulk import BulkEntry, PairColumns, Pairs, Taken, take
 from kafkasniff.bulk_messages import tell_request, tell_response
+from kafkasniff.bulk_parts import FIRST_SEGMENTS, divide, in_parts
 from kafkasniff.kafka.connection import ConnectionOptions
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.detail import Detail, LeftOut, Level
@@ -32,6 +33,8 @@ from kafkasniff.tls.keylog import KeyLog
 
 __all__ = ["Inspector", "Output"]
 
+BEHIND: Final = 1 << 20
+"""Place of what stands behind a connection's messages in bulk, where it comes at the same packet; theirs are below."""
 SLICE: Final = 128
 """Events that `feed_slices` yields at a time, about."""
 
@@ -82,6 +85,8 @@ class Inspector:
         self._connections = 0
         self._exchanges = 0
         self._captures: tuple[str, ...] = ()
+        self._only_capture: str | None = None
+        """The capture's name, where there was one alone so far."""
         self._known_brokers: set[tuple[int, int, int]] = set()
         self._relief = Relief()
         self._kept = KeptRequests()
@@ -120,6 +125,7 @@ class Inspector:
         """What the next packets yield, in no order; `columns`: where exchanges are put that can be columns."""
         if batch.captures:
             self._captures = batch.captures
+            self._only_capture = batch.captures[0] if len(batch.captures) == 1 else None
         self.summary.packets += batch.packets
         self.summary.tcp_packets += len(batch)
         deltas = self._reassembler.feed(batch)
@@ -143,6 +149,9 @@ class Inspector:
                 self._tell_key_log(note.order, index, keyed)
             elif len(self.names) < MAX_NAMES:
                 self.names[note.value[0]] = note.value[1]
+        behind: list[Delta] = []
+        if self._in_bulk and plan is not None:
+            deltas = self._take_ahead(deltas, plan.order, keyed, behind)
         taken = take(deltas, plan, self._options) if self._in_bulk else Taken(deltas)
         pairs = taken.pairs
         if pairs is not None:
@@ -151,8 +160,44 @@ class Inspector:
             keyed += taken.edges
             keyed += pairs.entries() if columns is None else self._take_columns(pairs, columns)
         self._take(taken.rest, keyed)
+        self._take(behind, keyed, BEHIND)
         self._relieve(batch, keyed)
         return keyed
+
+    def _take_ahead(
+        self, deltas: list[Delta], shared: list[int], keyed: list[_Keyed], behind: list[Delta]
+    ) -> list[Delta]:
+        """Take what stands in front of stretches that may be taken in bulk; what stands behind them goes to `behind`.
+
+        Returns what is left. Hot: once for each connection and batch.
+        """
+        left: list[Delta] = []
+        for delta in deltas:
+            tcp, items = delta
+            owner = tcp.owner
+            assert isinstance(owner, InspectedConnection)
+            kafka = owner.kafka
+            if (len(items) == 1 and kafka.verdict == "kafka") or (self._ports and not owner.forced):
+                left.append(delta)
+                continue
+            ahead, stretch, rest = in_parts(items, shared)
+            if stretch is None or kafka.verdict == "not-kafka":
+                left.append(delta)
+                continue
+            if ahead:
+                self._take([(tcp, ahead)], keyed)
+            count = FIRST_SEGMENTS
+            while (
+                stretch is not None and kafka.verdict == "undecided" and (owner.tls is None or count == FIRST_SEGMENTS)
+            ):
+                first, stretch = divide(stretch, count)
+                self._take([(tcp, [first])], keyed)
+                count *= 2
+            if stretch is not None:
+                left.append((tcp, [stretch]))
+            if rest:
+                behind.append((tcp, rest))
+        return left
 
     def _take_columns(self, pairs: Pairs, columns: list[PairColumns]) -> list[BulkEntry]:
         """Exchanges as columns; returns what is to be told all the same."""
@@ -270,7 +315,8 @@ class Inspector:
 
     # -- merging ----------------------------------------------------------------------------------------------------
 
-    def _take(self, deltas: list[Delta], keyed: list[_Keyed]) -> None:
+    def _take(self, deltas: list[Delta], keyed: list[_Keyed], base: int = 0) -> None:
+        """Take items one by one; `base`: place of the first event among the connection's at the same packet."""
         summary = self.summary
         for tcp, items in deltas:
             connection = tcp.owner
@@ -290,12 +336,12 @@ class Inspector:
             if kafka.verdict == "undecided" and kafka.bytes_seen and isinstance(items[-1], Closed):
                 summary.undecided += 1
             place = connection.place
-            keyed.extend((event.order, place, index, connection, event) for index, event in enumerate(events))
+            keyed.extend((event.order, place, index, connection, event) for index, event in enumerate(events, base))
             last = items[-1]
             if isinstance(last, Closed):
                 summary.bytes_pending += sum(kafka.pending_of)
                 if connection.account is not None and (kafka.bytes_seen or kafka.bytes_lost):
-                    keyed.append((last.order, place, len(events), connection, ConnectionEnd(tcp, last)))
+                    keyed.append((last.order, place, base + len(events), connection, ConnectionEnd(tcp, last)))
         summary.bytes_skipped = summary.bytes_stream - summary.bytes_lost - summary.bytes_decoded
 
     def _without_tls(self, connection: InspectedConnection, items: list[Item]) -> list[Item]:
@@ -325,9 +371,10 @@ class Inspector:
         """Tell a message that was taken in bulk. Hot."""
         connection, bulk, index, version = entry[3], entry[4], entry[5], entry[13]
         account, wants, summary = connection.account, self._want_exchanges, self.summary
+        capture = self._only_capture or self._capture(entry[11])
         if version is not None:
             number = self._next_exchange()
-            message, carry = tell_request(entry, number, self._capture(entry[11]))
+            message, carry = tell_request(entry, number, capture)
             out.append(message)
             bulk.open[index] = number, version, message.client_id, carry, message if wants else None
             summary.requests += 1
@@ -337,7 +384,7 @@ class Inspector:
             opened = bulk.open[index]
             assert opened is not None
             bulk.open[index] = None
-            message = tell_response(entry, opened, self._capture(entry[11]))
+            message = tell_response(entry, opened, capture)
             out.append(message)
             summary.responses += 1
             if account is not None:

@@ -10,7 +10,6 @@ import contextlib
 import gc
 import multiprocessing
 import signal
-import traceback
 from collections.abc import Callable, Container, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -146,6 +145,8 @@ def _live(work: Work, task: Any, end: Connection[Any, Any], inherited: list[Conn
     except Exception as error:
         told = error
         if not isinstance(error, KafkasniffError | OSError):
+            import traceback  # noqa: PLC0415
+
             told = KafkasniffError(f"a worker process failed: {type(error).__name__}: {error}")
             told.add_note(traceback.format_exc())
         with contextlib.suppress(OSError):

@@ -137,6 +137,10 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
     if master is not None and engine != "spark":
         raise UsageError("--master goes with --engine spark")
 
+    if engine == "spark":
+        from kafkasniff.cli.without_pandas import allow_pandas
+
+        allow_pandas()
     from kafkasniff.analysis import make_parameters
     from kafkasniff.analysis.export import Export, answer
     from kafkasniff.cli.output import Output

@@ -129,6 +129,8 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
 
 def _is_shared(jobs: int, captures: tuple[str, ...]) -> bool:
     """Whether several processes decode: not where packets come by and by, since each waits for the others' lines."""
+    if jobs == 1 or not reads_twice(None, captures):
+        return False
     from kafkasniff.processes import can_fork
 
-    return jobs > 1 and can_fork() and reads_twice(None, captures)
+    return can_fork()

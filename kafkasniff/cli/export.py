@@ -99,6 +99,9 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         keys = key_arguments(options).get("keys")
         from kafkasniff.cli.progress import wants_progress
         from kafkasniff.cli.tasks_progress import TaskProgress
+        from kafkasniff.cli.without_pandas import allow_pandas
+
+        allow_pandas()
         from kafkasniff.spark import export as spark_export
         from kafkasniff.spark.session import tracker_of
         from kafkasniff.spark.shipping import ready_session

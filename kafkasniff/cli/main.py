@@ -6,7 +6,6 @@ import contextlib
 import gc
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
@@ -15,6 +14,7 @@ import click
 
 import kafkasniff
 from kafkasniff.cli.environment import Environment, Exit, Interrupted
+from kafkasniff.cli.without_pandas import refuse_pandas
 from kafkasniff.errors import CaptureError, KafkasniffError, MissingPartError, OutputError, UsageError
 
 __all__ = ["command_line", "main", "run"]
@@ -103,6 +103,8 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
     except Exception as error:  # the last resort: a bug becomes one line and its exit code
         if environment.verbosity:
             # Its last line may quote what came from the wire.
+            import traceback
+
             lines = traceback.format_exc().splitlines()
             with contextlib.suppress(OSError, ValueError):
                 environment.stderr.write("".join(f"{_visible(line)}\n" for line in lines))
@@ -139,6 +141,7 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Messages live as long as their batch and hold no cycles: looking for some all the time took a third of the run.
     gc.set_threshold(400_000, 50, 100)
+    refuse_pandas()
     environment = Environment.of_process()
     with environment.interrupts.installed():
         code = run(sys.argv[1:], environment)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -61,6 +60,8 @@ def _from_lines(text: str, source: str) -> Iterator[_Entry]:
 
 
 def _from_json(text: str, source: str) -> Iterator[_Entry]:
+    import json  # noqa: PLC0415 - few runs have a file of topic ids
+
     try:
         pairs: Any = json.loads(text, object_pairs_hook=_Pairs)
     except json.JSONDecodeError as error:

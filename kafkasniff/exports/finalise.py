@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 
 from kafkasniff.exports.merge import in_order, merged
 from kafkasniff.exports.options import ExportOptions
-from kafkasniff.exports.staged import read_staged, staged_dates
+from kafkasniff.exports.staged import MappedFiles, read_staged, staged_dates
 from kafkasniff.model import Body
 from kafkasniff.rows import TABLE_NAMES
 from kafkasniff.rows.resolve import Names, Resolver
@@ -18,7 +19,10 @@ from kafkasniff.rows.staged import DAY_NS, STAGED, day_of
 from kafkasniff.sinks.jsonl import body_json
 from kafkasniff.sinks.parquet import TableWriter
 
-__all__ = ["final_rows", "finalise"]
+__all__ = ["RELEASE_BYTES", "final_rows", "finalise"]
+
+RELEASE_BYTES: Final = 64 << 20
+"""Bytes of staged rows that are read before their pages are let go of."""
 
 
 def finalise(
@@ -53,17 +57,25 @@ def final_rows(
     for table in sorted(options.tables if tables is None else tables, key=TABLE_NAMES.index):
         more = _by_date(resolver.found) if table == "problems" else {}
         for date in sorted({*staged_dates(staged, table), *more}):
-            batches = list(read_staged(staged, table, date))
+            files = MappedFiles()
+            batches = list(read_staged(staged, table, date, files))
             if date in more:
                 batches.append(in_order(more[date], table))
-            yield table, date, _resolved(table, merged(batches, table), resolver)
+            yield table, date, _resolved(table, merged(batches, table), resolver, files)
         if table == "exchanges":
             sessions.answer()
 
 
-def _resolved(table: str, windows: Iterator[pa.RecordBatch], resolver: Resolver) -> Iterator[pa.RecordBatch]:
+def _resolved(
+    table: str, windows: Iterator[pa.RecordBatch], resolver: Resolver, files: MappedFiles
+) -> Iterator[pa.RecordBatch]:
+    read = 0
     for window in windows:
         yield from resolver.rows(table, window)
+        read += window.nbytes
+        if read > RELEASE_BYTES:
+            files.release()
+            read = 0
 
 
 def _by_date(rows: list[dict[str, object]]) -> dict[str, pa.RecordBatch]:

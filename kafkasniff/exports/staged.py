@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from kafkasniff.exports.merge import in_order
 from kafkasniff.rows.staged import DAY_NS, STAGED, day_of
 from kafkasniff.sinks.parquet import FILE_MODE
 
-__all__ = ["OPEN_FILES", "StagedFiles", "read_staged", "staged_dates"]
+__all__ = ["OPEN_FILES", "MappedFiles", "StagedFiles", "read_staged", "staged_dates"]
 
 OPEN_FILES: Final = 16
 """Files open at a time. Captures run forward in time, so more are open only where their clocks are wrong."""
@@ -74,11 +75,32 @@ def staged_dates(folders: list[Path], table: str) -> list[str]:
     return sorted({date.name for folder in folders if (folder / table).is_dir() for date in (folder / table).iterdir()})
 
 
-def read_staged(folders: list[Path], table: str, date: str) -> Iterator[pa.RecordBatch]:
+class MappedFiles:
+    """Files as memory, of which no more is resident than was read since `release`."""
+
+    def __init__(self) -> None:
+        self._maps: list[mmap.mmap] = []
+
+    def open(self, path: Path) -> pa.Buffer:
+        """All of a file, which is not empty and does not change. Raises OSError."""
+        with path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._maps.append(mapped)
+        return pa.py_buffer(mapped)
+
+    def release(self) -> None:
+        """Let go of the pages that were read; what is read again comes from the kernel's cache, or from disk."""
+        advice = getattr(mmap, "MADV_DONTNEED", None)
+        if advice is not None:
+            for mapped in self._maps:
+                mapped.madvise(advice)
+
+
+def read_staged(folders: list[Path], table: str, date: str, files: MappedFiles) -> Iterator[pa.RecordBatch]:
     """The staged batches of a table and date, in the order in which they were written: views of the files."""
     for folder in folders:
         place = folder / table / date
         if place.is_dir():
             for path in sorted(place.iterdir()):
-                with pa.ipc.open_stream(pa.memory_map(str(path))) as reader:
+                with pa.ipc.open_stream(pa.BufferReader(files.open(path))) as reader:
                     yield from reader

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,13 +17,17 @@ __all__ = ["data_folder", "read_data"]
 @functools.cache
 def data_folder() -> Traversable:
     """The folder with the definitions, a Path but within a zip; raises DefinitionError where there is none."""
-    package = files("kafkasniff")
-    folders = [package / "dissectors"]
-    if isinstance(package, Path):
-        folders.append(package.parent / "dissectors")
-    for folder in folders:
+    package = Path(__file__).parent.parent
+    for folder in (package / "dissectors", package.parent / "dissectors"):
         if (folder / "headers.txt").is_file():
             return folder
+    if not package.is_dir():
+        # Within a zip; for all others the import would take longer than reading the files.
+        from importlib.resources import files  # noqa: PLC0415
+
+        zipped = files("kafkasniff") / "dissectors"
+        if (zipped / "headers.txt").is_file():
+            return zipped
     raise DefinitionError(f"{package / 'dissectors'}: the folder of the protocol's definitions is missing")
 
 

@@ -8,6 +8,7 @@ the exceptions, and everything while a hole is open, take the path by packet.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -187,7 +188,7 @@ class Reassembler:
                 next_bad += 1
             stop = self._stop(packets, index, bad[next_bad])
             if stop - index > 1 and index >= retry:
-                if _deliver_stretch(plan, connection, packets[index:stop]):
+                if _deliver_stretch(plan, group, connection, packets, index, stop):
                     index = stop
                     continue
                 # A connection may stay in a state that allows no stretch: then trying must not become quadratic.
@@ -295,8 +296,39 @@ def _deliver(plan: BatchPlan, group: int, connection: TcpConnection) -> bool:
             return False
         if first < last and (stream.next is None or stream.fin is not None or stream.next & MASK != plan.seq[first]):
             return False
+    _deliver_ranges(plan, connection, halves)
+    connection.clock, connection.last_packet, connection.last_time = plan.last_seen(group)
+    connection.seen += plan.end[group] - plan.start[group]
+    return True
+
+
+def _deliver_stretch(  # noqa: PLR0917 - once for each stretch
+    plan: BatchPlan, group: int, connection: TcpConnection, packets: list[Packet], index: int, stop: int
+) -> bool:
+    """Deliver a group's plain packets [index, stop) in bulk; False where the connection's state does not allow it."""
+    if connection.closed or connection.pending_syn is not None:
+        return False
+    first_order, last = packets[index].order, packets[stop - 1]
+    ranges: list[tuple[int, int]] = []
+    for stream, (begin, end) in zip(connection.streams, plan.halves[group], strict=True):
+        if stream.held:
+            return False
+        # A half is in capture order, and all that lies in the stretch is plain.
+        first = bisect_left(plan.order, first_order, begin, end)
+        behind = bisect_right(plan.order, last.order, first, end)
+        if first < behind and (stream.next is None or stream.fin is not None or stream.next & MASK != plan.seq[first]):
+            return False
+        ranges.append((first, behind))
+    _deliver_ranges(plan, connection, ranges)
+    connection.clock, connection.last_packet, connection.last_time = last.clock, last.packet, last.time_ns
+    connection.seen += stop - index
+    return True
+
+
+def _deliver_ranges(plan: BatchPlan, connection: TcpConnection, ranges: Sequence[tuple[int, int]]) -> None:
+    """Hand on data rows [first, last) of each direction, which continue their streams. Hot."""
     runs: list[Run | None] = [None, None]
-    for direction, (first, last) in enumerate(halves):
+    for direction, (first, last) in enumerate(ranges):
         if first == last:
             continue
         time = plan.time
@@ -309,41 +341,3 @@ def _deliver(plan: BatchPlan, group: int, connection: TcpConnection) -> bool:
         stream.delivered_in_bulk(plan.seq[tail:last], plan.length[tail:last], plan.ident[tail:last])
     if runs[0] is not None or runs[1] is not None:
         connection.items.append(Stretch((runs[0], runs[1])))
-    connection.clock, connection.last_packet, connection.last_time = plan.last_seen(group)
-    connection.seen += plan.end[group] - plan.start[group]
-    return True
-
-
-def _deliver_stretch(plan: BatchPlan, connection: TcpConnection, packets: list[Packet]) -> bool:
-    """Deliver plain packets between two exceptions in bulk; False where the connection's state does not allow it."""
-    if connection.closed or connection.pending_syn is not None:
-        return False
-    halves: tuple[list[Packet], list[Packet]] = ([], [])
-    for stream in connection.streams:
-        if stream.held:
-            return False
-    for packet in packets:
-        if packet.wire_length:
-            halves[packet.direction].append(packet)
-    for stream, half in zip(connection.streams, halves, strict=True):
-        if half and (stream.next is None or stream.fin is not None or stream.next & MASK != half[0].seq):
-            return False
-    runs: list[Run | None] = [None, None]
-    for direction, half in enumerate(halves):
-        if not half:
-            continue
-        _, orders, numbers, times, _, seqs, _, _, offsets, lengths, _, idents = map(list, zip(*half, strict=True))
-        ends, total = [], 0
-        for length in lengths:
-            total += length
-            ends.append(total)
-        runs[direction] = Run(plan.batch.buffer, offsets, lengths, ends, numbers, times, orders, times, 0, len(half))
-        stream = connection.streams[direction]
-        stream.next += total  # type: ignore[operator]
-        stream.delivered_in_bulk(seqs[-RECENT:], lengths[-RECENT:], idents[-RECENT:])
-    if runs[0] is not None or runs[1] is not None:
-        connection.items.append(Stretch((runs[0], runs[1])))
-    last = packets[-1]
-    connection.clock, connection.last_packet, connection.last_time = last.clock, last.packet, last.time_ns
-    connection.seen += len(packets)
-    return True
