@@ -36,6 +36,11 @@ def in_turn(
     ]
 
 
+def one_in(every: int, sources: Sequence[Source], start: int = 0) -> list[Source]:
+    """One in `every` sources, from the one at `start` on: what has another start meets others."""
+    return list(sources) if DEEP else list(sources[start::every])
+
+
 def examples(count: int) -> settings:
     """So many examples of a property of which each takes long; as many as the profile has in `deep`."""
     return settings() if DEEP else settings(max_examples=count)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
 from kafkasniff.packets import PacketBatch
-from tests.choice import in_turn
+from tests.choice import examples, in_turn, one_in
 from tests.conftest import shipped_captures
 from tests.craft import damage, disturb, intrude
 from tests.craft.batches import batch
@@ -83,6 +83,7 @@ def same(found: Output, expected: Output) -> None:
 
 
 @given(name=st.sampled_from(sorted(UNREST)), seed=st.integers(0, 3), data=st.data())
+@examples(30)
 def test_batches_cut_anywhere(name: str, seed: int, data: st.DataObject) -> None:
     packets = scene(name, seed)
     rows = data.draw(st.sets(st.integers(1, len(packets) - 1), max_size=12))
@@ -95,14 +96,14 @@ def test_a_batch_for_each_packet(name: str, seed: int) -> None:
     same(output(cut(batch(packets), range(1, len(packets))), enriched=True), in_one(name, seed))
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", one_in(3, list(SHIPPED)))
 def test_a_batch_for_each_packet_of_a_real_capture(name: str) -> None:
     packets = scene(name, 0)
     same(output(cut(batch(packets), range(1, len(packets))), enriched=True), in_one(name, 0))
 
 
 @given(data=st.data())
-@settings(max_examples=40)
+@examples(15)
 def test_batches_of_a_real_capture_cut_anywhere(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(SHIPPED)))
     packets = scene(name, 0)
@@ -195,7 +196,7 @@ def alone(packets: Sequence[Packet]) -> dict[tuple[str, int], list[Line]]:
     return merged
 
 
-@pytest.mark.parametrize("name", [*UNREST, *SHIPPED])
+@pytest.mark.parametrize("name", [*UNREST, *one_in(3, list(SHIPPED), 1)])
 def test_a_connection_alone_yields_the_same(name: str) -> None:
     packets = scene(name, 1)
     # Without names: those are what connections tell of each other.

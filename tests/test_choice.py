@@ -7,20 +7,21 @@ from collections import Counter
 import pytest
 
 from tests import choice
-from tests.choice import examples, in_turn
+from tests.choice import examples, in_turn, one_in
 from tests.conftest import shipped_captures
 from tests.test_disturbed import DAMAGE, HARMLESS, INTRUSIONS, PCAP_VARIANTS, SOURCES
 
 NAMES = [path.name for path in shipped_captures()]
 
 
-@pytest.mark.parametrize(("variants", "every"), [(HARMLESS, 5), (INTRUSIONS, 6), (DAMAGE, 6), (PCAP_VARIANTS, 6)])
+@pytest.mark.parametrize(("variants", "every"), [(HARMLESS, 10), (INTRUSIONS, 6), (DAMAGE, 10), (PCAP_VARIANTS, 6)])
 def test_each_capture_and_each_variant_has_its_turn(
     variants: dict[str, object], every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(choice, "DEEP", False)
     pairs = in_turn(SOURCES, variants, every, all_of=SOURCES[:1])
-    assert len(set(pairs)) == len(pairs) < len(SOURCES) * len(variants) // (every - 1)
+    # With all of the first source.
+    assert len(set(pairs)) == len(pairs) < 1.3 * len(SOURCES) * len(variants) / every
     sources, names = Counter(source for source, _ in pairs), Counter(name for _, name in pairs)
     assert sources.keys() == set(SOURCES)
     assert sources[SOURCES[0]] == len(variants)
@@ -33,6 +34,15 @@ def test_each_capture_and_each_variant_has_its_turn(
 def test_what_would_never_have_its_turn_is_refused() -> None:
     with pytest.raises(ValueError, match="never have its turn"):
         in_turn(NAMES, ["one", "two"], 3)
+
+
+def test_some_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "DEEP", False)
+    parts = [one_in(3, NAMES, start) for start in range(3)]
+    assert sorted(name for part in parts for name in part) == sorted(NAMES)
+    assert parts[0][:2] == [NAMES[0], NAMES[3]]
+    monkeypatch.setattr(choice, "DEEP", True)
+    assert one_in(3, NAMES, 1) == NAMES
 
 
 def test_fewer_examples_but_where_many_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from kafkasniff.model import Exchange, Message, Problem, SaslToken
 from kafkasniff.packets import PacketBatch
 from kafkasniff.pressure import CALM_SECONDS, Pressure, left_out_line
 from kafkasniff.state import dump_inspector, load_inspector
+from tests.choice import examples
 from tests.craft import kafka_bytes as kb
 from tests.craft.batches import batch
 from tests.craft.conversation import Conversation
@@ -54,6 +55,7 @@ level = st.sampled_from(list(Level))
 
 
 @given(name=st.sampled_from(WHOLE), data=st.data())
+@examples(25)
 def test_what_is_told_is_right_and_the_rest_is_counted(name: str, data: st.DataObject) -> None:
     rows = data.draw(st.sets(st.integers(1, len(scene(name, 1)) - 1), max_size=8))
     levels = data.draw(st.lists(level, min_size=len(rows) + 1, max_size=len(rows) + 1))
@@ -81,6 +83,7 @@ def test_what_is_told_is_right_and_the_rest_is_counted(name: str, data: st.DataO
 
 
 @given(name=st.sampled_from(DAMAGED), data=st.data())
+@examples(25)
 def test_where_bytes_are_missing_nothing_fails(name: str, data: st.DataObject) -> None:
     rows = data.draw(st.sets(st.integers(1, len(scene(name, 1)) - 1), max_size=8))
     levels = data.draw(st.lists(level, min_size=len(rows) + 1, max_size=len(rows) + 1))

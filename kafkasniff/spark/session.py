@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
-__all__ = ["get_session", "is_connect", "runs_elsewhere", "tracker_of"]
+__all__ = ["get_session", "is_connect", "make_home", "runs_elsewhere", "tracker_of"]
 
 DEFAULTS: Final = {
     "spark.app.name": "kafkasniff",
@@ -77,8 +77,8 @@ def get_session(master: str | None = None, **conf: str) -> SparkSession:
     else:
         local = master.startswith("local")
         _prepare_environment(local=local)
-        if _LOCAL_CLUSTER.match(master):
-            os.environ.setdefault("SPARK_HOME", str(_writable_home()))
+        if local and os.name == "posix" and "SPARK_HOME" not in os.environ:  # elsewhere not all may make links
+            os.environ["SPARK_HOME"] = str(make_home())
         settings = {**DEFAULTS, **(LOCAL if local else {}), **_memory(master), **conf, "spark.master": master}
         if LOGGING.is_file():  # not within a zip
             java = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
@@ -183,17 +183,33 @@ def _memory(master: str) -> dict[str, str]:
     return {} if found is None else {"spark.executor.memory": f"{found[1]}m"}
 
 
-def _writable_home() -> Path:
+def make_home() -> Path:
     """A SPARK_HOME that links to pip's pyspark, for as long as this process runs.
+
+    Spark has its Python processes import pyspark from `python/lib/pyspark.zip`, and Python compiles what is in a zip
+    anew in every process: most of a second, more than once for each query of the data source. Here folders stand in
+    the place of the zips, in which the packages are as they were installed.
 
     The workers of local-cluster keep files and logs of executors in its folder `work`; site-packages is no place for
     them, and need not be writable.
     """
-    found = importlib.util.find_spec("pyspark")
-    assert found is not None
-    assert found.origin is not None
     home = Path(tempfile.mkdtemp(prefix="kafkasniff-spark-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
-    for name in ("bin", "jars", "python", "sbin"):
-        (home / name).symlink_to(Path(found.origin).parent / name)
+    spark, py4j = _package("pyspark"), _package("py4j")
+    for name in ("bin", "conf", "jars", "sbin"):
+        if (spark / name).is_dir():  # conf: somebody may have made it
+            (home / name).symlink_to(spark / name)
+    for zipped in (spark / "python" / "lib").glob("*.zip"):
+        package = spark if zipped.name == "pyspark.zip" else py4j
+        place = home / "python" / "lib" / zipped.name
+        place.mkdir(parents=True)
+        (place / package.name).symlink_to(package)
     return home
+
+
+def _package(name: str) -> Path:
+    """The folder of a package that is there."""
+    found = importlib.util.find_spec(name)
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent

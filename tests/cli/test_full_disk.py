@@ -12,6 +12,7 @@ import pytest
 
 from kafkasniff.cli.environment import Exit
 from tests.capture.fake_interface import Captured, FakeInterface, captured
+from tests.choice import in_turn
 from tests.cli.console import kafkasniff
 from tests.conftest import missing
 from tests.craft.samples import mixed
@@ -82,8 +83,7 @@ def whole(capture: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     return tables(folder)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-@pytest.mark.parametrize("size", [20, 60, 100])
+@pytest.mark.parametrize(("size", "jobs"), in_turn([20, 60, 100], [1, 2], 2))
 def test_export_and_once_more(jobs: int, size: int, capture: Path, disk: Disk, whole: dict[str, Rows]) -> None:
     """Whatever the disk is full at: nothing but whole tables, and room is all that the next run needs."""
     disk.resize(size)

@@ -10,7 +10,7 @@ from kafkasniff.capture.source import CaptureSource
 from kafkasniff.errors import UsageError
 from kafkasniff.exports import shard
 from kafkasniff.exports.options import ExportOptions
-from tests.choice import DEEP
+from tests.choice import DEEP, in_turn
 from tests.craft.samples import mixed
 from tests.craft.write import pcap_bytes
 from tests.exports.exported import CAPTURES, cut, files, manifest, named_files, run, tables
@@ -25,8 +25,7 @@ SOME = (
 )
 
 
-@pytest.mark.parametrize("places", [(0.5,), (0.21, 0.4, 0.77)], ids=["two", "four"])
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize(("name", "places"), in_turn(SOME, [(0.5,), (0.21, 0.4, 0.77)], 2))
 def test_several_runs_are_one(name: str, places: tuple[float, ...], tmp_path: Path) -> None:
     """Where a capture is cut, connections are open, requests are without response, and frames are half there."""
     parts = cut(CAPTURES / name, places, tmp_path)
@@ -52,7 +51,7 @@ def test_cut_at_many_packets(tmp_path: Path) -> None:
     capture = tmp_path / "mixed.pcap"
     packets = mixed()
     capture.write_bytes(pcap_bytes(packets, nanoseconds=True))
-    for number in range(1, len(packets), 1 if DEEP else 31):
+    for number in range(1, len(packets), 1 if DEEP else 53):
         parts = cut(capture, ((number + 0.5) / len(packets),), tmp_path / str(number))
         run(parts, tmp_path / str(number) / "one")
         for part in parts:
@@ -129,10 +128,10 @@ def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
 
 def test_several_processes_are_one(tmp_path: Path) -> None:
     """Each run divides connections among as many processes as it likes."""
-    parts = cut(CAPTURES / "kraft-three-brokers.pcap", (0.5,), tmp_path)
+    parts = cut(CAPTURES / "zookeeper-3.9-cluster.pcap", (0.5,), tmp_path)
     run(parts, tmp_path / "one")
     one = tables(tmp_path / "one")
-    for jobs in ((2, 2), (3, 1), (1, 3), (2, 3)):
+    for jobs in ((2, 2), (3, 1), (1, 3), (2, 3)) if DEEP else ((2, 3),):
         folder = tmp_path / f"many-{jobs}"
         for part, count in zip(parts, jobs, strict=True):
             run([part], folder, jobs=count)
@@ -143,7 +142,7 @@ class Killed(BaseException):
     """Stands for SIGKILL: nothing of the run may count on being able to clean up, so nothing is undone by hand."""
 
 
-@pytest.mark.parametrize("batches", [1, 3, 5, 7])
+@pytest.mark.parametrize("batches", [1, 3, 5, 7] if DEEP else [1, 5])
 def test_an_interrupted_run_goes_on_at_its_checkpoint(
     batches: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

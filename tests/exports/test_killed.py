@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.choice import DEEP
 from tests.exports.exported import CAPTURES, cut, files, manifest, named_files, run, tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +41,7 @@ def start(folder: Path, captures: list[Path], *, before: str = "", jobs: int = 1
 
 
 def test_killed_at_random_moments(tmp_path: Path) -> None:
-    parts = cut(CAPTURES / "kraft-three-brokers.pcap", (0.2, 0.4, 0.6, 0.8), tmp_path)
+    parts = cut(CAPTURES / "kraft-two-brokers.pcap", (0.2, 0.4, 0.6, 0.8), tmp_path)
     run(parts[:1], tmp_path / "one")
     begun = time.monotonic()
     run(parts, tmp_path / "one")
@@ -49,7 +50,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     first = tables(tmp_path / "out")
     dice = random.Random(5)
     killed = 0
-    for _ in range(10):
+    for _ in range(20 if DEEP else 5):
         process = start(tmp_path / "out", parts)
         assert process.stdout is not None
         process.stdout.readline()
@@ -71,7 +72,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     assert files(tmp_path / "out") == named_files(tmp_path / "out")
 
 
-@pytest.mark.parametrize("steps", [0, 5, 11, 17, 23])
+@pytest.mark.parametrize("steps", range(24) if DEEP else [0, 11, 23])
 def test_killed_between_any_two_steps_of_the_commit(steps: int, tmp_path: Path) -> None:
     """At some of the renamings and removals that the second run's commit is made of."""
     parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
@@ -106,7 +107,7 @@ def test_killed_between_any_two_steps_of_the_commit(steps: int, tmp_path: Path) 
 
 
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:
-    parts = cut(CAPTURES / "kraft-three-brokers.pcap", (0.5,), tmp_path)
+    parts = cut(CAPTURES / "zookeeper-3.9-cluster.pcap", (0.5,), tmp_path)
     before = """
         from kafkasniff.processes import Workers
 

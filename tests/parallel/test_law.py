@@ -16,7 +16,7 @@ from kafkasniff.capture import open_captures
 from kafkasniff.filters import Compare, Predicate, all_of, any_of, api_filter, topic_filter
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.packets import PacketBatch
-from tests.choice import DEEP, in_turn
+from tests.choice import examples, in_turn, one_in
 from tests.conftest import shipped_captures
 from tests.craft.batches import batch
 from tests.craft.write import write_rotated
@@ -52,7 +52,7 @@ def batches_of(name: str) -> list[PacketBatch]:
         return [part for one in source for part in pieces(one, 12)]
 
 
-@pytest.mark.parametrize(("name", "form"), in_turn(list(SHIPPED), FORMS, 2))
+@pytest.mark.parametrize(("name", "form"), in_turn(list(SHIPPED), FORMS, 4))
 def test_a_real_capture(name: str, form: str) -> None:
     number = list(SHIPPED).index(name)
     expected = alone(batches_of(name), **FORMS[form])
@@ -61,6 +61,7 @@ def test_a_real_capture(name: str, form: str) -> None:
 
 
 @given(name=st.sampled_from([*sorted(UNREST), "names"]), seed=st.integers(0, 3), data=st.data())
+@examples(30)
 def test_disturbed(name: str, seed: int, data: st.DataObject) -> None:
     whole = batch(scene(name, seed))
     rows = data.draw(st.sets(st.integers(1, len(whole) - 1), max_size=12))
@@ -89,7 +90,7 @@ FILTERS: dict[str, Predicate | None] = {
 }
 
 
-@pytest.mark.parametrize("name", list(SHIPPED) if DEEP else list(SHIPPED)[::8])
+@pytest.mark.parametrize("name", one_in(16, list(SHIPPED)))
 def test_filters(name: str) -> None:
     number = list(SHIPPED).index(name)
     shown = 0

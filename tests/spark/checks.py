@@ -2,9 +2,9 @@
 
     python -P checks.py KIND FOLDER CAPTURE…
 
-KIND is `connect` with the address in SPARK_REMOTE, `local-cluster`, or `shipped` for a session that kafkasniff did not
-make. FOLDER has an export and takes what the checks write. Prints JSON: the name of each check and what it found.
-Nothing of the tests is imported here: workers get these functions by value.
+KIND is `connect` with the address in SPARK_REMOTE, or `local-cluster`; with either, workers have kafkasniff by nothing
+but what is shipped. FOLDER has an export and takes what the checks write. Prints JSON: the name of each check and what
+it found. Nothing of the tests is imported here: workers get these functions by value.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ CONF = {
     "spark.sql.shuffle.partitions": "2",
 }
 CLUSTER = "local-cluster[2,1,512]"
+WITHOUT_PATH = {"spark.executorEnv.PYTHONPATH": ""}
+"""Executors here would have it by the path that `get_session` sets; on other machines nobody has set one."""
 
 
 def per_capture(packets: DataFrame) -> list[Any]:
@@ -146,32 +148,30 @@ CHECKS: dict[str, tuple[Check, ...]] = {
     "local-cluster": (
         settings,
         where_workers_run,
+        data_source,
         data_source_as_stream,
+        exported,
         planned_by_a_job,
     ),
-    "shipped": (where_workers_run, data_source, exported),
 }
 
 
 def session(kind: str) -> SparkSession:
     from kafkasniff.spark.session import get_session
 
-    if kind == "connect":
-        return get_session()
-    if kind == "local-cluster":
-        return get_session(CLUSTER, **CONF)
-    # As in a notebook or a job of somebody's own, whose cluster has never heard of kafkasniff.
-    from pyspark.sql import SparkSession
+    return get_session() if kind == "connect" else get_session(CLUSTER, **CONF, **WITHOUT_PATH)
 
-    from kafkasniff.spark.java import find_java_home
 
-    os.environ.pop("PYTHONPATH", None)
-    os.environ["JAVA_HOME"] = str(find_java_home())
-    builder = SparkSession.builder.master(CLUSTER).config("spark.ui.enabled", "false")
-    builder = builder.config("spark.executor.memory", "512m")
-    for name, value in CONF.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+def no_session() -> str:
+    """What is said where Spark's Java runs, and makes no context; the next one has the same Java."""
+    from kafkasniff.errors import MissingPartError
+    from kafkasniff.spark.session import get_session
+
+    try:
+        get_session("local-cluster[1,1,64]", **CONF)
+    except MissingPartError as error:
+        return str(error)
+    return "it starts"
 
 
 def shipping(spark: SparkSession) -> Any:
@@ -221,10 +221,12 @@ def plain(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Any:
 
 
 def main(kind: str, folder: str, *captures: str) -> None:
+    found: dict[str, Any] = {}
+    if kind == "local-cluster":
+        found["no_session"] = no_session()
     spark = session(kind)
-    found: dict[str, Any] = {"addresses": listening()}
-    if kind != "local-cluster":
-        found["shipping"] = shipping(spark)
+    found["addresses"] = listening()
+    found["shipping"] = shipping(spark)
     for check in CHECKS[kind]:
         found[check.__name__] = check(spark, Path(folder), list(captures))
     if kind == "connect":

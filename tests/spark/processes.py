@@ -83,7 +83,7 @@ def connect_server(folder: Path, environment: dict[str, str], *conf: str) -> Ite
     """The address of a Spark Connect server on this machine."""
     import pyspark
 
-    from kafkasniff.spark.session import LOGGING
+    from kafkasniff.spark.session import LOGGING, make_home
 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -106,7 +106,7 @@ def connect_server(folder: Path, environment: dict[str, str], *conf: str) -> Ite
                 "spark-internal",
             ],
             cwd=folder,
-            env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
+            env={**environment, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(make_home())},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

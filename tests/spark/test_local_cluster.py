@@ -1,15 +1,13 @@
-"""A master, workers and executors as processes of this machine: what a cluster needs beyond threads."""
+"""A master, workers and executors as processes of this machine, without kafkasniff, and a session that ships it."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import kafkasniff
-from tests.spark.processes import check_what_was_found, require_spark, run_checks
+from tests.spark.processes import check_what_was_found, python_without_kafkasniff, require_spark, run_checks
 
 # Not beside the others that start several Javas.
 pytestmark = pytest.mark.xdist_group("spark-processes")
@@ -21,13 +19,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(folder: Path) -> dict[str, Any]:
+def python(folder: Path) -> str:
+    return python_without_kafkasniff(folder / "python")
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path, python: str) -> dict[str, Any]:
     environment = require_spark()
     import pyspark
 
     home = Path(pyspark.__file__).parent
     before = {path.name for path in home.iterdir()}
-    found = run_checks("local-cluster", folder, environment)
+    found = run_checks("local-cluster", folder, {**environment, "PYSPARK_PYTHON": python})
     # Executors keep their files elsewhere.
     assert {path.name for path in home.iterdir()} == before
     return found
@@ -37,11 +40,23 @@ def test_the_same_as_without_spark(found: dict[str, Any], folder: Path) -> None:
     check_what_was_found(found, folder)
 
 
-def test_executors_are_processes_with_our_python(found: dict[str, Any]) -> None:
+def test_executors_are_processes_that_take_it_from_what_was_shipped(found: dict[str, Any], python: str) -> None:
     workers = found["where_workers_run"]
     assert len({worker["executor"] for worker in workers}) == 2
-    assert {(worker["python"], worker["package"]) for worker in workers} == {(sys.executable, kafkasniff.__file__)}
+    for worker in workers:
+        assert worker["python"] == python
+        assert found["shipping"]["zip"] in Path(worker["package"]).parts
     assert found["settings"]["spark.master"].startswith("local-cluster[")
+
+
+def test_what_was_shipped_is_removed_at_the_end(found: dict[str, Any]) -> None:
+    assert not Path(found["shipping"]["folder"]).exists()
+
+
+def test_executors_that_cannot_be_had(found: dict[str, Any]) -> None:
+    assert found["no_session"].startswith("Spark does not start: ")
+    assert "Executor memory 67108864 must be at least" in found["no_session"]
+    assert "\n" not in found["no_session"]
 
 
 def test_nobody_else_can_reach_it(found: dict[str, Any]) -> None:

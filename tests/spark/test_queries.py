@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +33,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def frames(spark: SparkSession, folder: Path) -> dict[str, DataFrame]:
-    """The tables, spread over more partitions than there are files."""
-    return {table: spark.read.parquet(str(folder / table)).repartition(3) for table in TABLES}
+def frames(spark: SparkSession, folder: Path) -> Iterator[dict[str, DataFrame]]:
+    """The tables, spread over more partitions than there are files, and read once."""
+    found = {table: spark.read.parquet(str(folder / table)).repartition(3).persist() for table in TABLES}
+    yield found
+    for frame in found.values():
+        frame.unpersist()
 
 
 def expected(name: str, folder: Path, **parameters: Any) -> list[dict[str, Any]]:

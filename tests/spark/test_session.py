@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import kafkasniff
 from kafkasniff.errors import UsageError
 from kafkasniff.spark.session import get_session, is_connect, runs_elsewhere
-from tests.spark.conftest import FAST
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 
@@ -45,26 +48,33 @@ def test_one_worker_has_all_tests_with_the_session(request: pytest.FixtureReques
         assert request.node.nodeid.endswith("@spark")
 
 
-@pytest.mark.parametrize(
-    ("master", "told"),
-    [
-        ("nonsense", "Java gateway process exited"),
-        ("local-cluster[1,1,64]", "Executor memory 67108864 must be at least"),
-    ],
-)
-def test_a_master_that_cannot_be_had(master: str, told: str) -> None:
+def test_workers_have_our_python(spark: SparkSession) -> None:
+    """With kafkasniff, from a checkout that is not installed, too; and with pyspark as it was installed, unzipped."""
+
+    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow
+        import pyspark
+
+        import kafkasniff
+
+        found = {"python": sys.executable, "package": kafkasniff.__file__, "pyspark": pyspark.__file__}
+        for _ in batches:
+            yield pyarrow.RecordBatch.from_pydict({name: [value] for name, value in found.items()})
+
+    types = "python string, package string, pyspark string"
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(told, types).collect()
+    assert (row["python"], row["package"]) == (sys.executable, kafkasniff.__file__)
+    assert Path(row["pyspark"]).is_file()
+
+
+def test_a_master_that_cannot_be_had() -> None:
+    """One that Java refuses; one that it cannot start: test_local_cluster.py."""
     script = (
-        "import sys; from kafkasniff.spark.session import get_session; from kafkasniff.errors import MissingPartError\n"
-        "try: get_session(sys.argv[1], **{'spark.driver.extraJavaOptions': sys.argv[2]})\n"
+        "from kafkasniff.spark.session import get_session; from kafkasniff.errors import MissingPartError\n"
+        "try: get_session('nonsense')\n"
         "except MissingPartError as error: print(error)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, master, FAST["spark.driver.extraJavaOptions"]],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=300)
     assert done.stdout.startswith("Spark does not start: "), done.stderr
-    assert told in done.stdout
+    assert "Java gateway process exited" in done.stdout
     assert done.stdout.count("\n") == 1

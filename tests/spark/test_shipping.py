@@ -1,4 +1,7 @@
-"""The zip for workers that have the dependencies only: what is in it, that it works, and that it gets there."""
+"""The zip for workers that have the dependencies only: what is in it, and that it works.
+
+That it gets there: test_local_cluster.py, test_connect.py.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,13 @@ import sysconfig
 import tomllib
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kafkasniff.spark.shipping import package_zip
 from tests.conftest import ROOT
-from tests.spark.processes import check_what_was_found, python_without_kafkasniff, require_spark, run_checks
 
 pytest.importorskip("pyspark")
-pytestmark = pytest.mark.xdist_group("spark-processes")
 
 
 def zipped(tmp_path: Path) -> Path:
@@ -133,39 +133,3 @@ def test_what_workers_need_is_documented() -> None:
         "print({name.partition('.')[0] for name in sys.modules} & {'click', 'rich'})"
     )
     assert run_from(ROOT, code, ROOT) == "set()\n"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("shipping")
-
-
-@pytest.fixture(scope="module")
-def python(folder: Path) -> str:
-    return python_without_kafkasniff(folder / "python")
-
-
-@pytest.fixture(scope="module")
-def found(folder: Path, python: str) -> dict[str, Any]:
-    environment = require_spark()
-    import pyspark
-
-    # Executors write below SPARK_HOME.
-    (folder / "home").mkdir()
-    for name in ("bin", "jars", "python"):
-        (folder / "home" / name).symlink_to(Path(pyspark.__file__).parent / name)
-    environment |= {"SPARK_HOME": str(folder / "home"), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": python}
-    return run_checks("shipped", folder, environment)
-
-
-def test_executors_take_it_from_what_was_shipped(found: dict[str, Any], python: str, folder: Path) -> None:
-    workers = found["where_workers_run"]
-    assert len({worker["executor"] for worker in workers}) == 2
-    for worker in workers:
-        assert worker["python"] == python
-        assert found["shipping"]["zip"] in Path(worker["package"]).parts
-    check_what_was_found(found, folder)
-
-
-def test_it_is_removed_at_the_end(found: dict[str, Any]) -> None:
-    assert not Path(found["shipping"]["folder"]).exists()
