@@ -5,7 +5,8 @@ beginning of a frame, requests without a response. What is loaded again goes on 
 
 The bytes are a pickle behind a header that names the version of kafkasniff which wrote them; no other version reads
 them, since classes change. They may come from a folder that others can write to: nothing but the classes that an
-inspector consists of is ever made from them, so that no pickle can call anything else.
+inspector consists of is ever made from them, so that no pickle can call anything else, and no instructions are obeyed
+but those that a state is written with (`state_opcodes`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Final, TypeVar
 import kafkasniff
 from kafkasniff.errors import UsageError
 from kafkasniff.inspector import Inspector
+from kafkasniff.state_opcodes import refusal
 
 __all__ = ["dump", "dump_inspector", "load", "load_inspector"]
 
@@ -104,6 +106,9 @@ def load(state: bytes, kind: type[_Kind]) -> _Kind:
             raise UsageError("this is no state of kafkasniff")
         other = state[len(_MAGIC) :].split(b"\n", 1)[0][:40].decode("utf-8", "backslashreplace")
         raise UsageError(f"this state was written by kafkasniff {other}, not {kafkasniff.__version__}: start anew")
+    refused = refusal(state, len(header))
+    if refused is not None:
+        raise UsageError(f"this state is damaged ({refused}): start anew")
     try:
         loaded = _Unpickler(io.BytesIO(memoryview(state)[len(header) :])).load()
     except Exception as error:  # a damaged pickle may raise anything

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import pickletools
+import resource
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from kafkasniff.capture import open_captures
 from kafkasniff.errors import UsageError
 from kafkasniff.inspector import Inspector, Output
 from kafkasniff.state import dump_inspector, load_inspector
+from kafkasniff.state_opcodes import refusal
 
 CAPTURES = sorted((Path(__file__).parent.parent / "captures").glob("*.pcap*"))
 
@@ -79,3 +82,51 @@ def test_states_that_cannot_be_used() -> None:
             load_inspector(header + b"\n" + rest[:cut])
     with pytest.raises(UsageError, match="no state of an inspector"):
         load_inspector(header + b"\n" + pickle.dumps({"a": 1}))
+
+
+NEVER_WRITTEN = (
+    *(
+        "PUT",
+        "BINPUT",
+        "LONG_BINPUT",
+        "GET",
+        "INT",
+        "LONG",
+        "FLOAT",
+        "STRING",
+        "BINSTRING",
+        "SHORT_BINSTRING",
+        "UNICODE",
+    ),
+    *("GLOBAL", "INST", "OBJ", "LIST", "DICT", "DUP", "PERSID", "BINPERSID", "EXT1", "EXT2", "EXT4"),
+    *("NEXT_BUFFER", "READONLY_BUFFER"),
+)
+"""Instructions of older protocols, and those that pickle writes only where it is asked to."""
+
+
+@pytest.mark.parametrize("opcode", pickletools.opcodes, ids=lambda opcode: opcode.name)
+def test_only_what_pickle_writes_is_obeyed(opcode: pickletools.OpcodeInfo) -> None:
+    told = refusal(b"\x80\x05" + opcode.code.encode("latin-1") + bytes(20) + b".", 0)
+    assert (told == f"instruction {ord(opcode.code):#04x} at byte 2") == (opcode.name in NEVER_WRITTEN)
+
+
+def test_the_walk_is_that_of_pickle() -> None:
+    """Behind everything that a state holds, an instruction is seen where pickle's own walk sees it."""
+    good = state()
+    header = good.index(b"\n") + 1
+    assert len({opcode.name for opcode, _, _ in pickletools.genops(good[header:])}) > 20
+    assert refusal(good, header) is None
+    for _, _, at in list(pickletools.genops(good[header:]))[::97]:
+        assert at is not None
+        place = header + at
+        assert refusal(good[:place] + b"r" + good[place:], header) == f"instruction 0x72 at byte {place}"
+        assert refusal(good[:place], header) == "it is cut off"
+
+
+def test_a_small_state_cannot_take_much_memory() -> None:
+    """LONG_BINPUT would have a table of 2**28 entries made."""
+    header = state().split(b"\n", 1)[0] + b"\n"
+    had = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UsageError, match="instruction 0x72 at byte"):
+        load_inspector(header + b"\x80\x05Nr\xff\xff\xff\x07.")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - had < 100_000

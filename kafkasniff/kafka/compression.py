@@ -2,7 +2,8 @@
 
 The codecs are those of `org.apache.kafka.common.record.CompressionType`. Compressed bytes come from the wire, so no
 size that they state is believed: output is produced in steps and counted against a limit, and a step is the most that
-is allocated before the count is looked at.
+is allocated before the count is looked at. What a value may become is bounded twice: by what the caller has left, and
+in proportion to the value's own size.
 """
 
 from __future__ import annotations
@@ -14,7 +15,18 @@ import lz4.frame
 import zstandard
 from isal import isal_zlib
 
-__all__ = ["CODECS", "MAX_BLOCKS", "MAX_FRAMES", "MAX_ZSTD_WINDOW", "Decompressed", "codec_name", "decompress"]
+__all__ = [
+    "CODECS",
+    "MAX_BLOCKS",
+    "MAX_FRAMES",
+    "MAX_RATIO",
+    "MAX_UNRATED",
+    "MAX_ZSTD_WINDOW",
+    "Decompressed",
+    "allowance",
+    "codec_name",
+    "decompress",
+]
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """Names by codec number, bits 0-2 of the attributes."""
@@ -27,6 +39,14 @@ MAX_FRAMES: Final = 4096
 
 MAX_BLOCKS: Final = 1 << 20
 """Snappy blocks of a xerial stream: blocks of 32 KiB make 32 GiB of them, empty ones would only cost time."""
+
+MAX_RATIO: Final = 1032
+"""How many times its own size a value may become: what deflate can reach at most (258 bytes for two bits), so that
+neither gzip nor lz4 (255) nor snappy (21) is refused for it. zstd reaches 32,768, where a byte is repeated all over."""
+
+MAX_UNRATED: Final = 32 << 20
+"""Bytes that a value may become whatever its ratio: twice a batch of 16 MiB of zeros, of which zstd makes 530 bytes.
+Brokers take 1 MiB compressed unless told otherwise (message.max.bytes), and producers send requests of as much."""
 
 _STEP: Final = 1 << 20
 """Most bytes of output that lz4 and zstd allocate at once."""
@@ -90,13 +110,19 @@ def codec_name(codec: int) -> str:
     return CODECS[codec] if codec < len(CODECS) else f"unknown-{codec}"
 
 
+def allowance(size: int) -> int:
+    """Bytes that a value of `size` bytes may decompress to, by its ratio."""
+    return max(MAX_UNRATED, MAX_RATIO * size)
+
+
 def decompress(codec: int, data: bytes, limit: int, *, magic: int = 2) -> Decompressed:
-    """Decompress `data`, to at most `limit` bytes (0 or more). Never raises for what the bytes hold.
+    """Decompress `data`, to at most `limit` bytes (0 or more) and its `allowance`. Never raises for what they hold.
 
     `magic` is that of the batch or message around the value: in magic 0 lz4's header checksum is not checked (see
     `_lz4`). A codec number without meaning is a failure.
     """
-    output = _Output(max(limit, 0))
+    allowed = allowance(len(data))
+    output = _Output(max(min(limit, allowed), 0))
     try:
         match codec:
             case 0:
@@ -113,7 +139,11 @@ def decompress(codec: int, data: bytes, limit: int, *, magic: int = 2) -> Decomp
                 return Decompressed(b"", 0, "decompression-failed", f"codec {codec} is not known")
     except _Bound:
         ratio = output.produced / len(data) if data else 0.0
-        detail = f"{len(data)} bytes of {CODECS[codec]} hold more than the {limit} bytes that are left of the bound"
+        detail = f"{len(data)} bytes of {CODECS[codec]} hold more than the "
+        if limit <= allowed:
+            detail += f"{limit} bytes that are left of the bound"
+        else:
+            detail += f"{allowed} bytes that so many may hold"
         if ratio >= 1:
             detail += f" (at least {ratio:.0f} times their size)"
         return Decompressed(b"", output.produced, "decompression-bound", detail)

@@ -6,16 +6,20 @@ import argparse
 import os
 import platform
 import re
+import resource
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from tests.fuzz.engine import COUNTED, Run, has_atheris, replay, run
+from tests.fuzz.engine import COUNTED, INTERRUPTED, Run, has_atheris, replay, run
 from tests.fuzz.families import FAMILIES
+from tests.fuzz.tally import Tally
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / "build" / "fuzz"
@@ -23,7 +27,7 @@ FOLDER: Final = ROOT / "build" / "fuzz"
 HAS_WHEELS: Final = sys.platform == "linux" and platform.machine() == "x86_64" and sys.version_info < (3, 15)
 """There are wheels of atheris; as in pyproject.toml."""
 
-EXECUTIONS: Final = 1_000_000
+UNTIL: Final = 1_000_000
 QUICK_SECONDS: Final = 2
 """Of each family in `quick`: with what it takes to begin, all of them take less than a minute."""
 
@@ -31,13 +35,17 @@ QUICK_SECONDS: Final = 2
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("families", nargs="+", choices=(*FAMILIES, "all", "quick"), metavar="FAMILY", help="or all")
-    parser.add_argument("--executions", type=int, help=f"inputs of each family (default {EXECUTIONS:,})")
+    parser.add_argument("--executions", type=int, default=0, help="inputs of each family, at most")
+    parser.add_argument(
+        "--until", type=int, help=f"as many as make it so many with those of earlier runs (default {UNTIL:,})"
+    )
     parser.add_argument("--seconds", type=int, default=0, help="seconds of each family, at most")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, help="families at a time (default 1; quick: 2)")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="for corpora and findings (default build/fuzz)")
     parser.add_argument("--unguided", action="store_true", help="without a look at coverage: several times as fast")
     parser.add_argument("--input", type=Path, help="give this input to the family, nothing else")
+    parser.add_argument("--tally", action="store_true", help="say how far all runs came together, and run nothing")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
@@ -50,22 +58,87 @@ def _command(what: Run) -> list[str]:
     ]
 
 
-def _family(what: Run) -> bool:
-    """Run a family in a process of its own, with its output in a file; whether it found nothing."""
-    what.folder.mkdir(parents=True, exist_ok=True)
-    log = what.folder / "log"
-    begin = time.monotonic()
-    with log.open("wb") as stream:
-        ended = subprocess.run(_command(what), stdout=stream, stderr=stream, check=False, cwd=ROOT)
-    seconds = time.monotonic() - begin
-    said = log.read_text(errors="replace")
-    counted = re.findall(rf"{re.escape(COUNTED)}\s*(\d+)", said)
-    executions = f"{int(counted[-1]):>12,} inputs" if counted else "      ? inputs"
-    result = "nothing found" if ended.returncode == 0 else f"ended with {ended.returncode}, see {log}"
-    print(f"{what.name:<12}{executions}{seconds:>8.0f} s   {result}", flush=True)
-    if ended.returncode:
-        print("\n".join(said.splitlines()[-25:]), flush=True)
-    return ended.returncode == 0
+def _seconds_of_children() -> float:
+    """CPU seconds of the processes that this one started and that ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+class _Runs:
+    """The processes of a run, which end when this one is told to."""
+
+    def __init__(self) -> None:
+        self._children: set[subprocess.Popen[bytes]] = set()
+        self._guard = threading.RLock()
+        self._ended = False
+        self._seconds = _seconds_of_children()
+        """What those that ended took, as far as it is somebody's: with several at a time, about whose it was."""
+
+    def end(self, *_signal: object) -> None:
+        """Have them say how far they came; no other family is begun."""
+        with self._guard:
+            self._ended = True
+            for child in self._children:
+                child.terminate()
+
+    def family(self, what: Run) -> bool:
+        """Run a family in a process of its own, with its output in a file; whether it found nothing."""
+        what.folder.mkdir(parents=True, exist_ok=True)
+        log = what.folder / "log"
+        begin = time.monotonic()
+        with log.open("wb") as stream:
+            with self._guard:
+                if self._ended:
+                    return True
+                child = subprocess.Popen(_command(what), stdout=stream, stderr=stream, cwd=ROOT)
+                self._children.add(child)
+            code = child.wait()
+            with self._guard:
+                self._children.discard(child)
+                taken = _seconds_of_children() - self._seconds
+                self._seconds += taken
+        seconds = time.monotonic() - begin
+        said = log.read_text(errors="replace")
+        counted = re.findall(rf"{re.escape(COUNTED)}\s*(\d+)", said)
+        found = code not in (0, INTERRUPTED, -signal.SIGTERM) if self._ended else code != 0
+        if what.guided and counted:
+            tally = Tally.read(what.folder)
+            tally.guided += int(counted[-1])
+            tally.guided_seconds += taken
+            tally.findings += found
+            tally.write(what.folder)
+        executions = f"{int(counted[-1]):>12,} inputs" if counted else "      ? inputs"
+        result = f"ended with {code}, see {log}" if found else "nothing found"
+        print(f"{what.name:<12}{executions}{seconds:>8.0f} s   {result}", flush=True)
+        if found:
+            print("\n".join(said.splitlines()[-25:]), flush=True)
+        return not found
+
+
+def _say_tallies(names: Sequence[str], folder: Path) -> None:
+    """What all runs of each family came to, as the table of docs/fuzzing.md."""
+    print("| family | inputs, guided | inputs, unguided | minutes of CPU | findings |")
+    print("| --- | --- | --- | --- | --- |")
+    for name in names:
+        tally = Tally.read(folder / name)
+        minutes = (tally.guided_seconds + tally.unguided_seconds) / 60
+        print(f"| `{name}` | {tally.guided:,} | {tally.unguided:,} | {minutes:,.0f} | {tally.findings} |")
+
+
+def _planned(options: argparse.Namespace, names: Sequence[str], *, quick: bool, guided: bool) -> list[Run]:
+    """What is to be run, without the families that have all the inputs that they are to have."""
+    seconds = options.seconds or (QUICK_SECONDS if quick else 0)
+    bounded = bool(options.executions or seconds)
+    until = options.until if options.until is not None else 0 if bounded else UNTIL
+    runs = []
+    for name in names:
+        folder = options.folder / name
+        missing = max(until - Tally.read(folder).inputs, 0)
+        if until and not missing:
+            continue
+        executions = min(filter(None, (options.executions, missing)), default=0)
+        runs.append(Run(name, executions, seconds, options.seed, folder, guided))
+    return runs
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -77,23 +150,25 @@ def main(arguments: Sequence[str]) -> int:
         for name in names:
             replay(name, options.input)
         return 0
-    executions = 0 if quick else options.executions
-    if executions is None:
-        executions = 0 if options.seconds else EXECUTIONS
-    seconds = options.seconds or (QUICK_SECONDS if quick else 0)
+    if options.tally:
+        _say_tallies(names, options.folder)
+        return 0
     guided = has_atheris() and not options.unguided
     if options.child:
         (name,) = names
-        run(Run(name, executions, seconds, options.seed, options.folder, guided))
+        run(Run(name, options.executions, options.seconds, options.seed, options.folder, guided))
     if not (guided or options.unguided):
         if os.environ.get("KAFKASNIFF_REQUIRE_ALL") and HAS_WHEELS:
             print("atheris is not installed, and KAFKASNIFF_REQUIRE_ALL is set", file=sys.stderr)
             return 1
         print("atheris is not installed: inputs are made without a look at coverage (pip install -e '.[fuzz]')")
-    runs = [Run(name, executions, seconds, options.seed, options.folder / name, guided) for name in names]
+    runs = _Runs()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, runs.end)
     # Of a quick run half of the time goes by while the families begin.
     with ThreadPoolExecutor(options.jobs or (2 if quick else 1)) as pool:
-        return 0 if all(list(pool.map(_family, runs))) else 1
+        results = list(pool.map(runs.family, _planned(options, names, quick=quick, guided=guided)))
+    return 0 if all(results) else 1
 
 
 if __name__ == "__main__":

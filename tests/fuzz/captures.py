@@ -1,14 +1,16 @@
 """Capture files: pcap, pcapng and what compresses them, as files, pipes and splits.
 
 The first byte of an input says how its content is wrapped, the second in what pieces it is read; the rest is the file.
-Whatever the pieces are, packets and problems are the same; splits that are read apart make the whole.
+Whatever the pieces are, packets and problems are the same; splits that are read apart make the whole. Given together,
+files are still read one by one, but in few pieces, and only one in three in both ways: which, its checksum says.
 """
 
 from __future__ import annotations
 
 import gzip
 import struct
-from collections.abc import Callable, Iterable
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import lz4.frame
@@ -30,6 +32,7 @@ from tests.fuzz.intake import Intake
 
 MAX_LENGTH = 6000
 MEGABYTES = 400
+TOGETHER = 20
 """zstd's window may have 128 MB, and make 32 MB of what it is given at once (capture/compressed.py)."""
 WORDS = (
     b"\xd4\xc3\xb2\xa1",
@@ -47,7 +50,9 @@ WORDS = (
 )
 
 MOST_READS: Final = 12
-"""Pieces that a file is read in, at most: each costs a call of the parser."""
+"""Pieces that a file is read in, at most: each costs a call of the parser, and of the decoder of packets."""
+FEW_READS: Final = 2
+"""The same, of files that are given together."""
 
 _WRAPPED: Final[tuple[Callable[[bytes], bytes], ...]] = (
     bytes,
@@ -141,15 +146,26 @@ def _check_splits(data: bytes, split_size: int) -> None:
 
 
 def one_input(data: bytes) -> None:
+    _check(data, MOST_READS, whole=True, in_pieces=True)
+
+
+def many_inputs(inputs: Sequence[bytes]) -> None:
+    for data in inputs:
+        way = zlib.crc32(data) % 3
+        _check(data, FEW_READS, whole=way != 1, in_pieces=way != 2)
+
+
+def _check(data: bytes, most_reads: int, *, whole: bool, in_pieces: bool) -> None:
     intake = Intake(data)
     form, size = intake.number(), intake.number()
     content = _WRAPPED[form & 3](intake.rest())
+    least = -(-len(content) // most_reads)
     if form & 4:
-        _check_splits(content, max(1 + 16 * size, len(content) // MOST_READS))
+        _check_splits(content, max(1 + 16 * size, least))
         return
-    whole = _read(content, max(len(content), 1))
-    in_pieces = _read(content, max(1 + size, len(content) // MOST_READS))
-    assert in_pieces == whole, "another result in other pieces"
+    sizes = [max(len(content), 1)] * whole + [max(1 + size, least)] * in_pieces
+    found = [_read(content, size) for size in sizes]
+    assert all(one == found[0] for one in found), "another result in other pieces"
 
 
 def _every_block(order: str) -> bytes:

@@ -1,7 +1,8 @@
 """Runs one family in this process: guided by coverage with atheris, or with the mutator of `mutate`.
 
 The inputs that a run keeps stand in a folder: `seeds/` (made anew by each run), `corpus/` (what coverage found worth
-keeping, carried from run to run), and `crash-…` for each input that broke a promise.
+keeping, carried from run to run), and `crash-…` for each input that broke a promise (`crowd-…` for inputs that did so
+together, and none of them alone). `tally.json` beside them adds up the runs.
 """
 
 from __future__ import annotations
@@ -9,20 +10,26 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import resource
+import signal
 import sys
 import time
 import traceback
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
+from tests.fuzz.crowd import Inputs, crowds, from_file, size_of, taker, to_file
 from tests.fuzz.families import Family, family
 from tests.fuzz.mutate import inputs
+from tests.fuzz.tally import Tally
 from tests.fuzz.watch import watched
 
-__all__ = ["COUNTED", "FOUND", "Run", "has_atheris", "replay", "run"]
+__all__ = ["COUNTED", "FOUND", "INTERRUPTED", "Run", "has_atheris", "replay", "run"]
 
 FOUND: Final = 77
 """Exit code after an input that broke a promise, as libFuzzer's."""
+
+INTERRUPTED: Final = 72
+"""libFuzzer's exit code where it was told to end."""
 
 COUNTED: Final = "stat::number_of_executed_units:"
 """What stands in front of the number of inputs in the output."""
@@ -31,7 +38,10 @@ ADDRESS_SPACE: Final = 6 << 30
 """Bytes of address space of a run: what asks for more at once gets a MemoryError, which is a finding."""
 
 _CHUNK: Final = 500
-"""Inputs between two looks at the clock."""
+"""Inputs between two looks at the clock, and between two tallies."""
+
+_CROWD: Final = "crowd-"
+"""What the names of files begin with that hold several inputs."""
 
 
 class Run(NamedTuple):
@@ -64,9 +74,11 @@ def run(what: Run) -> NoReturn:
 
 
 def replay(name: str, path: Path) -> None:
-    """Give one input to a family's parsers; raises what they raise."""
+    """Give the inputs of a file to a family's parsers; raises what they raise."""
     found = family(name)
-    watched(found.one_input, found.MEGABYTES)(path.read_bytes())
+    content = path.read_bytes()
+    given = from_file(content) if path.name.startswith(_CROWD) else [content]
+    watched(taker(found), found.MEGABYTES, size_of)(given)
 
 
 def _seeded(found: Family, folder: Path) -> list[bytes]:
@@ -79,16 +91,20 @@ def _seeded(found: Family, folder: Path) -> list[bytes]:
         try:
             found.one_input(data)
         except Exception:
-            _keep(folder, data)
+            _keep(folder, [data])
     return seeds
 
 
-def _keep(folder: Path, data: bytes) -> NoReturn:
-    """Write down an input that broke a promise, and end."""
+def _keep(folder: Path, given: Inputs) -> NoReturn:
+    """Write down inputs that broke a promise, and end."""
     traceback.print_exc()
-    path = folder / f"crash-{hashlib.sha1(data).hexdigest()}"
-    path.write_bytes(data)
+    content = given[0] if len(given) == 1 else to_file(given)
+    path = folder / f"{'crash-' if len(given) == 1 else _CROWD}{hashlib.sha1(content).hexdigest()}"
+    path.write_bytes(content)
     print(f"the input is in {path}", file=sys.stderr, flush=True)
+    tally = Tally.read(folder)
+    tally.findings += 1
+    tally.write(folder)
     sys.exit(FOUND)
 
 
@@ -105,7 +121,8 @@ def _guided(what: Run) -> NoReturn:
         sys.argv[0],
         f"-runs={what.executions or -1}",
         f"-max_total_time={what.seconds}",
-        f"-seed={what.seed}",
+        # libFuzzer takes 32 bits, and 0 for the time of day.
+        f"-seed={1 + (what.seed + Tally.read(what.folder).guided) % (1 << 31)}",
         f"-max_len={found.MAX_LENGTH}",
         f"-dict={words}",
         f"-artifact_prefix={what.folder}/",
@@ -128,22 +145,53 @@ def _quoted(word: bytes) -> str:
 
 
 def _unguided(what: Run) -> NoReturn:
+    begin = time.monotonic()
+    ended = False
+
+    def end(_signal: int, _frame: object) -> None:
+        nonlocal ended
+        ended = True
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
     found = family(what.name)
     seeds = _seeded(found, what.folder)
     # What coverage found worth keeping in other runs is worth changing here, too.
     seeds += [path.read_bytes() for path in sorted((what.folder / "corpus").iterdir())]
-    one_input = watched(found.one_input, found.MEGABYTES)
-    begin = time.monotonic()
+    take = watched(taker(found), found.MEGABYTES, size_of)
+    tally = Tally.read(what.folder)
+    had, had_seconds = tally.unguided, tally.unguided_seconds
     count = 0
-    while (count < what.executions or not what.executions) and (
-        time.monotonic() - begin < what.seconds or not what.seconds
+    while (
+        not ended
+        and (count < what.executions or not what.executions)
+        and (time.monotonic() - begin < what.seconds or not what.seconds)
     ):
         size = min(_CHUNK, what.executions - count) if what.executions else _CHUNK
-        for data in inputs(seeds, found.WORDS, count=size, seed=what.seed + count, max_length=found.MAX_LENGTH):
-            count += 1
+        # Where the runs before ended this one goes on: no two chunks are made with the same numbers.
+        seed = f"{what.seed}-{had + count}"
+        for given in crowds(
+            found, list(inputs(seeds, found.WORDS, count=size, seed=seed, max_length=found.MAX_LENGTH))
+        ):
+            if ended:
+                break
             try:
-                one_input(data)
+                take(given)
             except Exception:
-                _keep(what.folder, data)
+                _locate(what.folder, found, given)
+            count += len(given)
+        tally.unguided, tally.unguided_seconds = had + count, had_seconds + time.process_time()
+        tally.write(what.folder)
     print(COUNTED, count, file=sys.stderr, flush=True)
     sys.exit(0)
+
+
+def _locate(folder: Path, found: Family, given: Inputs) -> NoReturn:
+    """Keep the one of these inputs that breaks a promise, or all where only all do; within the exception's handler."""
+    one_input = watched(found.one_input, found.MEGABYTES)
+    for data in given if len(given) > 1 else ():
+        try:
+            one_input(data)
+        except Exception:
+            _keep(folder, [data])
+    _keep(folder, given)

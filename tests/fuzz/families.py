@@ -21,11 +21,16 @@ FAMILIES: Final = (
     "definitions",
     "filters",
     "snippets",
+    "states",
 )
 
 
 class Family(Protocol):
-    """The module of a family."""
+    """The module of a family.
+
+    One whose inputs can be given together has two more, see `crowd`: `TOGETHER`, how many at a time, and
+    `many_inputs(inputs)`, which raises where one of them breaks a promise.
+    """
 
     MAX_LENGTH: int
     """Bytes of an input, at most."""

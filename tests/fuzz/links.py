@@ -1,13 +1,14 @@
 """Link layers, IP, tunnels and fragments: packets of any link type in a row.
 
 The first byte of an input chooses the link type; then packets follow, each an int16 of captured bytes, a byte of those
-that were cut off, and the packet. One batch of all and one batch for each give the same rows, and what is delivered of
-a packet lies within it.
+that were cut off, and the packet. Given together, each input is an interface of one capture. One batch of all and
+several batches give the same rows, and what is delivered of a packet lies within it.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -25,6 +26,7 @@ from tests.fuzz.intake import Intake
 
 MAX_LENGTH = 3000
 MEGABYTES = 128
+TOGETHER = 50
 WORDS = tuple(
     bytes.fromhex(text)
     for text in (
@@ -41,40 +43,59 @@ FEW: Final = 5
 _SECOND: Final = 1_000_000_000
 
 
-def _packets(intake: Intake, link: int) -> RawPackets:
+def _packets(intakes: Sequence[Intake], links: Sequence[int]) -> RawPackets:
+    """The packets of each of the intakes, whose link types these are."""
     buffer = bytearray()
-    rows: list[tuple[int, int, int]] = []
-    while len(intake) and len(rows) < MOST_PACKETS:
-        size, cut = intake.number(2), intake.number()
-        packet = intake.take(size)
-        rows.append((len(buffer), len(packet), len(packet) + cut))
-        buffer += packet
-    start, captured, wire = np.array(rows or np.empty((0, 3)), np.int64).T
-    times = _SECOND * np.arange(len(rows), dtype=np.int64)
-    return RawPackets.build(bytes(buffer), start, captured, wire, times, link=link, capture=0, first_number=1)
-
-
-def _decoder(link: int) -> PacketDecoder:
-    return PacketDecoder(("made",), lambda capture, index: Interface(link, index))
+    rows: list[tuple[int, int, int, int, int]] = []
+    for number, (intake, link) in enumerate(zip(intakes, links, strict=True)):
+        most = len(rows) + MOST_PACKETS
+        while len(intake) and len(rows) < most:
+            size, cut = intake.number(2), intake.number()
+            packet = intake.take(size)
+            rows.append((len(buffer), len(packet), len(packet) + cut, link, number))
+            buffer += packet
+    start, captured, wire, link_column, interface = np.array(rows or np.empty((0, 5)), np.int64).T
+    return RawPackets.build(
+        bytes(buffer),
+        start,
+        captured,
+        wire,
+        _SECOND * np.arange(len(rows), dtype=np.int64),
+        link=link_column.astype(np.int32),
+        interface=interface.astype(np.int32),
+        capture=0,
+        first_number=1,
+    )
 
 
 def one_input(data: bytes) -> None:
-    intake = Intake(data)
-    link = _KINDS[intake.number() % len(_KINDS)]
-    raw = _packets(intake, link)
-    count = len(raw.start)
-    decoder = _decoder(link)
-    batch = decoder.decode(raw, 0, [])
-    assert batch.packets == count
-    if not decoder.fragment_rows:
-        first = raw.start[batch.order]
-        assert (batch.offset >= first).all()
-        assert (batch.offset + batch.length <= first + raw.captured[batch.order]).all()
-    ended = (decoder.finish(0), decoder.close())
+    many_inputs([data])
 
-    parts = _decoder(link)
+
+def many_inputs(inputs: Sequence[bytes]) -> None:
+    intakes = [Intake(data) for data in inputs]
+    links = [_KINDS[intake.number() % len(_KINDS)] for intake in intakes]
+
+    def decoder() -> PacketDecoder:
+        return PacketDecoder(("made",), lambda capture, index: Interface(links[index], index))
+
+    raw = _packets(intakes, links)
+    count = len(raw.start)
+    whole = decoder()
+    batch = whole.decode(raw, 0, [])
+    assert batch.packets == count
+    end = batch.offset + batch.length
+    # Datagrams that were put together of fragments lie behind the packets.
+    as_captured = end <= len(raw.buffer)
+    assert whole.fragment_rows or as_captured.all()
+    rows = batch.order[as_captured]
+    assert (batch.offset[as_captured] >= raw.start[rows]).all()
+    assert (end[as_captured] <= raw.start[rows] + raw.captured[rows]).all()
+    ended = (whole.finish(0), whole.close())
+
+    parts = decoder()
     # A packet at a time where that is soon done.
-    step = 1 if count <= FEW else 1 + count // 3
+    step = 1 if count <= FEW else 1 + count // (2 + count % 3)
     batches = [parts.decode(raw.slice(at, min(at + step, count)), at, []) for at in range(0, count, step)]
     assert together(batches) == together([batch]), "another result in other batches"
     assert (parts.finish(0), parts.close()) == ended

@@ -15,7 +15,7 @@ LONGEST_PIECE: Final = 200
 
 
 def inputs(
-    seeds: Sequence[bytes], words: Sequence[bytes], *, count: int, seed: int, max_length: int
+    seeds: Sequence[bytes], words: Sequence[bytes], *, count: int, seed: int | str, max_length: int
 ) -> Iterator[bytes]:
     """`count` inputs made of seeds."""
     chance = random.Random(seed)

@@ -6,13 +6,16 @@ and no batch boundary changes anything. With the first bit of the input set, byt
 or damaged retransmissions would; then only the first and the last hold.
 
 A packet is 11 bytes: conversation, direction and how numbers are meant, flags, sequence number, acknowledgement,
-length, bytes cut off, and how much time has passed.
+length, bytes cut off, and how much time has passed. Given together, the packets of all inputs are captured in order of
+their times.
 """
 
 from __future__ import annotations
 
+import heapq
 import random
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kafkasniff.packets import ACK, FIN, RST, SYN, PacketBatch
@@ -21,10 +24,12 @@ from kafkasniff.tcp import Reassembler, TcpConnection
 from tests.craft.read import read_packets
 from tests.fuzz.corpus import capture_files
 from tests.fuzz.intake import Intake
-from tests.tcp.batches import Raw, batch
+from tests.fuzz.streams import in_batches, some_of
+from tests.tcp.batches import Raw
 
 MAX_LENGTH = 1 + 11 * 60
 MEGABYTES = 128
+TOGETHER = 50
 WORDS = (b"\x02", b"\x12", b"\x10", b"\x11", b"\x04", b"\x7f\xff", b"\x80\x00", b"\xff\xff")
 
 FEW: Final = 8
@@ -40,8 +45,8 @@ _PAUSES: Final = (1_000, 400_000_000, 61_000_000_000, 3_601_000_000_000)
 """Nanoseconds: of a burst, of a grace that runs out, of a lingering and of an idle connection."""
 
 
-def packets_of(intake: Intake, *, forged: bool) -> list[Raw]:
-    """The packets that an input stands for."""
+def packets_of(intake: Intake, *, forged: bool, number: int = 0) -> list[Raw]:
+    """The packets that an input stands for; `number` counts the inputs whose packets are captured together."""
     packets: list[Raw] = []
     clock = 1_000
     following: dict[tuple[int, int], int] = {}
@@ -60,7 +65,7 @@ def packets_of(intake: Intake, *, forged: bool) -> list[Raw]:
             payload = bytes(byte ^ (len(packets) & 0xFF) for byte in payload)
         wire = size + (cut if kind & 32 else 0)
         clock += pause * (_PAUSES[kind >> 6] // 1000 or 1)
-        packets.append(Raw(sender, seq, payload, flags, there + ack, clock, cut + 1, wire, conversation))
+        packets.append(Raw(sender, seq, payload, flags, there + ack, clock, cut + 1, wire, 2 * number + conversation))
         if step == 0 or kind & 64:
             following[conversation, sender] = begin + wire + (flags & FIN > 0)
     return packets
@@ -131,7 +136,8 @@ class _Follower:
             self.places = {(place + size) % _PERIOD for place in self.places}
 
 
-def _check(rows: list[Any], packets: list[Raw], *, forged: bool) -> None:
+def _check(rows: list[Any], packets: list[Raw], forged: Sequence[bool]) -> None:
+    """Hold what a connection yielded against the packets; `forged`: by input."""
     followers = (_Follower(), _Follower())
     closed = False
     order = -1
@@ -140,13 +146,13 @@ def _check(rows: list[Any], packets: list[Raw], *, forged: bool) -> None:
         if isinstance(row, tuple):
             place, direction, data, packet, _ = row
             sent = packets[(packet & PACKET_NUMBER) - 1]
-            if forged:
+            if forged[sent.conversation // 2]:
                 assert data in sent.payload
             elif data:
                 followers[direction].segment(data, sent)
         else:
             place = row.order
-            if isinstance(row, Gap) and not forged:
+            if isinstance(row, Gap):
                 followers[row.direction].gap(row.size)
             closed = isinstance(row, Closed)
         assert place >= order, "out of capture order"
@@ -158,13 +164,29 @@ def one_input(data: bytes) -> None:
     intake = Intake(data)
     forged = bool(intake.number() & 1)
     packets = packets_of(intake, forged=forged)
-    whole = outcome([batch(packets)] if packets else [])
-    for rows in whole.values():
-        _check(rows, packets, forged=forged)
     # A packet at a time where that is soon done.
-    step = 1 if len(packets) <= FEW else 1 + len(packets) // (3 + len(data) % 5)
-    parts = [batch(packets[at : at + step], start=at) for at in range(0, len(packets), step)]
-    assert outcome(parts) == whole, "another result in other batches"
+    parts = max(len(packets), 1) if len(packets) <= FEW else 3 + len(data) % 5
+    _check_all(packets, [forged], (1, parts))
+
+
+def many_inputs(inputs: Sequence[bytes]) -> None:
+    intakes = [Intake(data) for data in inputs]
+    forged = [bool(intake.number() & 1) for intake in intakes]
+    each = [
+        packets_of(intake, forged=one, number=number)
+        for number, (intake, one) in enumerate(zip(intakes, forged, strict=True))
+    ]
+    packets = list(heapq.merge(*each, key=lambda packet: packet.time_ns))
+    number = len(packets)
+    _check_all(packets, forged, some_of((1, 3 + number % 5), number // 5))
+
+
+def _check_all(packets: list[Raw], forged: Sequence[bool], counts: tuple[int, ...]) -> None:
+    """`counts`: how many batches the packets come in, in each of the ways that are compared."""
+    first, *others = [outcome(in_batches(packets, count)) for count in counts]
+    for rows in first.values():
+        _check(rows, packets, forged)
+    assert all(other == first for other in others), "another result in other batches"
 
 
 def _seed(steps: list[tuple[int, int, int, int, int]]) -> bytes:

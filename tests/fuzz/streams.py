@@ -2,12 +2,16 @@
 
 An input says how a connection is captured and then what its sides send: a byte of direction and of what becomes of the
 segment (captured, lost, cut short), two bytes of length, and the bytes. Whatever they are, the bytes of the connection
-add up, every output has a line, and no batch boundary changes anything.
+add up, every output has a line, and no batch boundary changes anything. Given together, inputs are connections at the
+same time, and the first of them says for all what options the inspector has.
 """
 
 from __future__ import annotations
 
+import functools
 import io
+from collections.abc import Iterable, Sequence
+from itertools import chain, zip_longest
 from typing import Any, Final
 
 from kafkasniff.enrich import Enricher
@@ -25,6 +29,7 @@ from tests.tcp.batches import Raw, batch
 MAX_LENGTH = 8000
 MEGABYTES = 1024
 """A message may hold 256 MB of compressed records (context.MAX_DECOMPRESSED)."""
+TOGETHER = 50
 WORDS = (
     b"\x00\x12\x00\x00",
     b"\x00\x12\x00\x03",
@@ -72,8 +77,8 @@ def segments_of(intake: Intake) -> list[tuple[int, bytes]]:
     return found
 
 
-def packets_of(how: int, segments: list[tuple[int, bytes]]) -> list[Raw]:
-    """The captured packets of a connection that sends these segments."""
+def packets_of(how: int, segments: list[tuple[int, bytes]], conversation: int = 0) -> list[Raw]:
+    """The captured packets of a connection that sends these segments; `conversation` is added to the client's port."""
     following = [1000, 2000]
     packets: list[Raw] = []
     late: Raw | None = None
@@ -84,7 +89,7 @@ def packets_of(how: int, segments: list[tuple[int, bytes]]) -> list[Raw]:
         clock += _STEP
         seq, ack = following[sender], following[1 - sender]
         following[sender] += (len(payload) if wire is None else wire) + (flags & (SYN | FIN) > 0)
-        return Raw(sender, seq, payload, flags, ack, clock, 0, wire)
+        return Raw(sender, seq, payload, flags, ack, clock, 0, wire, conversation)
 
     if how & _BEGUN:
         packets += [add(0, SYN), add(1, SYN | ACK)]
@@ -122,16 +127,36 @@ def told(batches: list[PacketBatch], key_log: bytes | None = None, **options: An
     return events, inspector
 
 
-def check(packets: list[Raw], key_log: bytes | None = None, **options: Any) -> None:
-    """Hold what is told of packets to what is promised."""
-    events, inspector = told([batch(packets)] if packets else [], key_log, **options)
-    before = repr(events)
-    step = 1 + len(packets) // 3
-    parts = [batch(packets[at : at + step], start=at) for at in range(0, len(packets), step)]
-    again, other = told(parts, key_log, **options)
-    # As text: NaN is not equal to itself.
-    assert repr(again) == before, "another result in other batches"
-    assert other.summary == inspector.summary
+def interleaved(parts: Sequence[list[Raw]]) -> list[Raw]:
+    """Packets of connections at the same time: one of each in turn."""
+    return [packet for packet in chain.from_iterable(zip_longest(*parts)) if packet is not None]
+
+
+def in_batches(packets: list[Raw], count: int) -> list[PacketBatch]:
+    """Packets in at most `count` batches of about the same size."""
+    step = -(-len(packets) // count) or 1
+    return [batch(packets[at : at + step], start=at) for at in range(0, len(packets), step)]
+
+
+def some_of(counts: tuple[int, int], choice: int) -> tuple[int, ...]:
+    """In how many batches packets come: one in three times once this way and once that, else one of them only."""
+    way = choice % 3
+    return counts if way == 2 else (counts[way],)
+
+
+def check(packets: list[Raw], key_log: bytes | None = None, *, every: bool = True, **options: Any) -> None:
+    """Hold what is told of packets to what is promised.
+
+    `every`: in one batch and in several, in every form of output; else what the number of packets chooses of it.
+    """
+    number = len(packets)
+    counts = (1, 3 + number % 3)
+    chosen = counts if every else some_of(counts, number // 3)
+    (events, inspector), *others = [told(in_batches(packets, count), key_log, **options) for count in chosen]
+    for again, other in others:
+        # Also as text: NaN is not equal to itself.
+        assert again == events or repr(again) == repr(events), "another result in other batches"
+        assert other.summary == inspector.summary
     summary = inspector.summary
     assert summary.bytes_decoded + summary.bytes_skipped + summary.bytes_lost == summary.bytes_stream
     assert min(summary.bytes_decoded, summary.bytes_skipped, summary.bytes_lost) >= 0
@@ -140,13 +165,17 @@ def check(packets: list[Raw], key_log: bytes | None = None, **options: Any) -> N
     if key_log is None:
         assert summary.bytes_decoded <= sum(len(packet.payload) for packet in packets)
     Enricher(summary=summary).feed(events)
-    show(events)
+    forms = len(_FORMS)
+    show(events, range(forms) if every else (number // 9 % forms,))
 
 
-def show(events: list[Any]) -> None:
-    """Write every event, as JSON and as text."""
-    json_lines, text = io.BytesIO(), io.BytesIO()
-    sinks = (JsonSink(json_lines), TextSink(text, verbosity=2))
+_FORMS: Final = (JsonSink, functools.partial(TextSink, verbosity=2), TextSink)
+
+
+def show(events: list[Any], forms: Iterable[int]) -> None:
+    """Write every event, in these forms."""
+    written = [io.BytesIO() for _ in forms]
+    sinks = [_FORMS[form](stream) for form, stream in zip(forms, written, strict=True)]
     for event in events:
         if isinstance(event, Message | SaslToken | Problem | Exchange):
             for sink in sinks:
@@ -154,7 +183,8 @@ def show(events: list[Any]) -> None:
     for sink in sinks:
         sink.close()
     lines = sum(isinstance(event, Message | SaslToken | Problem) for event in events)
-    assert json_lines.getvalue().count(b"\n") == lines
+    for form, stream in zip(forms, written, strict=True):
+        assert form != 0 or stream.getvalue().count(b"\n") == lines
 
 
 def options_of(how: int) -> dict[str, Any]:
@@ -169,6 +199,13 @@ def one_input(data: bytes) -> None:
     intake = Intake(data)
     how = intake.number()
     check(packets_of(how, segments_of(intake)), **options_of(how))
+
+
+def many_inputs(inputs: Sequence[bytes]) -> None:
+    intakes = [Intake(data) for data in inputs]
+    hows = [intake.number() for intake in intakes]
+    talks = [packets_of(hows[number], segments_of(intake), number) for number, intake in enumerate(intakes)]
+    check(interleaved(talks), every=False, **options_of(hows[0]))
 
 
 def input_of(how: int, said: list[Said], kinds: dict[int, int] | None = None) -> bytes:

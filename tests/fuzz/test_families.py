@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,12 @@ from hypothesis import strategies as st
 
 from tests.conftest import ROOT
 from tests.fuzz import watch
-from tests.fuzz.engine import has_atheris, replay
+from tests.fuzz.__main__ import _options, _planned, main
+from tests.fuzz.crowd import ALONE, Inputs, crowds, from_file, size_of, taker, to_file
+from tests.fuzz.engine import FOUND, _locate, has_atheris, replay
 from tests.fuzz.families import FAMILIES, Family, family
 from tests.fuzz.mutate import inputs
+from tests.fuzz.tally import Tally
 from tests.fuzz.watch import ExcessError, watched
 
 COUNT = 150
@@ -39,8 +44,9 @@ def test_seeds(name: str) -> None:
     found, seeds = seeded(name)
     assert len(seeds) >= 20
     assert max(map(len, seeds)) <= found.MAX_LENGTH
-    for data in seeds[:: max(1, len(seeds) // 60)]:
-        found.one_input(data)
+    take = taker(found)
+    for crowd in crowds(found, seeds[:: max(1, len(seeds) // 60)]):
+        take(crowd)
     for data in (b"", b"\0", b"\xff" * 50):
         found.one_input(data)
 
@@ -48,9 +54,10 @@ def test_seeds(name: str) -> None:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_changed_seeds(name: str) -> None:
     found, seeds = seeded(name)
-    one_input = watched(found.one_input, found.MEGABYTES)
-    for data in inputs(seeds, found.WORDS, count=COUNT, seed=7, max_length=found.MAX_LENGTH):
-        one_input(data)
+    take = watched(taker(found), found.MEGABYTES, size_of)
+    made = list(inputs(seeds, found.WORDS, count=COUNT, seed=7, max_length=found.MAX_LENGTH))
+    for crowd in crowds(found, made):
+        take(crowd)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -101,6 +108,57 @@ def test_the_watch_sees_memory_out_of_proportion() -> None:
     assert "MB more for an input of 100 bytes" in ended.stdout
 
 
+class Strange:
+    """A family that finds fault with some inputs."""
+
+    MAX_LENGTH = 10
+    MEGABYTES = 10
+    WORDS: Sequence[bytes] = ()
+    TOGETHER = 4
+
+    def __init__(self) -> None:
+        self.given: list[tuple[bytes, ...]] = []
+
+    def seeds(self) -> list[bytes]:
+        return []
+
+    def one_input(self, data: bytes) -> None:
+        self.given.append((data,))
+        assert data != b"bad"
+
+    def many_inputs(self, given: Inputs) -> None:
+        self.given.append(tuple(given))
+        assert b"bad" not in given
+        assert not {b"he", b"she"} <= set(given)
+
+
+def test_inputs_that_go_together() -> None:
+    found = Strange()
+    all_of_them = [b"%d" % number for number in range(ALONE + 6)]
+    for crowd in crowds(found, all_of_them):
+        taker(found)(crowd)
+    assert found.given == [*((data,) for data in all_of_them[:ALONE]), tuple(all_of_them[5:9]), tuple(all_of_them[9:])]
+    lone = family("filters")
+    assert [len(crowd) for crowd in crowds(lone, all_of_them)] == [1] * len(all_of_them)
+
+
+@pytest.mark.parametrize(
+    ("crowd", "kept"), [([b"a", b"bad", b"b"], b"bad"), ([b"he", b"she"], to_file([b"he", b"she"])), ([b"bad"], b"bad")]
+)
+def test_which_of_them_it_was(tmp_path: Path, crowd: list[bytes], kept: bytes) -> None:
+    found = Strange()
+    with pytest.raises(AssertionError):
+        taker(found)(crowd)
+    with pytest.raises(SystemExit) as ended:
+        _locate(tmp_path, found, crowd)
+    assert ended.value.code == FOUND
+    (path,) = (path for path in tmp_path.iterdir() if path.suffix != ".json")
+    assert path.read_bytes() == kept
+    assert path.name.startswith("crash-" if kept == b"bad" else "crowd-")
+    assert from_file(to_file(crowd)) == crowd
+    assert Tally.read(tmp_path).findings == 1
+
+
 def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "tests.fuzz", *arguments, "--folder", str(folder)]
     return subprocess.run(line, capture_output=True, text=True, check=False, cwd=ROOT)
@@ -116,10 +174,43 @@ def test_a_run(tmp_path: Path) -> None:
     assert any((folder / "seeds").iterdir())
     if has_atheris():
         assert any((folder / "corpus").iterdir())
+    assert Tally.read(folder).inputs >= 300
+    assert Tally.read(folder).guided == (300 if has_atheris() else 0)
+
+
+def test_runs_add_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each goes on behind the one before, up to what is asked for."""
+    for until in ("120", "150"):
+        ended = command(tmp_path, "compression", "--until", until, "--unguided")
+        assert ended.returncode == 0, ended.stdout
+        assert Tally.read(tmp_path / "compression").unguided == int(until)
+    options = ["compression", "--folder", str(tmp_path)]
+    assert _planned(_options([*options, "--until", "150"]), ["compression"], quick=False, guided=False) == []
+    (run,) = _planned(_options(options), ["compression"], quick=False, guided=False)
+    assert run.executions == 1_000_000 - 150
+    assert main([*options, "--tally"]) == 0
+    assert capsys.readouterr().out.splitlines()[2].startswith("| `compression` | 0 | 150 | ")
 
 
 def test_an_input_once_more(tmp_path: Path) -> None:
     path = tmp_path / "input"
     path.write_bytes(b"\2\xff\xff\xff\xff\xff\x0f")
     replay("compression", path)
+    together = tmp_path / "crowd-of-two"
+    together.write_bytes(to_file([path.read_bytes(), b""]))
+    replay("compression", together)
     assert command(tmp_path, "compression", "--input", str(path)).returncode == 0
+
+
+def test_a_run_that_is_told_to_end_says_how_far_it_came(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "tests.fuzz", "compression", "--unguided", "--folder", str(tmp_path)]
+    with subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
+        end = time.monotonic() + 60
+        while not (tmp_path / "compression" / "tally.json").exists():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        running.send_signal(signal.SIGTERM)
+        said, _ = running.communicate(timeout=60)
+    assert running.returncode == 0
+    assert "nothing found" in said
+    assert f"{Tally.read(tmp_path / 'compression').unguided:,} inputs" in said

@@ -1,7 +1,8 @@
 """TLS: whole connections with and without their key logs, handshake messages, certificates, records, key logs.
 
 The first byte of an input chooses: a connection, as in `streams`, behind the two bytes of length and the lines of a key
-log; or the bytes of one message, record stream or key log. Seeds are connections of Python's own TLS, new in each run:
+log; or the bytes of one message, record stream or key log. Given together, connections are there at the same time, and
+their key logs are one. Seeds are connections of Python's own TLS, new in each run:
 an input holds its key log, so it means the same in every run.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import ssl
+from collections.abc import Sequence
 from typing import Final
 
 from kafkasniff.tls.gate import is_tls
@@ -24,11 +26,12 @@ from kafkasniff.tls.record import RecordCutter
 from kafkasniff.tls.telling import describe
 from tests.fuzz.corpus import Said
 from tests.fuzz.intake import Intake
-from tests.fuzz.streams import check, input_of, options_of, packets_of, segments_of
+from tests.fuzz.streams import check, input_of, interleaved, options_of, packets_of, segments_of
 from tests.tls.endpoints import NO_ENCRYPT_THEN_MAC, Pair, Talk, kafka_talk
 
 MAX_LENGTH = 9000
 MEGABYTES = 512
+TOGETHER = 50
 WORDS = (
     b"\x16\x03\x01",
     b"\x17\x03\x03",
@@ -58,7 +61,7 @@ def one_input(data: bytes) -> None:
     intake = Intake(data)
     what = intake.number() % 8
     if what < _HELLO:
-        _connection(intake)
+        _connections([intake])
     elif what == _HELLO:
         _hello(intake.rest())
     elif what == _CERTIFICATE:
@@ -69,10 +72,23 @@ def one_input(data: bytes) -> None:
         _key_log(intake)
 
 
-def _connection(intake: Intake) -> None:
-    key_log = intake.take(intake.number(2))
-    how = intake.number()
-    check(packets_of(how, segments_of(intake)), key_log, **options_of(how))
+def many_inputs(inputs: Sequence[bytes]) -> None:
+    connections = [data for data in inputs if data and data[0] % 8 < _HELLO]
+    for data in inputs:
+        if not data or data[0] % 8 >= _HELLO:
+            one_input(data)
+    if connections:
+        _connections([Intake(data[1:]) for data in connections])
+
+
+def _connections(intakes: list[Intake]) -> None:
+    key_logs, hows, talks = [], [], []
+    for number, intake in enumerate(intakes):
+        key_logs.append(intake.take(intake.number(2)))
+        hows.append(intake.number())
+        talks.append(packets_of(hows[-1], segments_of(intake), number))
+    # A line that is cut short does not take the next log's first with it.
+    check(interleaved(talks), b"\n".join(key_logs), every=len(intakes) == 1, **options_of(hows[0]))
 
 
 def _hello(data: bytes) -> None:

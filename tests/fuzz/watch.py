@@ -1,4 +1,4 @@
-"""Time and memory of one input, held against bounds in proportion to its length."""
+"""Time and memory of one input or of a few together, held against bounds in proportion to their length."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 __all__ = ["ExcessError", "watched"]
+
+_Given = TypeVar("_Given")
 
 SECONDS: Final = 4.0
 """CPU seconds that any input may take: first uses compile decoders, and instrumented code is several times slower."""
@@ -29,30 +31,35 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
 
 
-def watched(one_input: Callable[[bytes], None], megabytes: int) -> Callable[[bytes], None]:
-    """`one_input` that raises ExcessError where an input takes too much.
+def watched(
+    take: Callable[[_Given], None],
+    megabytes: int,
+    size: Callable[[_Given], int] = len,  # type: ignore[assignment]
+) -> Callable[[_Given], None]:
+    """`take` that raises ExcessError where what it is given, of `size` bytes, takes too much.
 
     What is looked at is cheap enough for every input: CPU time, which others on the machine do not add to, and the
     highest memory of the process, which an input that fits below what others took before does not raise.
     """
 
-    def watching(data: bytes) -> None:
+    def watching(given: _Given) -> None:
         peak = _peak()
-        allowed = SECONDS + SECONDS_PER_BYTE * len(data)
-        taken = _seconds(one_input, data)
+        length = size(given)
+        allowed = SECONDS + SECONDS_PER_BYTE * length
+        taken = _seconds(take, given)
         grown = _peak() - peak
-        if grown > (megabytes << 20) + BYTES_PER_BYTE * len(data):
-            raise ExcessError(f"{grown >> 20} MB more for an input of {len(data)} bytes")
+        if grown > (megabytes << 20) + BYTES_PER_BYTE * length:
+            raise ExcessError(f"{grown >> 20} MB more for an input of {length} bytes")
         if taken > allowed:
             # What is made once, on first use, counts for no input.
-            again = _seconds(one_input, data)
+            again = _seconds(take, given)
             if again > allowed:
-                raise ExcessError(f"{again:.1f} s of CPU time for an input of {len(data)} bytes")
+                raise ExcessError(f"{again:.1f} s of CPU time for an input of {length} bytes")
 
     return watching
 
 
-def _seconds(one_input: Callable[[bytes], None], data: bytes) -> float:
+def _seconds(take: Callable[[_Given], None], given: _Given) -> float:
     begin = time.process_time()
-    one_input(data)
+    take(given)
     return time.process_time() - begin

@@ -13,7 +13,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.compression import CODECS, MAX_FRAMES, codec_name, decompress
+from kafkasniff.kafka import compression
+from kafkasniff.kafka.compression import CODECS, MAX_FRAMES, MAX_RATIO, MAX_UNRATED, allowance, codec_name, decompress
 from kafkasniff.kafka.enums import enum_text
 from tests.kafka.records_craft import COMPRESSORS, GZIP, LZ4, SNAPPY, XERIAL_HEADER, ZSTD, xerial
 
@@ -189,6 +190,49 @@ def test_a_gigabyte_of_zeros_stops_at_the_bound(codec):
     assert ("times their size" in result.detail) == (len(data) < limit)
     assert seconds < 2
     assert grown < 4 * limit >> 10  # kB
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_a_batch_of_16_mib_of_zeros_is_honest(codec):
+    assert decompress(codec, COMPRESSORS[codec](bytes(1 << 24)), 1 << 28).data == bytes(1 << 24)
+
+
+def test_a_small_bomb_stops_at_the_bound_that_its_size_sets():
+    data = COMPRESSORS[ZSTD](bytes(MAX_UNRATED))
+    assert decompress(ZSTD, data, 1 << 28).produced == MAX_UNRATED
+    data = COMPRESSORS[ZSTD](bytes(MAX_UNRATED + 1))
+    result = decompress(ZSTD, data, 1 << 28)
+    assert (result.failure, result.data, result.produced) == ("decompression-bound", b"", MAX_UNRATED + 1)
+    assert f"{len(data)} bytes of zstd hold more than the {MAX_UNRATED} bytes that so many may hold" in result.detail
+    less = decompress(ZSTD, data, MAX_UNRATED)
+    assert f"the {MAX_UNRATED} bytes that are left of the bound" in less.detail
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_the_bound_of_the_ratio(monkeypatch, beyond):
+    monkeypatch.setattr(compression, "MAX_UNRATED", 1000)
+    # A skippable frame makes the value as long as it has to be.
+    size = 2000
+    data = COMPRESSORS[ZSTD](bytes(MAX_RATIO * size + beyond))
+    filling = size - len(data) - 8
+    data += b"\x50\x2a\x4d\x18" + struct.pack("<I", filling) + bytes(filling)
+    assert allowance(len(data)) == MAX_RATIO * size
+    result = decompress(ZSTD, data, 1 << 28)
+    assert result.failure == ("decompression-bound" if beyond else None)
+    assert len(result.data) == (0 if beyond else MAX_RATIO * size)
+
+
+def test_only_zstd_can_reach_the_ratio(monkeypatch):
+    """The best that the others make of zeros is below it."""
+    monkeypatch.setattr(compression, "MAX_UNRATED", 0)
+    zeros = bytes(1 << 25)
+    for codec, data in (
+        (GZIP, gzip.compress(zeros, 9)),
+        (LZ4, lz4.frame.compress(zeros, block_size=lz4.frame.BLOCKSIZE_MAX4MB, compression_level=12)),
+        (SNAPPY, bytes(cramjam.snappy.compress_raw(zeros))),
+    ):
+        assert decompress(codec, data, 1 << 28).data == zeros
+    assert decompress(ZSTD, COMPRESSORS[ZSTD](zeros), 1 << 28).failure == "decompression-bound"
 
 
 def test_raw_snappy_bomb_is_refused_unopened():
