@@ -15,7 +15,7 @@ PYTHON ?=
 DEMO_CAPTURE ?= captures/librdkafka-codecs.pcap
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types check fuzz vectors golden bench bench-live scale clean
+.PHONY: help demo test lint types check fuzz vectors golden manual bench bench-live scale clean
 
 help:
 	@echo "make demo    decode a capture of a real Apache Kafka broker"
@@ -26,6 +26,7 @@ help:
 	@echo "make fuzz    fuzz every parser with a million inputs, a day or more (FUZZ=quick: a minute; FUZZ='records --seconds 60')"
 	@echo "make vectors have the classes of Kafka's newest release write the vectors again (needs Java and Maven)"
 	@echo "make golden  write golden files, evidence, the list of what is proven and docs/coverage.md again (needs the same)"
+	@echo "make manual  write docs/kafkasniff.1 again, which is made of what --help says"
 	@echo "make bench   time beside tshark, memory, growth (hours; needs tshark, tcpdump and root; BENCH=--quick for a try-out)"
 	@echo "make bench-live  live capture under rising load, beside tshark (needs root, Linux, tshark, tcpdump, tcpreplay)"
 	@echo "make scale   both engines of export on 1 to 8 GB of captures (some hours, 60 GB of disk; BENCH as above)"
@@ -92,6 +93,9 @@ golden: $(VENV)/.installed-test
 	$(BIN)/python -m tests.vectors proven
 	$(BIN)/python -m tests.evidence
 	$(BIN)/python -m tests.coverage
+
+manual: $(VENV)/.installed
+	$(BIN)/python -m kafkasniff.cli.manual > docs/kafkasniff.1
 
 # Options that only the comparison has go to it alone.
 bench: $(VENV)/.installed-test

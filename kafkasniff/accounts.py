@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Final
 
 from kafkasniff.kafka.connection import ConnectionOptions, KafkaConnection
@@ -18,7 +18,18 @@ from kafkasniff.streams import NO_TIME, PACKET_NUMBER, Closed
 from kafkasniff.tcp import TcpConnection
 from kafkasniff.tls.gate import TlsGate
 
-__all__ = ["Account", "ConnectionEnd", "InspectedConnection", "OpenExchange", "endpoint"]
+__all__ = [
+    "Account",
+    "ConnectionEnd",
+    "InspectedConnection",
+    "OpenExchange",
+    "connection_id",
+    "endpoint",
+    "forced_client",
+]
+
+Endpoints = tuple[tuple[int, int, int], tuple[int, int, int]]
+"""Of the senders of direction 0 and 1: high and low half of the address, port."""
 
 MAX_CLIENT_IDS: Final = 16
 """Client ids that a connection's account names; clients have one for each connection, proxies more."""
@@ -44,6 +55,21 @@ class OpenExchange:
         self.response: Message | None = None
         self.weight = 0
         """Bytes of memory that the request counts for."""
+
+
+def forced_client(endpoints: Endpoints, ports: Container[int]) -> int | None:
+    """Direction of the client's stream where one of these ports is taken as Kafka's; None where none is."""
+    # Direction d is sent by endpoint d: the client's is the one whose target is the port.
+    if endpoints[1][2] in ports:
+        return 0
+    return 1 if endpoints[0][2] in ports else None
+
+
+def connection_id(endpoints: Endpoints, first_time: int) -> int:
+    """The number that a connection has in every run, by its endpoints and the time_ns of its first packet."""
+    key = b"".join(struct.pack(">QQH", *end) for end in sorted(endpoints))
+    digest = hashlib.blake2b(key + struct.pack(">q", first_time), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
 
 
 class InspectedConnection:
@@ -74,13 +100,7 @@ class InspectedConnection:
         self.first_time = tcp.first_time
         self.first_packet = tcp.first_packet
         self.account: Account | None = None
-        forced: int | None = None
-        if ports:
-            # Direction d is sent by endpoint d: the client's is the one whose target is the forced port.
-            if tcp.endpoints[1][2] in ports:
-                forced = 0
-            elif tcp.endpoints[0][2] in ports:
-                forced = 1
+        forced = forced_client(tcp.endpoints, ports)
         self.forced = forced is not None
         self.kafka = KafkaConnection(options, forced)
         self.tls: TlsGate | None = TlsGate()
@@ -108,9 +128,7 @@ class InspectedConnection:
     def identify(self) -> int:
         """Its `connection_id`, which needs no more than its endpoints and its first packet."""
         if not self.id:
-            key = b"".join(struct.pack(">QQH", *end) for end in sorted(self.endpoints))
-            digest = hashlib.blake2b(key + struct.pack(">q", self.first_time), digest_size=8).digest()
-            self.id = int.from_bytes(digest, "big", signed=True)
+            self.id = connection_id(self.endpoints, self.first_time)
         return self.id
 
     def tell(self, end: ConnectionEnd, capture: Callable[[int], str | None]) -> Connection:

@@ -122,6 +122,7 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def _record(self, record: dict[str, Any]) -> dict[str, Any]:
         hidden = {**record, "key": self._value(record.get("key")), "value": self._value(record.get("value"))}
+        hidden.pop("_trace_ids", None)
         headers = record.get("headers")
         if headers:
             hidden["headers"] = [{**header, "value": self._value(header["value"])} for header in headers]

@@ -24,6 +24,7 @@ import msgspec
 import pyarrow as pa
 
 from kafkasniff.analysis.partials import Partials, Shape
+from kafkasniff.hosts import Hosts
 
 __all__ = ["Accumulator", "Parameters", "Reading"]
 
@@ -68,6 +69,9 @@ class Accumulator(ABC, Generic[P]):
     summary: ClassVar[str]
     """One sentence."""
     parameters_type: ClassVar[type[Parameters]] = Parameters
+    hosts: Hosts | None = None
+    """What the user says of addresses; for questions that ask (`asks_hosts`)."""
+    asks_hosts: ClassVar[bool] = False
 
     def __init__(self, parameters: P | None = None) -> None:
         """Raises UsageError for parameters that make no sense."""

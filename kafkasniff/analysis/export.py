@@ -35,6 +35,10 @@ class Export(msgspec.Struct, frozen=True):
     tables: Mapping[str, tuple[Path, ...]]
     has_payload: bool = True
     """False: nulls or hashes stand in the place of keys and values."""
+    has_bodies: bool = True
+    """False: it is made of headers alone, and what comes of bodies is null."""
+    has_json: bool = True
+    """False: the columns `request_body` and `response_body` are null."""
 
     @classmethod
     def open(cls, folder: str) -> Self:
@@ -60,10 +64,13 @@ class Export(msgspec.Struct, frozen=True):
                 name: tuple(_inside(path, file["path"]) for file in table["files"])
                 for name, table in manifest["tables"].items()
             }
-            has_payload = manifest.get("options", {}).get("payload", {}).get("form", "shown") == "shown"
+            options = manifest.get("options", {})
+            has_payload = options.get("payload", {}).get("form", "shown") == "shown"
+            has_bodies = not options.get("headers", False)
+            has_json = has_bodies and bool(options.get("bodies", True))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise CaptureError(f"{folder} is not an export: its manifest.json makes no sense ({error})") from None
-        return cls(path, tables, has_payload)
+        return cls(path, tables, has_payload, has_bodies, has_json)
 
     def missing(self, question: Accumulator[Any]) -> list[str]:
         """The tables of a question that are not there, or lack the keys and values that it measures; it can do without.

@@ -44,7 +44,9 @@ class Shape(msgspec.Struct, frozen=True):
     weight: str | None = None
     """Measure by which groups are heavy (`heaviest`); None: each row weighs 1."""
     group: tuple[str, ...] | None = None
-    """Keys whose rows are let go together (`heaviest`); None: all keys."""
+    """Keys whose rows are let go together (`heaviest`), or of which `each` rows stay; None: all keys."""
+    each: int = 0
+    """Rows that stay of each `group`, the first by `order`; 0: all."""
     sample: str | None = None
     """Key that holds a 64-bit hash (`sampled`)."""
     without_zero: str | None = None
@@ -85,7 +87,9 @@ class Partials:
     def add(self, columns: dict[str, Any]) -> None:
         """Fold in rows, given as one array for each column of the shape (Arrow, NumPy or a list), equally long."""
         arrays = [_array(columns[field.name], field.type) for field in self._schema]
-        self._take(self._fold(pa.Table.from_arrays(arrays, schema=self._schema)))
+        table = pa.Table.from_arrays(arrays, schema=self._schema)
+        if table.num_rows:
+            self._take(self._fold(table))
 
     def merge(self, other: Partials) -> None:
         """Fold in another's rows. Raises ValueError where the shapes differ."""
@@ -136,7 +140,17 @@ class Partials:
         folded = pa.Table.from_arrays(columns, schema=self._schema)
         if shape.without_zero is not None:
             folded = folded.filter(pc.not_equal(folded.column(shape.without_zero), 0))
-        return folded
+        return self._first_of_each(folded) if shape.each else folded
+
+    def _first_of_each(self, table: pa.Table) -> pa.Table:
+        names = [name for name, _ in self.shape.keys]
+        group = list(self.shape.group or names)
+        # The other keys, too, so that the same rows stay where several are equally early.
+        order = dict.fromkeys((*self.shape.order, *names))
+        table = table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in order]))
+        rows = table.select(group).append_column("__row", pa.array(np.arange(table.num_rows)))
+        lists = rows.group_by(group, use_threads=False).aggregate([("__row", "list")]).column("__row_list")
+        return table.take(pc.list_flatten(pc.list_slice(lists, 0, self.shape.each)))
 
     def _bounded(self, table: pa.Table) -> pa.Table:
         if table.num_rows <= self.shape.bound:

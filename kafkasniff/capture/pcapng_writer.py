@@ -16,13 +16,26 @@ import kafkasniff
 from kafkasniff.capture.frames import FRONT_SIZE, Frames
 from kafkasniff.capture.raw import Interface
 
-__all__ = ["WrittenBlocks", "packet_blocks", "section", "statistics_block"]
+__all__ = [
+    "PACKET_AT",
+    "UNTIMED_PACKET_AT",
+    "WrittenBlocks",
+    "interface_block",
+    "packet_blocks",
+    "secrets_block",
+    "section",
+    "statistics_block",
+    "untimed_block",
+]
 
 SECTION: Final = 0x0A0D0D0A
 MAGIC: Final = 0x1A2B3C4D
 INTERFACE: Final = 1
+SIMPLE: Final = 3
 STATISTICS: Final = 5
 ENHANCED: Final = 6
+SECRETS: Final = 10
+TLS_KEY_LOG: Final = 0x544C534B
 
 END: Final = 0
 APPLICATION_OPTION: Final = 4
@@ -51,6 +64,9 @@ HEADER_AT: Final = 7
 FRONT_AT: Final = 35
 AROUND: Final = 32
 """Bytes of a block around its packet and the padding."""
+PACKET_AT: Final = 28
+UNTIMED_PACKET_AT: Final = 12
+"""Where a packet begins in its block."""
 
 
 class WrittenBlocks(NamedTuple):
@@ -99,14 +115,22 @@ def section(interfaces: Sequence[Interface], *, bpf: str | None = None) -> bytes
     application = f"kafkasniff {kafkasniff.__version__}".encode()
     head = struct.pack("<IHHq", MAGIC, 1, 0, -1)
     blocks = [_block(SECTION, head + _options([(APPLICATION_OPTION, application)]))]
-    for interface in interfaces:
-        options = [(RESOLUTION_OPTION, bytes([NANOSECONDS]))]
-        if interface.name is not None:
-            options.insert(0, (NAME_OPTION, interface.name.encode("utf-8", "surrogateescape")))
-        if bpf:
-            options.append((FILTER_OPTION, b"\0" + bpf.encode("utf-8", "replace")))  # 0: an expression of libpcap
-        blocks.append(_block(INTERFACE, struct.pack("<HHI", interface.link, 0, interface.snaplen) + _options(options)))
-    return b"".join(blocks)
+    return b"".join([*blocks, *(interface_block(interface, bpf=bpf) for interface in interfaces)])
+
+
+def interface_block(interface: Interface, *, bpf: str | None = None) -> bytes:
+    """The description of an interface, which packets refer to by its number in the section."""
+    options = [(RESOLUTION_OPTION, bytes([NANOSECONDS]))]
+    if interface.name is not None:
+        options.insert(0, (NAME_OPTION, interface.name.encode("utf-8", "surrogateescape")))
+    if bpf:
+        options.append((FILTER_OPTION, b"\0" + bpf.encode("utf-8", "replace")))  # 0: an expression of libpcap
+    return _block(INTERFACE, struct.pack("<HHI", interface.link, 0, interface.snaplen) + _options(options))
+
+
+def untimed_block(packet: bytes, wire: int) -> bytes:
+    """A packet without a time, of the section's first interface, whose snapshot length cuts it (a simple block)."""
+    return _block(SIMPLE, struct.pack("<I", wire) + packet + bytes(-len(packet) & 3))
 
 
 def statistics_block(interface: int, begun_ns: int, ended_ns: int, received: int, dropped: int) -> bytes:
@@ -118,6 +142,11 @@ def statistics_block(interface: int, begun_ns: int, ended_ns: int, received: int
         (DROPPED_OPTION, struct.pack("<Q", dropped)),
     ]
     return _block(STATISTICS, struct.pack("<I", interface) + _time(ended_ns) + _options(options))
+
+
+def secrets_block(lines: bytes) -> bytes:
+    """Lines of an NSS key log, which decrypt TLS of packets behind them."""
+    return _block(SECRETS, struct.pack("<II", TLS_KEY_LOG, len(lines)) + lines + bytes(-len(lines) & 3))
 
 
 def _time(time_ns: int) -> bytes:

@@ -48,6 +48,10 @@ class CaptureSource:
         self._cursors = cursors
         self._chunk_size = chunk_size
         self._iterated = False
+        self.packets = _nothing()
+        """All packets that the batch yielded last covers, TCP or not."""
+        self.fragments = EMPTY
+        """Rows of those that are IP fragments, which lead to rows of other packets, or to none."""
 
     @property
     def bytes_read(self) -> int:
@@ -81,11 +85,12 @@ class CaptureSource:
         for cursor in self._cursors:
             cursor.close()
 
-    def _interface(self, capture: int, index: int) -> Interface:
+    def interface(self, capture: int, index: int) -> Interface:
+        """What a capture says about an interface of its packets."""
         return self._cursors[capture].interface(index)
 
     def _batches(self, *, pauses: bool = False) -> Iterator[tuple[PacketBatch, list[int] | None]]:
-        decoder = PacketDecoder(self.captures, self._interface)
+        decoder = PacketDecoder(self.captures, self.interface)
         order = 0
         notes: list[Note] = []
         waiting = deque(sorted(self._cursors, key=lambda cursor: (cursor.first_key, cursor.capture)))
@@ -102,6 +107,7 @@ class CaptureSource:
             if waiting and not active:
                 if begun and pauses:
                     batch, notes, begun = decoder.decode(_nothing(), order, notes), [], False
+                    self.packets, self.fragments = _nothing(), EMPTY
                     yield batch, [cursor.capture for cursor in self._cursors if cursor.ended]
                 active.append(waiting.popleft())
                 continue
@@ -118,8 +124,11 @@ class CaptureSource:
             batch = decoder.decode(packets, order, notes, clock)
             notes, begun = [], True
             order = batch.end_order
+            self.packets = packets
+            self.fragments = np.concatenate(decoder.fragment_rows) if decoder.fragment_rows else EMPTY
             yield batch, None
         notes.extend(Note(order, problem) for problem in decoder.close())
+        self.packets, self.fragments = _nothing(), EMPTY
         if notes:
             yield decoder.decode(_nothing(), order, notes), None
 

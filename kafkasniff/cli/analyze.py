@@ -1,16 +1,21 @@
-"""`kafkasniff analyze`: questions about the tables of an export."""
+"""`kafkasniff analyze`: questions about the tables of an export, or those that captures would make."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from kafkasniff.cli.asked_captures import are_captures, exported
 from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.hosts_option import HOSTS_HELP, take_hosts
+from kafkasniff.cli.options import framing_options, topic_ids_option
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from click.shell_completion import CompletionItem
 
     from kafkasniff.analysis import Accumulator
     from kafkasniff.analysis.export import Export
@@ -35,7 +40,20 @@ class _Questions(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         from kafkasniff.analysis import find_question
 
-        return _command(find_question(cmd_name))
+        command = _command(find_question(cmd_name))
+        if ctx.resilient_parsing:
+            # A shell asks what may follow.
+            from kafkasniff.cli.completion import know_values
+
+            return know_values(command)
+        return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # Click's own would import all questions to ask them what they do.
+        from click.shell_completion import CompletionItem
+
+        named = [CompletionItem(name) for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from kafkasniff.analysis import questions
@@ -48,7 +66,7 @@ class _Questions(click.Group):
     "analyze",
     cls=_Questions,
     invoke_without_command=True,
-    subcommand_metavar="QUESTION DIR [OPTIONS]",
+    subcommand_metavar="QUESTION CAPTURE...|DIR [OPTIONS]",
     options_metavar="",
 )
 @click.option("--list", "listed", is_flag=True, help="The questions, one line each.")
@@ -57,7 +75,7 @@ class _Questions(click.Group):
 )
 @click.pass_context
 def analyze_command(context: click.Context, /, listed: bool, form: str) -> int:
-    """Ask a question about the tables of an export; QUESTION --help tells its options."""
+    """Ask a question about captures, or the tables of an export (DIR); QUESTION --help tells its options."""
     environment: Environment = context.obj
     if listed:
         _list(environment, form)
@@ -88,7 +106,7 @@ def _list(environment: Environment, form: str) -> None:
 def _command(question: type[Accumulator[Any]]) -> click.Command:
     from kafkasniff.analysis import parameters_of
 
-    parameters: list[click.Parameter] = [click.Argument(["directory"], metavar="DIR")]
+    parameters: list[click.Parameter] = [click.Argument(["sources"], nargs=-1, required=True, metavar="CAPTURE...|DIR")]
     parameters += [_option(one) for one in parameters_of(question)]
     times = "RFC 3339, HH:MM:SS (UTC) or +10s from the first exchange."
     parameters += [
@@ -100,9 +118,17 @@ def _command(question: type[Accumulator[Any]]) -> click.Command:
             help="A table, JSON lines, or Parquet [default: text; parquet for FILE.parquet].",
         ),
         click.Option(["-o", "--output"], metavar="FILE", help="Write there, not to stdout."),
-        click.Option(["--engine"], type=click.Choice(["local", "spark"]), default="local", show_default=True),
+        *([click.Option(["--hosts"], metavar="FILE", help=HOSTS_HELP)] if question.asks_hosts else []),
+        click.Option(
+            ["--engine"],
+            type=click.Choice(["local", "spark"]),
+            default="local",
+            help="What reads the tables [default: local].",
+        ),
         click.Option(["--master"], metavar="URL", help="Spark's master, with --engine spark [default: local[*]]."),
-        click.Option(["--color"], type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True),
+        click.Option(
+            ["--color"], type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text."
+        ),
         click.Option(["-v", "--verbose"], count=True, help="Say where an internal error is."),
         click.Option(["-q", "--quiet"], is_flag=True, help="No notes on stderr."),
     ]
@@ -112,6 +138,9 @@ def _command(question: type[Accumulator[Any]]) -> click.Command:
         return _ask(environment, question, options)
 
     text = (question.__doc__ or "").split("\n\n")[0]
+    # These are for captures; decorators put them in front of `params`.
+    asked = framing_options(topic_ids_option(ask))
+    parameters += reversed(getattr(asked, "__click_params__", []))
     return click.Command(question.name, callback=ask, params=parameters, short_help=question.summary, help=text)
 
 
@@ -130,12 +159,19 @@ def _option(parameter: Parameter) -> click.Option:
 
 def _ask(environment: Environment, question: type[Accumulator[Any]], options: dict[str, Any]) -> int:
     environment.verbosity = options.pop("verbose")
-    directory, engine, master = options.pop("directory"), options.pop("engine"), options.pop("master")
+    sources, engine, master = options.pop("sources"), options.pop("engine"), options.pop("master")
     since, until, quiet = options.pop("since"), options.pop("until"), options.pop("quiet")
     output, colour = options.pop("output"), options.pop("color")
     form = _form(options.pop("form"), output)
+    hosts = take_hosts(options) if question.asks_hosts else None
     if master is not None and engine != "spark":
         raise UsageError("--master goes with --engine spark")
+    framing = {name: options.pop(name) for name in ("ports", "max_frame", "keylog", "topic_ids")}
+    captures = are_captures(sources)
+    if captures and engine == "spark":
+        raise UsageError("--engine spark asks an export: kafkasniff export --engine spark makes one")
+    if not captures and any(value not in (None, ()) for value in framing.values()):
+        raise UsageError(f"--port, --max-frame, --keylog and --topic-ids are for captures, and {sources[0]} is none")
 
     if engine == "spark":
         from kafkasniff.cli.without_pandas import allow_pandas
@@ -147,18 +183,25 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
 
     given = {name: value for name, value in options.items() if value not in (None, ())}
     accumulator = question(make_parameters(question, given))
-    export = Export.open(directory)
-    bounds = [_moment(text, export) for text in (since, until)]
-    left_out = export.missing(accumulator)
-    if engine == "spark":
-        from kafkasniff.spark.queries import answer_export
-        from kafkasniff.spark.shipping import ready_session
+    left_out: list[str] = []
+    broken = False
+    with contextlib.ExitStack() as around:
+        directory = sources[0]
+        if captures:
+            directory, broken = around.enter_context(exported(environment, sources, accumulator, framing, quiet=quiet))
+        export = Export.open(directory)
+        bounds = [_moment(text, export) for text in (since, until)]
+        left_out = export.missing(accumulator)
+        if engine == "spark":
+            from kafkasniff.spark.queries import answer_export
+            from kafkasniff.spark.shipping import ready_session
 
-        accumulator = answer_export(ready_session(master), export, accumulator, *bounds)
-    else:
-        answer(export, accumulator, *bounds)
+            accumulator = answer_export(ready_session(master), export, accumulator, *bounds)
+        else:
+            answer(export, accumulator, *bounds)
+    accumulator.hosts = hosts
     result = accumulator.result()
-    with Output(environment, output) as stream:
+    with Output(environment, output, inputs=sources if captures else ()) as stream:
         for data in _rendered(environment, result, form, colour, to_stdout=stream.is_stdout):
             stream.write(data)
     if not quiet:
@@ -169,7 +212,7 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
             environment.say(note)
         if form == "text" and not result.num_rows:
             environment.say(f"{question.name}: nothing found")
-    return Exit.OK
+    return Exit.BROKEN if broken else Exit.OK
 
 
 def _form(wanted: str | None, output: str | None) -> Literal["text", "json", "parquet"]:

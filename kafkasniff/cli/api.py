@@ -25,8 +25,8 @@ __all__ = ["api_command"]
 @click.option("--release", metavar="RELEASE", help="What a release of Apache Kafka speaks, such as 3.9.")
 @click.option("--code", is_flag=True, help="The compiled decoders of one version, as Python source.")
 @click.option("--coverage", is_flag=True, help="Pairs of API and version that are defined, and those that are proven.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or JSON.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text.")
 @click.pass_obj
 def api_command(
     environment: Environment,

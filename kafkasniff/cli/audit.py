@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.hosts_option import hosts_option, take_hosts
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ __all__ = ["audit_command"]
 )
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or one JSON object.")
 @click.option("-o", "--output", metavar="FILE", help="Write there, not to stdout.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text.")
 @click.option(
     "--port",
     "ports",
@@ -36,6 +37,7 @@ __all__ = ["audit_command"]
     help="Of captures only these ports, taken as Kafka (repeatable). Default: Kafka on any port, found by content.",
 )
 @click.option("--keylog", metavar="FILE", help="Decrypt TLS with the secrets in this file (SSLKEYLOGFILE).")
+@hosts_option
 @click.option("-v", "--verbose", count=True, help="Say where an internal error is.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, summary or notes on stderr.")
 @click.pass_obj
@@ -46,6 +48,7 @@ def audit_command(environment: Environment, /, paths: tuple[str, ...], **options
     where a client would be refused, or may be.
     """
     environment.verbosity, quiet = options["verbose"], options["quiet"]
+    hosts = take_hosts(options)
     folders = [path for path in paths if os.path.isdir(path)]
     captures = [path for path in paths if path not in folders]
     if "-" in captures and environment.stdin_tty:
@@ -78,7 +81,7 @@ def audit_command(environment: Environment, /, paths: tuple[str, ...], **options
         else:
             coloured = environment.colour(options["color"], to_stdout=output.is_stdout)
             encoding = environment.encoding if output.is_stdout else "utf-8"
-            output.write(text(told, coloured=coloured).encode(encoding, "replace"))
+            output.write(text(told, coloured=coloured, hosts=hosts).encode(encoding, "replace"))
     if not quiet:
         for note in (*versions.notes(), *offers.notes()):
             environment.say(note)

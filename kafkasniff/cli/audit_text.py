@@ -9,6 +9,7 @@ import msgspec
 
 from kafkasniff.analysis.audit import Audit, BetweenBrokers, Client, Finding
 from kafkasniff.analysis.upgrades import NewVersions
+from kafkasniff.hosts import Hosts
 from kafkasniff.sinks.paint import COLOUR, PLAIN, Paint
 from kafkasniff.sinks.printable import display_width, visible_json, word
 from kafkasniff.sinks.summaries.phrases import few
@@ -78,17 +79,18 @@ def json_line(told: Audited, *, visible: bool) -> bytes:
     return (visible_json(data) if visible else data) + b"\n"
 
 
-def text(told: Audited, *, coloured: bool) -> str:
+def text(told: Audited, *, coloured: bool, hosts: Hosts | None = None) -> str:
     """Lines: the outcome, clients with findings, the others, brokers, and what is new; sentences once, at the end."""
-    return "".join(f"{line.rstrip()}\n" for line in _Page(told, COLOUR if coloured else PLAIN).lines())
+    return "".join(f"{line.rstrip()}\n" for line in _Page(told, COLOUR if coloured else PLAIN, hosts).lines())
 
 
 class _Page:
     """The text while it is put together. What is said of many clients stands at the end, under a number."""
 
-    def __init__(self, told: Audited, paint: Paint) -> None:
+    def __init__(self, told: Audited, paint: Paint, hosts: Hosts | None) -> None:
         self._told = told
         self._paint = paint
+        self._hosts = hosts
         self._said: dict[str, int] = {}
         """Sentence → number."""
 
@@ -106,7 +108,7 @@ class _Page:
         if served:
             yield ""
             yield f"{paint.api}Served:{paint.reset}"
-            rows = [(*_who(client), _requests(client.requests)) for client in served[:MAX_CLIENTS]]
+            rows = [(*_who(client, self._hosts), _requests(client.requests)) for client in served[:MAX_CLIENTS]]
             for row, client in zip(_aligned(rows), served, strict=False):
                 yield f"  {row}  {self._marks(client.notes)}"
             yield from _left_out(served)
@@ -134,7 +136,7 @@ class _Page:
         said, colour = (
             ("would be refused", paint.error) if client.outcome == "refused" else ("may be refused", paint.warn)
         )
-        who = "  ".join(_who(client))
+        who = "  ".join(_who(client, self._hosts))
         yield f"{paint.api}{who}{paint.reset}  {colour}{said}{paint.reset}  {self._marks(client.notes)}"
         findings = client.findings[:MAX_ROWS]
         rows = [(*_row(found, self._told.target), _requests(found.requests)) for found in findings]
@@ -172,14 +174,18 @@ def _left_out(clients: Sequence[Client]) -> Iterator[str]:
         yield f"  … and {len(clients) - MAX_CLIENTS:,} more (--format json has all)"
 
 
-def _who(client: Client) -> tuple[str, str, str]:
+def _who(client: Client, hosts: Hosts | None) -> tuple[str, str, str]:
+    address = client.client_ip or "unknown address"
+    host = None if hosts is None else hosts.name(client.client_ip)
+    if host is not None:
+        address += f" {word(host, NAME_WIDTH)}"
     name = "no client id" if client.client_id is None else word(client.client_id, NAME_WIDTH)
     software = "software not told"
     if client.software_name is not None:
         software = word(client.software_name, NAME_WIDTH)
         if client.software_version is not None:
             software += f" {word(client.software_version, NAME_WIDTH)}"
-    return client.client_ip or "unknown address", name, software
+    return address, name, software
 
 
 def _requests(count: int) -> str:

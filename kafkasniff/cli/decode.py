@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkasniff.cli.environment import Environment, Exit, Interrupted
+from kafkasniff.cli.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options import (
     FilterOptions,
     OutputOptions,
@@ -27,10 +30,18 @@ from kafkasniff.cli.options import (
 )
 from kafkasniff.cli.payload_options import payload_options, take_payload
 from kafkasniff.cli.usual_jobs import usual_jobs
+from kafkasniff.cli.write_matching import (
+    Selected,
+    check_writing,
+    write_matching_option,
+    write_selected,
+    written_line,
+)
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.cli.jobs import Jobs
+    from kafkasniff.cli.pipeline import Sink
 
 __all__ = ["decode_command"]
 
@@ -43,6 +54,7 @@ __all__ = ["decode_command"]
 @filter_options
 @click.option("--two-pass", is_flag=True, help="Read twice, so that names told later are known from the beginning.")
 @topic_ids_option
+@hosts_option
 @click.option("-c", "--count", type=click.IntRange(1), metavar="N", help="Stop after N messages.")
 @click.option(
     "--jobs",
@@ -50,6 +62,7 @@ __all__ = ["decode_command"]
     metavar="N",
     help="Processes; the output is the same. stdin and pipes are read by one. [default: by size and cores]",
 )
+@write_matching_option
 @verbosity_options
 @click.pass_obj
 def decode_command(environment: Environment, /, captures: tuple[str, ...], **options: Any) -> int:
@@ -62,11 +75,17 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     wanted, quiet = split_options(OutputOptions, options), options.pop("quiet")
     predicate = make_predicate(split_options(FilterOptions, options))
     limit, two_pass, jobs = options.pop("count"), options.pop("two_pass"), options.pop("jobs")
+    writing = options.pop("write_matching")
+    if writing is not None:
+        check_writing(writing, captures, payload)
+        jobs = 1
     jobs = usual_jobs(captures) if jobs is None else jobs
     if "-" in captures and environment.stdin_tty:
         raise UsageError("stdin is a terminal: pipe a capture into it")
     two_pass = reads_twice(two_pass, captures)
+    hosts = take_hosts(options)
     catalog, framing = make_catalog(options), framing_arguments(options)
+    frames = dict(framing)
     if two_pass:
         framing |= key_arguments(options)
     arguments = inspector_arguments(options, records_wanted(wanted, predicate), exchanges=predicate is not None)
@@ -78,16 +97,22 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     from kafkasniff.enrich import Enricher
     from kafkasniff.inspector import Inspector
 
-    inspector = Inspector(**arguments)
+    # Which connections are written is told at their ends.
+    inspector = Inspector(**arguments, connections=writing is not None)
     with open_captures(captures, stdin=environment.stdin) as source:
         with Output(environment, wanted.output, inputs=captures) as output:
-            sink = make_sink(
-                environment, output, wanted, captures=len(captures) > 1, names=inspector.names, payload=payload
-            )
+            names: Mapping[str, str] = inspector.names
+            if hosts is not None:
+                names = ChainMap(dict(hosts.names), inspector.names)
+            sink = make_sink(environment, output, wanted, captures=len(captures) > 1, names=names, payload=payload)
             to_terminal = output.is_stdout and environment.stdout_tty
             # Someone may be waiting: at a pipe's other end, or at the terminal.
             flush = sink.flush if "-" in captures or to_terminal else None
             run: Pipeline | Jobs
+            selected: Selected | None = None
+            target: Sink = sink
+            if writing is not None:
+                selected = target = Selected(None if quiet and wanted.output is None else sink, limit)
             if _is_shared(jobs, captures):
                 from kafkasniff.cli.jobs import Jobs
 
@@ -107,7 +132,14 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
             else:
                 enricher = Enricher(catalog, summary=inspector.summary)
                 run = Pipeline(
-                    environment, inspector, sink, enricher=enricher, predicate=predicate, limit=limit, flush=flush
+                    environment,
+                    inspector,
+                    target,
+                    enricher=enricher,
+                    predicate=predicate,
+                    limit=None if selected else limit,
+                    flush=flush,
+                    ended=selected.ended if selected else None,
                 )
             shows = wants_progress(environment, to_terminal=to_terminal, quiet=quiet)
             try:
@@ -121,9 +153,23 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 if not quiet:
                     environment.say(f"interrupted: {summary_line(inspector.summary)}")
                 raise
+        told = ""
+        if writing is not None and selected is not None:
+            written = write_selected(
+                environment,
+                writing,
+                captures,
+                selected,
+                frames,
+                catalog=catalog,
+                secrets=arguments["show_secrets"],
+                payload=not payload.hides,
+                progress=shows,
+            )
+            told = f"{written_line(environment, written, writing)}: "
         if not quiet:
-            selected = predicate is not None or limit is not None
-            environment.say(summary_line(inspector.summary, run.shown if selected else None))
+            shown = None if predicate is None and limit is None else run.shown if selected is None else selected.shown
+            environment.say(told + summary_line(inspector.summary, shown))
         return Exit.BROKEN if run.is_broken(source) else Exit.OK
 
 

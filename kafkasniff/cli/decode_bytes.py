@@ -22,11 +22,17 @@ __all__ = ["decode_bytes_command"]
 @click.option("--response", is_flag=True, help="It is a response; these do not say what they answer, so:")
 @click.option("--api", "api_name", metavar="NAME|KEY", help="API of the response.")
 @click.option("--version", type=click.IntRange(0, 0x7FFF), metavar="N", help="Version of the response.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--bytes", "bytes_form", type=click.Choice(["auto", "base64", "hex"]), default="auto", show_default=True)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or JSON.")
+@click.option(
+    "--bytes",
+    "bytes_form",
+    type=click.Choice(["auto", "base64", "hex"]),
+    default="auto",
+    help="Bytes in JSON: auto is text where they are UTF-8.",
+)
 @click.option("--show-secrets", is_flag=True, help="Show passwords, SASL tokens and the like.")
 @click.option("-o", "--output", metavar="FILE", help="Write there, not to stdout.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text.")
 @click.option("-v", "--verbose", count=True, help="The body as a tree, too.")
 @click.pass_obj
 def decode_bytes_command(environment: Environment, /, data: tuple[str, ...], **options: Any) -> int:

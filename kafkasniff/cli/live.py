@@ -23,6 +23,7 @@ from kafkasniff.cli.capture_options import (
 )
 from kafkasniff.cli.environment import Environment, Exit, Interrupted
 from kafkasniff.cli.export_options import TABLES, make_export_options, rows_line
+from kafkasniff.cli.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options import (
     FilterOptions,
     OutputOptions,
@@ -72,6 +73,7 @@ MIN_EVERY_SECONDS: Final = 1.0
 @payload_options
 @filter_options
 @topic_ids_option
+@hosts_option
 @click.option("--duration", metavar="S", help="Stop after this time (seconds, or 500ms, 5m).")
 @click.option("-c", "--count", type=click.IntRange(1), metavar="N", help="Stop after N messages.")
 @click.option(
@@ -106,7 +108,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
     predicate = make_predicate(filters)
     limit, seconds = options.pop("count"), _seconds(options.pop("duration"))
     exporting = _export_arguments(options, filters, predicate, records=bool(wanted.records), payload=payload)
-    catalog = make_catalog(options)
+    catalog, hosts = make_catalog(options), take_hosts(options)
     watching = WatchOptions(environment, options)
     # The screen of --top is no place for messages.
     shows = wanted.output is not None and not (watching.top and wanted.output == "-")
@@ -168,7 +170,15 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
             timed: TimedSink | None = None
             if shows:
                 sink = timed = TimedSink(
-                    make_sink(environment, output, wanted, captures=len(interfaces) > 1, live=True, payload=payload)
+                    make_sink(
+                        environment,
+                        output,
+                        wanted,
+                        captures=len(interfaces) > 1,
+                        live=True,
+                        names=None if hosts is None else hosts.names,
+                        payload=payload,
+                    )
                 )
             pipeline = Pipeline(
                 environment,

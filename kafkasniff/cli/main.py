@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -17,7 +17,10 @@ from kafkasniff.cli.environment import Environment, Exit, Interrupted
 from kafkasniff.cli.without_pandas import refuse_pandas
 from kafkasniff.errors import CaptureError, KafkasniffError, MissingPartError, OutputError, UsageError
 
-__all__ = ["command_line", "main", "run"]
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+__all__ = ["COMPLETION", "command_line", "main", "run"]
 
 # Name → (module, attribute, what it does). The modules are imported when their command is run, the list is not.
 _COMMANDS: Final = {
@@ -26,10 +29,17 @@ _COMMANDS: Final = {
     "export": ("kafkasniff.cli.export", "export_command", "Captures to Parquet tables."),
     "audit": ("kafkasniff.cli.audit", "audit_command", "Clients that a release of Kafka would refuse."),
     "stats": ("kafkasniff.cli.stats", "stats_command", "What is in captures or exports, on one screen."),
+    "check": ("kafkasniff.cli.check", "check_command", "What is wrong: findings with evidence and advice."),
+    "report": ("kafkasniff.cli.report", "report_command", "The same and more as one page for a browser."),
+    "timing": ("kafkasniff.cli.timing", "timing_command", "Where the time went: client, network, broker, waits."),
+    "diff": ("kafkasniff.cli.diff", "diff_command", "Two captures or exports compared, before and after."),
     "analyze": ("kafkasniff.cli.analyze", "analyze_command", "Questions about exported tables."),
     "api": ("kafkasniff.cli.api", "api_command", "The protocol's APIs, versions and fields."),
     "decode-bytes": ("kafkasniff.cli.decode_bytes", "decode_bytes_command", "One message pasted from a log."),
+    "completion": ("kafkasniff.cli.completion", "completion_command", "A script for completion in bash, zsh or fish."),
 }
+COMPLETION: Final = "_KAFKASNIFF_COMPLETE"
+"""The environment variable by which a shell asks what may follow; the name is Click's."""
 
 
 class _LazyGroup(click.Group):
@@ -43,7 +53,20 @@ class _LazyGroup(click.Group):
             return None
         module, attribute, _ = _COMMANDS[cmd_name]
         command: click.Command = getattr(import_module(module), attribute)
+        if ctx.resilient_parsing:
+            # A shell asks what may follow.
+            from kafkasniff.cli.completion import know_values
+
+            return know_values(command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # Click's own would import all commands to ask them what they do.
+        from click.shell_completion import CompletionItem
+
+        named = [CompletionItem(name, help=told) for name, (_, _, told) in _COMMANDS.items()]
+        found = [item for item in named if item.value.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -137,6 +160,10 @@ def _visible(text: str) -> str:
 
 def main() -> None:
     """The console script: runs the command line of the process and ends it."""
+    if COMPLETION in os.environ:
+        from kafkasniff.cli.completion import complete
+
+        sys.exit(complete(os.environ[COMPLETION]))
     # NumPy's linear algebra would start a thread for each core, for work that there is none of here.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Messages live as long as their batch and hold no cycles: looking for some all the time took a third of the run.

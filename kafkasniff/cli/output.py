@@ -11,7 +11,7 @@ from typing import BinaryIO, Final, Self
 from kafkasniff.cli.environment import Environment
 from kafkasniff.errors import OutputError, UsageError
 
-__all__ = ["FILE_MODE", "Output"]
+__all__ = ["FILE_MODE", "Output", "WholeFile"]
 
 FILE_MODE: Final = 0o600
 """Of files created: they hold what was said on the wire, which is their owner's business."""
@@ -90,6 +90,54 @@ class Output:
 
     def _incomplete(self) -> None:
         self._environment.say(f"{self.path} is incomplete")
+
+
+class WholeFile:
+    """A file that appears whole or not at all, for its owner only.
+
+    Refuses to overwrite one of `inputs` (UsageError), and a folder or a place that cannot be written (OutputError):
+    when it is made, so that nobody waits for what cannot be kept.
+    """
+
+    def __init__(self, path: str, inputs: Iterable[str] = ()) -> None:
+        self.path = path
+        for name in inputs:
+            if name != "-" and _same_file(name, path):
+                raise UsageError(f"{path} is a capture to be read; name another output")
+        # Of a link its target is replaced; what is no file (a device, a pipe) is written to.
+        self._place = Path(os.path.realpath(path))
+        self._aside = not self._place.exists() or self._place.is_file()
+        writable = self._place.parent if self._aside else self._place
+        if self._place.is_dir():
+            raise OutputError(f"cannot write {path}: it is a folder")
+        if not writable.exists():
+            raise OutputError(f"cannot write {path}: there is no folder {writable}")
+        if not os.access(writable, os.W_OK):
+            raise OutputError(f"cannot write {path}: permission denied")
+
+    def write(self, data: bytes) -> None:
+        """Write it. Raises OutputError, and then nothing has changed."""
+        place = self._place
+        if not self._aside:
+            place_aside = place
+        else:
+            place_aside = place.with_name(f".{place.name}.{os.getpid()}.new")
+        try:
+            try:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_EXCL if self._aside else 0)
+                with os.fdopen(os.open(place_aside, flags, FILE_MODE), "wb") as stream:
+                    stream.write(data)
+                    stream.flush()
+                    if self._aside:
+                        os.fsync(stream.fileno())
+                if self._aside:
+                    place_aside.replace(place)
+            except BaseException:
+                if self._aside:
+                    place_aside.unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise OutputError(f"cannot write {self.path}: {error.strerror or error}") from error
 
 
 def _same_file(one: str, other: str) -> bool:

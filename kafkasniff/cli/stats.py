@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kafkasniff.cli.environment import Environment, Exit, Interrupted
+from kafkasniff.cli.counted_captures import Captures, Taker
+from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options import (
     FilterOptions,
     filter_options,
-    framing_arguments,
     framing_options,
-    key_arguments,
-    make_catalog,
     make_predicate,
-    reads_twice,
     split_options,
     topic_ids_option,
 )
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
-    from kafkasniff.analysis.overview import Answer, Overview
-    from kafkasniff.filters import Predicate
-    from kafkasniff.rows.resolve import Names
+    import pyarrow as pa
 
-__all__ = ["stats_command"]
+    from kafkasniff.analysis.overview import Answer, Overview
+    from kafkasniff.detectors import Detectors, Finding
+    from kafkasniff.model import Message
+
+__all__ = ["Captures", "Taker", "stats_command"]
 
 TOP: Final = 10
 """Rows of each list on the screen."""
@@ -38,6 +38,8 @@ MIN_WIDTH: Final = 60
 MAX_WIDTH: Final = 160
 
 _TIMES: Final = ("first", "last")
+_TOLD: Final = ("severity", "detector", "title", "subject", "count", "first", "last")
+"""What is told of a finding; the rest is for `check`."""
 
 
 @click.command("stats")
@@ -49,6 +51,7 @@ _TIMES: Final = ("first", "last")
 @framing_options
 @filter_options
 @topic_ids_option
+@hosts_option
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text.")
 @click.option("-v", "--verbose", count=True, help="Say where an internal error is.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
@@ -56,7 +59,8 @@ _TIMES: Final = ("first", "last")
 def stats_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
     """Say what is in captures, or in exports (folders): brokers, clients, APIs, topics, groups, errors, problems.
 
-    Several captures are one timeline, as for decode. Filters are for captures.
+    Several captures are one timeline, as for decode. Filters are for captures. What looks wrong is listed at the end;
+    `check` says what it means.
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     filters = split_options(FilterOptions, options)
@@ -67,31 +71,38 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
         raise UsageError(f"filters are for captures, and {folders[0]} is a folder: filter when it is exported")
     if "-" in captures and environment.stdin_tty:
         raise UsageError("stdin is a terminal: pipe a capture into it")
+    hosts = take_hosts(options)
     form, top = options.pop("form"), options.pop("top")
     output, colour = options.pop("output"), options.pop("color")
 
     from kafkasniff.analysis.overview import Overview
     from kafkasniff.cli.output import Output
+    from kafkasniff.detectors import Detectors
 
-    overview = Overview()
+    overview, detectors = Overview(), Detectors()
     if options["no_records"]:
         overview.has("records")  # nobody misses it
     with Output(environment, output, inputs=captures) as stream:
-        reading = _Captures(environment, overview, options, predicate, quiet=quiet)
+        reading = Captures(environment, _Both(overview, detectors), options, predicate, quiet=quiet)
         for folder in folders:
-            _read_export(overview, folder, records=not options["no_records"])
+            _read_export(overview, detectors, folder, records=not options["no_records"])
         if captures:
             reading.read(captures)
         answer = overview.answer(names=reading.names, **_rows(form, top))
+        findings = detectors.findings(reading.names)
+        answer.notes += [f"findings: {note}" for note in detectors.notes()]
+        shown = _rows(form, top).get("top", len(findings))
+        answer.more["findings"] = max(len(findings) - shown, 0)
+        findings = findings[:shown]
         terminal = stream.is_stdout and environment.stdout_tty
         if form == "json":
-            stream.write(_json(answer, sources, broken=reading.broken, terminal=terminal))
+            stream.write(_json(answer, findings, sources, broken=reading.broken, terminal=terminal))
         else:
             from kafkasniff.cli.stats_text import stats_text
 
             width = min(max(environment.width, MIN_WIDTH), MAX_WIDTH) if stream.is_stdout else FILE_WIDTH
             coloured = environment.colour(colour, to_stdout=stream.is_stdout)
-            text = stats_text(answer, sources, width=width, coloured=coloured)
+            text = stats_text(answer, findings, sources, width=width, coloured=coloured, hosts=hosts)
             stream.write(text.encode(environment.encoding if stream.is_stdout else "utf-8", "replace"))
         if not quiet:
             for note in answer.notes:
@@ -110,8 +121,26 @@ def _rows(form: str, top: int | None) -> dict[str, int]:
     return {"top": top}
 
 
-def _read_export(overview: Overview, folder: str, *, records: bool) -> None:
-    """Give an overview the rows of an export. Raises CaptureError, UsageError."""
+class _Both:
+    """An overview and detectors, which see the same rows."""
+
+    def __init__(self, overview: Overview, detectors: Detectors) -> None:
+        self._overview = overview
+        self._detectors = detectors
+
+    def has(self, table: str) -> None:
+        self._overview.has(table)
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        self._overview.update(batch, table)
+        self._detectors.update(batch, table)
+
+    def wants_body(self, message: Message) -> bool:
+        return self._overview.wants_body(message) or self._detectors.wants_body(message)
+
+
+def _read_export(overview: Overview, detectors: Detectors, folder: str, *, records: bool) -> None:
+    """Give an overview and detectors the rows of an export. Raises CaptureError, UsageError."""
     from kafkasniff.analysis.export import Export
 
     export = Export.open(folder)
@@ -123,101 +152,12 @@ def _read_export(overview: Overview, folder: str, *, records: bool) -> None:
             overview.has(table)
             for batch in export.batches(table, reading):
                 overview.update(batch, table)
+    detectors.read(export)
 
 
-class _Captures:
-    """Gives an overview the rows of captures."""
-
-    def __init__(
-        self,
-        environment: Environment,
-        overview: Overview,
-        options: Mapping[str, Any],
-        predicate: Predicate | None,
-        *,
-        quiet: bool,
-    ) -> None:
-        self._environment = environment
-        self._overview = overview
-        self._options = dict(options)
-        self._predicate = predicate
-        self._quiet = quiet
-        self.names: Names | None = None
-        """What they told, when they are read."""
-        self.broken = False
-        self.interrupt: Interrupted | None = None
-        """What ended the reading early."""
-
-    def read(self, captures: tuple[str, ...]) -> None:
-        """Read them all, or until a signal comes. Raises CaptureError, UsageError."""
-        from kafkasniff.capture import open_captures
-        from kafkasniff.cli.pipeline import Parts
-        from kafkasniff.cli.progress import Progress, wants_progress
-        from kafkasniff.exports.counted import CountedRows
-
-        environment, overview, predicate = self._environment, self._overview, self._predicate
-        options, shows = self._export_options(), wants_progress(environment, to_terminal=False, quiet=self._quiet)
-        catalog = make_catalog(self._options)
-        if self._names_first(captures):
-            from kafkasniff.cli.pipeline import learn_names
-
-            arguments = {**framing_arguments(self._options), **key_arguments(self._options)}
-            learn_names(environment, catalog, captures, arguments, progress=shows)
-        rows = CountedRows(
-            options,
-            overview.update,
-            catalog=catalog,
-            wants_body=overview.wants_body,
-            predicate=predicate,
-            keys=key_arguments(self._options).get("keys"),
-        )
-        for table in options.tables:
-            overview.has(table)
-        with open_captures(captures, stdin=environment.stdin) as source:
-            progress = Progress(environment, source) if shows else None
-            parts = Parts()
-            try:
-                for batch in source:
-                    for part in parts.of(batch):
-                        with environment.interrupts.held():
-                            rows.feed(part)
-                        if progress is not None:
-                            progress.update()
-            except Interrupted as interrupt:
-                self.interrupt = interrupt
-            finally:
-                if progress is not None:
-                    progress.clear()
-            self.broken = source.broken and self.interrupt is None
-        self.names = rows.end()
-
-    def _export_options(self) -> Any:
-        from kafkasniff.exports.options import ExportOptions
-
-        asks = False
-        if self._predicate is not None:
-            from kafkasniff.filters import needs_records
-
-            asks = needs_records(self._predicate)
-        tables: tuple[str, ...] = ("exchanges", "records", "connections", "problems")
-        if self._options["no_records"]:
-            if asks:
-                raise UsageError("--filter asks about records, which --no-records leaves out")
-            tables = tuple(one for one in tables if one != "records")
-        arguments = framing_arguments(self._options)
-        # What a filter asks of records it asks of those in bodies.
-        return ExportOptions(tables=tables, records=asks, ports=tuple(sorted(set(arguments.pop("ports")))), **arguments)
-
-    def _names_first(self, captures: tuple[str, ...]) -> bool:
-        """What names a topic has to be known when a filter asks for it; else names are put in at the end."""
-        if self._predicate is None:
-            return False
-        from kafkasniff.filters import needs_topic_names
-
-        return needs_topic_names(self._predicate) and reads_twice(None, captures)
-
-
-def _json(answer: Answer, sources: Sequence[str], *, broken: bool, terminal: bool) -> bytes:
+def _json(
+    answer: Answer, findings: Sequence[Finding], sources: Sequence[str], *, broken: bool, terminal: bool
+) -> bytes:
     import msgspec
     import orjson
 
@@ -225,6 +165,7 @@ def _json(answer: Answer, sources: Sequence[str], *, broken: bool, terminal: boo
     from kafkasniff.sinks.printable import visible_json
 
     told = {"sources": [capture_name(one) for one in sources], "broken": broken, **msgspec.to_builtins(answer)}
+    told["findings"] = [{name: getattr(one, name) for name in _TOLD} for one in findings]
     data = orjson.dumps(_with_times(told), option=orjson.OPT_APPEND_NEWLINE)
     return visible_json(data) if terminal else data
 

@@ -6,7 +6,7 @@ Everything that comes from the wire goes through `word`. A column in which no ro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkasniff.analysis.overview.answer import (
     Answer,
@@ -24,6 +24,10 @@ from kafkasniff.model import Endpoint
 from kafkasniff.sinks.printable import cut, printable, word
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.sinks.times import clock_time, date_of, duration
+
+if TYPE_CHECKING:
+    from kafkasniff.detectors import Finding
+    from kafkasniff.hosts import Hosts
 
 __all__ = ["stats_text"]
 
@@ -49,8 +53,16 @@ class _Column(NamedTuple):
     """Columns from which on others say it better."""
 
 
-def stats_text(answer: Answer, sources: Sequence[str], *, width: int, coloured: bool) -> str:
-    """The screen, `width` columns wide, with ANSI codes if `coloured`."""
+def stats_text(
+    answer: Answer,
+    findings: Sequence[Finding],
+    sources: Sequence[str],
+    *,
+    width: int,
+    coloured: bool,
+    hosts: Hosts | None = None,
+) -> str:
+    """The screen, `width` columns wide, with ANSI codes if `coloured`; `hosts`: names of addresses."""
     from rich.console import RenderableType
     from rich.padding import Padding
     from rich.table import Table
@@ -58,7 +70,8 @@ def stats_text(answer: Answer, sources: Sequence[str], *, width: int, coloured: 
 
     shown: list[RenderableType] = [Text(line, overflow="fold") for line in _heading(answer, sources)]
     days = _spans_days(answer)
-    for name, rows, all_columns in _sections(answer, days):
+    for name, rows, columns_of in [*_sections(answer, days), ("Findings", findings, _FINDINGS)]:
+        all_columns = columns_of if hosts is None else _named(columns_of, hosts)
         more = answer.more.get(name.lower(), 0)
         if not rows:
             continue
@@ -157,6 +170,20 @@ def _some(number: int | None) -> str:
 
 def _address(address: str | None, port: int) -> str:
     return "" if address is None else printable(str(Endpoint(address, port)))
+
+
+def _named(columns: list[_Column], hosts: Hosts) -> list[_Column]:
+    """The same with a name and a rack behind each address."""
+
+    def told(find: Callable[[str | None, int | None], str | None]) -> Callable[[Any], str]:
+        return lambda row: word(find(row.address, getattr(row, "port", None)) or "")
+
+    made: list[_Column] = []
+    for one in columns:
+        made.append(one)
+        if one.heading == "address":
+            made += [_Column("name", told(hosts.name)), _Column("rack", told(hosts.rack), least=MIDDLE)]
+    return made
 
 
 def _software(row: Client) -> str:
@@ -320,4 +347,9 @@ _GROUPS: Final = [
     _Column("members", lambda row: "" if row.members is None else f"{row.members:,}", number=True),
     _REQUESTS,
     _ERRORS,
+]
+_FINDINGS: Final = [
+    _Column("severity", lambda row: row.severity),
+    # Sentences of detectors are safe to print.
+    _Column("what was seen (kafkasniff check tells more)", lambda row: row.title),
 ]

@@ -6,7 +6,7 @@ known when it is over, and whoever counts puts names into what is left of the ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,7 +15,9 @@ from kafkasniff.enrich import Catalog
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.exports.beginning import new_state
 from kafkasniff.exports.options import ExportOptions
-from kafkasniff.exports.staging import new_stager, stage, stage_rest
+from kafkasniff.exports.staging import inspected, new_stager, stage, stage_rest
+from kafkasniff.exports.transport import TransportRows
+from kafkasniff.inspector import Output
 from kafkasniff.model import Message, Summary
 from kafkasniff.packets import PacketBatch
 from kafkasniff.rows.resolve import Names
@@ -32,7 +34,7 @@ class CountedRows:
 
     `wants_body`: of which messages the JSON of the body is wanted, where `options` want bodies; `given`: names by topic
     id; `predicate`: only the exchanges that it is true of, which may name what `catalog` has learnt before; `keys`:
-    secrets of TLS.
+    secrets of TLS; `events` is given what the inspector yields, too; `transport`: hand on that table as well.
     """
 
     def __init__(
@@ -44,6 +46,8 @@ class CountedRows:
         wants_body: Callable[[Message], bool] | None = None,
         predicate: Predicate | None = None,
         keys: KeyLog | None = None,
+        events: Callable[[Sequence[Output]], object] | None = None,
+        transport: bool = False,
     ) -> None:
         catalog = Catalog() if catalog is None else catalog
         if catalog.tellings is None:
@@ -51,6 +55,8 @@ class CountedRows:
         self._tellings = catalog.tellings
         self._given: Mapping[str, str] = catalog.given
         self._take = take
+        self._events = events
+        self._transport = TransportRows(take, ports=options.ports) if transport else None
         self._state = new_state(options, catalog, sessions=predicate is not None)
         if keys is not None:
             self._state.inspector.follow_key_log(keys)
@@ -63,11 +69,20 @@ class CountedRows:
 
     def feed(self, batch: PacketBatch) -> None:
         """Take the next packets."""
-        stage(self._state, self._stager, batch)
+        if self._transport is not None:
+            self._transport.feed(batch)
+        if self._events is None:
+            stage(self._state, self._stager, batch)
+            return
+        events = inspected(self._state, self._stager, batch)
+        self._events(events)
+        self._stager.take(events)
 
     def end(self) -> Names:
         """The packets have ended: hand on what was still open. Returns what the run was told."""
-        stage_rest(self._state, self._stager, self)
+        if self._transport is not None:
+            self._transport.close()
+        stage_rest(self._state, self._stager, self, self._events)
         return Names(self._tellings, self._given)
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:

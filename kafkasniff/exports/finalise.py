@@ -21,7 +21,7 @@ from kafkasniff.sinks.parquet import TableWriter
 
 __all__ = ["RELEASE_BYTES", "final_rows", "finalise"]
 
-RELEASE_BYTES: Final = 64 << 20
+RELEASE_BYTES: Final = 16 << 20
 """Bytes of staged rows that are read before their pages are let go of."""
 
 

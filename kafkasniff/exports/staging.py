@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,9 +68,17 @@ def _begin(state: ShardState, stager: Stager, batch: PacketBatch) -> None:
             stager.begins(state.start_ns)
 
 
-def stage_rest(state: ShardState, stager: Stager, files: Staged) -> None:
-    """The captures have ended: take what was still open, and write all rows that wait. Raises OSError."""
-    stager.take(state.enricher.feed(state.inspector.close()))
+def stage_rest(
+    state: ShardState, stager: Stager, files: Staged, events: Callable[[Sequence[Output]], object] | None = None
+) -> None:
+    """The captures have ended: take what was still open, and write all rows that wait. Raises OSError.
+
+    `events` is given what the inspector yields, too.
+    """
+    rest = state.enricher.feed(state.inspector.close())
+    if events is not None:
+        events(rest)
+    stager.take(rest)
     stager.flush()
     files.close()
     tellings = state.enricher.catalog.tellings

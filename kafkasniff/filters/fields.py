@@ -162,6 +162,18 @@ def _body(side: Literal["request", "response"], *path: str) -> Values:
     return values
 
 
+def _trace_id(candidate: Candidate) -> Iterable[Any]:
+    for ask in _TRACE_IDS:
+        yield from ask(candidate)
+
+
+_TRACED: Final = ("records", "batches", "records", "_trace_ids")
+_TRACE_IDS: Final = (
+    _body("request", "topic_data", "partition_data", *_TRACED),
+    _body("response", "responses", "partitions", *_TRACED),
+)
+
+
 def _member_id(candidate: Candidate) -> Iterable[Any]:
     for ask in _MEMBER_IDS:
         yield from ask(candidate)
@@ -220,6 +232,7 @@ _TABLE: Final[tuple[tuple[Field, Values], ...]] = (
         lambda candidate: {facts.partition for facts in candidate.named.partitions.values()},
     ),
     (Field("record_count", "number", late=True), _record_count),
+    (Field("trace_id", "text", late=True), _trace_id),
     (Field("acks", "number", enum="acks"), _body("request", "acks")),
     (Field("group_id", "text"), lambda candidate: candidate.named.groups),
     (Field("member_id", "text", late=True), _member_id),

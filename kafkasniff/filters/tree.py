@@ -97,4 +97,4 @@ def needs_topic_names(predicate: Predicate | None) -> bool:
 
 def needs_records(predicate: Predicate | None) -> bool:
     """Whether a predicate looks into record batches: then records have to be decoded in full."""
-    return any(".batches.records." in f"{field}." for field in fields_of(predicate))
+    return any(field == "trace_id" or ".batches.records." in f"{field}." for field in fields_of(predicate))

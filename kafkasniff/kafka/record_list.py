@@ -10,6 +10,7 @@ from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
 from kafkasniff.kafka.embedded.schema_registry import add_from_header
+from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, add_trace_id
 from kafkasniff.kafka.record_flaw import MalformedError, find_flaw, read_varint
 
 __all__ = ["MAX_RECORDS", "decode_record_list", "wrap64"]
@@ -223,11 +224,13 @@ def decode_record_list(  # noqa: PLR0917 - called for each batch, where keywords
 
 
 def _look_at_headers(records: list[dict[str, Any]], context: DecodeContext, position: int) -> None:
-    """Tell of header keys that are not UTF-8, which the loop leaves as bytes, and of schema ids in headers."""
+    """Tell of keys of headers that are not UTF-8, which the loop leaves as bytes, and of schema and trace ids there."""
     for index, record in enumerate(records):
         for header in record["headers"]:
             if header["key"] in SCHEMA_HEADERS:
                 add_from_header(record, header)
+            elif header["key"] in TRACE_HEADERS:
+                add_trace_id(record, header)
             elif isinstance(header["key"], bytes):
                 context.problem(
                     "string-not-utf8", f"a header key of record {index} of the batch is not UTF-8", position

@@ -273,6 +273,7 @@ class _Walker:
         stop = self.position + length
         if stop > self.end:
             detail = f"{path}: {length} bytes, {self.end - self.position} left"
+            self.span(start, path, f"length of {kind}", length)
             self.position = start
             raise _Failure("body-truncated", detail, start)
         begin, self.position = self.position, stop

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from kafkasniff.entities import text
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS, told_of_secrets
+from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, add_trace_id
 from kafkasniff.kafka.record_columns import RecordColumns
 from kafkasniff.model import Exchange, Message
 from kafkasniff.payload import Payload
@@ -100,7 +101,8 @@ def columns_of(
     with np.errstate(over="ignore"):  # as Java's long
         offset = of_batch("base_offset") + columns.offset_delta
         timestamp = of_batch("base_timestamp") + columns.timestamp_delta
-    counts = np.bincount(columns.header_record, minlength=len(columns.batch))
+    rows = len(columns.batch)
+    counts = np.bincount(columns.header_record, minlength=rows)
     borders = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
     headers = pa.StructArray.from_arrays(
         [
@@ -120,8 +122,24 @@ def columns_of(
         "value": value if show_secrets else _without_secrets(key, value),
         "headers": pa.ListArray.from_arrays(pa.array(borders), headers, type=_SCHEMA.field("headers").type),
         "sequence": pa.array(_sequences(of_batch("base_sequence"), columns.offset_delta).astype(np.int32)),
-        "control": pa.nulls(len(columns.batch), pa.string()).dictionary_encode(),
+        "control": pa.nulls(rows, pa.string()).dictionary_encode(),
+        "trace_ids": _trace_ids(columns.header_record, headers, rows),
     }
+
+
+def _trace_ids(record_of: Numbers, headers: pa.StructArray, count: int) -> pa.Array:
+    """Trace ids in the headers of `count` records, by the record of each header; null where there are none."""
+    kind = _SCHEMA.field("trace_ids").type
+    names = headers.field("key").dictionary_encode() if len(headers) else None
+    # Headers have few names, and hardly ever one of these.
+    wanted = [] if names is None else [name in TRACE_HEADERS for name in names.dictionary.to_pylist()]
+    if names is None or not any(wanted):
+        return pa.nulls(count, kind)
+    found = np.flatnonzero(np.array(wanted)[names.indices.to_numpy()])
+    told: dict[int, dict[str, Any]] = {}
+    for record, header in zip(record_of[found].tolist(), headers.take(pa.array(found)).to_pylist(), strict=True):
+        add_trace_id(told.setdefault(record, {}), header)
+    return pa.array([told[row].get("_trace_ids") if row in told else None for row in range(count)], kind)
 
 
 def _without_secrets(key: pa.Array, value: pa.Array) -> pa.Array:
@@ -153,6 +171,8 @@ def without_payload(columns: dict[str, pa.Array], payload: Payload) -> dict[str,
         "key": _hidden(columns["key"], payload),
         "value": _hidden(columns["value"], payload),
         "headers": pa.ListArray.from_arrays(headers.offsets, hidden, type=headers.type, mask=mask),
+        # They stand in values of headers.
+        "trace_ids": pa.nulls(len(headers), columns["trace_ids"].type),
     }
 
 
@@ -174,6 +194,7 @@ def plain_columns_of(
     headers: list[list[dict[str, Any]] | None] = []
     sequence: list[int | None] = []
     control: list[str | None] = []
+    trace_ids: list[list[str] | None] = []
     for index in plain:
         batch, rows = pieces[index].batch, pieces[index].rows or []
         base = batch.get("base_sequence")
@@ -196,6 +217,7 @@ def plain_columns_of(
             )
             sequence.append(None if base is None else _sequence(base, row["offset"] - batch["base_offset"]))
             control.append(_control(row) if batch.get("control") else None)
+            trace_ids.append(row.get("_trace_ids"))
     return np.array(piece_of, np.int64), {
         "offset": pa.array(offset, pa.int64()),
         "timestamp": _timestamps(np.array(timestamp, np.int64)),
@@ -204,6 +226,7 @@ def plain_columns_of(
         "headers": pa.array(headers, _SCHEMA.field("headers").type),
         "sequence": pa.array(sequence, pa.int32()),
         "control": pa.array(control, pa.string()).dictionary_encode(),
+        "trace_ids": pa.array(trace_ids, _SCHEMA.field("trace_ids").type),
     }
 
 

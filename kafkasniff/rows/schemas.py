@@ -117,6 +117,7 @@ RECORDS: Final = pa.schema(
         ("sequence", pa.int32()),
         ("transactional", pa.bool_()),
         ("control", pa.string()),
+        ("trace_ids", _array(pa.string())),
     ]
 )
 """Schema of the table `records`."""

@@ -35,6 +35,9 @@ _ACTING: Final = re.compile(
 _SEPARATOR: Final = re.compile("[\\s,;=\"'()\\[\\]{}…·]")
 
 
+_LONGEST_ESCAPE: Final = len("\\U00000000")
+
+
 def _escape(character: str) -> str:
     if character == "\\":
         return "\\\\"
@@ -92,7 +95,8 @@ def _word(value: str | bytes, width: int) -> str:
     kept = value[:width]
     text = printable(kept)
     while len(text) > width:
-        kept = kept[:-1]
+        # So many can be given up at once: what is given up was no longer than this.
+        kept = kept[: -max((len(text) - width) // _LONGEST_ESCAPE, 1)]
         text = printable(kept)
     rest = len(value) - len(kept)
     if not text or _SEPARATOR.search(text):

@@ -80,8 +80,9 @@ class TextSink:
 
     `verbosity` 0: one line per message; 1: its body, too; 2: records, too (where they were decoded). `colour`: with
     ANSI colours; `encoding`: of the stream, what it cannot encode is escaped; `width`: columns that the tree may use;
-    `captures`: tell where another capture begins; `live`: hand on every line at once; `names`: address → name, from the
-    captures' name records, shown for the address; may grow while lines are written; `payload`: what becomes of payload.
+    `captures`: tell where another capture begins; `live`: hand on every line at once; `names`: address, or
+    address:port, → name, shown for it, from the captures' name records or the user; may grow while lines are written;
+    `payload`: what becomes of payload.
     """
 
     def __init__(
@@ -254,8 +255,10 @@ class TextSink:
     def _name(self, endpoint: Endpoint | None) -> str:
         if endpoint is None:
             return "?"
-        name = self._names.get(endpoint.address)
-        return str(endpoint) if name is None else f"{word(name, NAME_WIDTH)}:{endpoint.port}"
+        shown = str(endpoint)
+        # A name that is for this port alone says more.
+        name = self._names.get(shown) or self._names.get(endpoint.address)
+        return shown if name is None else f"{word(name, NAME_WIDTH)}:{endpoint.port}"
 
     def _below(self, message: Message) -> Iterable[str]:
         """The lines below a message's own: its problems, and with `-v` all that it holds."""

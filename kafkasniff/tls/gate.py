@@ -43,6 +43,11 @@ class TlsGate:
         self._held: list[Item] = []
 
     @property
+    def encrypted(self) -> bool:
+        """The connection is TLS."""
+        return self._session is not None
+
+    @property
     def waiting(self) -> int:
         """Bytes that its reader has heard of (`Wrapped`) and may get yet."""
         return 0 if self._session is None else self._session.waiting

@@ -181,9 +181,10 @@ def test_an_export_that_lacks_things(capture: Path, tmp_path: Path) -> None:
     kafkasniff("export", capture, "-o", tmp_path / "few", "--tables", "exchanges")
     answer = answered(tmp_path / "few")
     assert (answer["connections"], answer["problems"]) == (None, None)
-    assert len(answer["notes"]) == 3
+    # Three of the lists, and two of the detectors that lack a table.
+    assert len(answer["notes"]) == 5
     told = kafkasniff("stats", tmp_path / "few")
-    assert told.err.count("\n") == 3
+    assert told.err.count("\n") == 5
     assert "connections" not in told.lines[2]
     assert kafkasniff("stats", "-q", tmp_path / "few").err == ""
     kafkasniff("export", capture, "-o", tmp_path / "headers", "--no-bodies")
@@ -220,8 +221,11 @@ def test_it_fits(name: str, width: int) -> None:
 def test_what_is_left_out_is_said(capture: Path) -> None:
     shown = kafkasniff("stats", capture, "--top", "1")
     assert "  and 3 more (--top)" in shown.lines
-    assert answered(capture, "--top", "1")["more"] == {
+    whole, short = answered(capture), answered(capture, "--top", "1")
+    assert short["findings"] == whole["findings"][:1]
+    assert short["more"] == {
         "brokers": 0, "clients": 1, "apis": 3, "topics": 0, "groups": 0, "errors": 0, "problems": 0,
+        "findings": len(whole["findings"]) - 1,
     }  # fmt: skip
     assert kafkasniff("stats", capture, "--top", "0").code == Exit.USAGE
 
@@ -351,7 +355,7 @@ def keys(section: str) -> list[str]:
 def test_the_page_has_every_key() -> None:
     sections = {part.partition("\n")[0]: part for part in re.split(r"^##+ ", PAGE, flags=re.M)[1:]}
     counts = set(parts.Exchanges.__struct_fields__)
-    assert set(keys(sections["JSON"])) == {"sources", "broken", *parts.Answer.__struct_fields__}
+    assert set(keys(sections["JSON"])) == {"sources", "broken", *parts.Answer.__struct_fields__, "findings"}
     assert set(keys(sections["counts"])) == counts
     for name, kind, own in (
         ("connections", parts.Connections, False),
@@ -371,7 +375,7 @@ def test_the_page_has_every_key() -> None:
 
 def test_json_has_every_key_of_the_page() -> None:
     answer = answered(ROOT / SHIPPED)
-    assert list(answer)[2:] == list(parts.Answer.__struct_fields__)
+    assert list(answer)[2:] == [*parts.Answer.__struct_fields__, "findings"]
     assert re.fullmatch(r"2026-11-21T07:10:\d\d\.\d{9}Z", answer["first"])
     assert re.fullmatch(r"2026-11-21T07:10:\d\d\.\d{9}Z", answer["groups"][0]["first"])
     assert re.fullmatch(r"2026-11-21T07:10:\d\d\.\d{9}Z", answer["errors"][0]["first"])

@@ -135,6 +135,7 @@ def test_the_columns() -> None:
         "sequence": 2**31 - 1,
         "transactional": True,
         "control": None,
+        "trace_ids": None,
         "_time_ns": 1_781_000_000_123_456_789,
         "_position": 0,
     }
@@ -152,7 +153,7 @@ def test_timestamps_that_are_none() -> None:
 def test_what_the_old_formats_lack_is_null() -> None:
     data = craft.message(3, b"k", b"v", magic=0) + craft.wrapper(9, [craft.message(0, None, b"w")])
     old, newer = made(data, "columns")[0]
-    lacking = {"producer_id", "producer_epoch", "sequence", "transactional", "headers", "control"}
+    lacking = {"producer_id", "producer_epoch", "sequence", "transactional", "headers", "control", "trace_ids"}
     assert {name for name, value in old.items() if value is None} == lacking | {"timestamp", "timestamp_type"}
     assert {name for name, value in newer.items() if value is None} == lacking | {"key"}
     assert (newer["compression"], newer["offset"]) == ("gzip", 9)

@@ -162,6 +162,10 @@ class Overview:
             notes=self._notes(),
         )
 
+    def rebalances(self) -> pa.Table:
+        """Generations of groups, as the question `rebalances` has them."""
+        return self._rebalances.result()
+
     def _error_rows(self, names: Names | None) -> list[Error]:
         """Error codes, the most frequent first."""
         found: dict[int | None, Error] = {}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from kafkasniff.analysis.accumulator import Accumulator
 from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafkasniff.analysis.accumulator import Accumulator
 
 __all__ = ["find_question", "question_names", "questions"]
 

@@ -19,7 +19,7 @@ from kafkasniff.entities import Plan, plan_of
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.errors import error_name
 
-__all__ = ["ErrorParameters", "Errors"]
+__all__ = ["ErrorParameters", "Errors", "error_codes"]
 
 _ERROR: Final = (("error_code", pa.int32()), ("topic", pa.string()))
 
@@ -71,7 +71,7 @@ class Errors(Accumulator[ErrorParameters]):
         told = zip(*(column(batch, name).to_pylist() for name in names), strict=True)
         # Errors are few: one by one.
         for row, (api_key, code, count, partitions, body) in enumerate(told):
-            for (one, topic), times in _codes(api_key, code, count, partitions or [], body).items():
+            for (one, topic), times in error_codes(api_key, code, count, partitions or [], body).items():
                 found.append((row, one, topic, times))
         rows = pa.array([row for row, *_ in found], pa.int64())
         keys = {name: array.take(rows) for name, array in self._dimensions.arrays(batch).items()}
@@ -113,7 +113,7 @@ class Errors(Accumulator[ErrorParameters]):
         return table_of(columns, fields, [("errors", "descending"), *((name, "ascending") for name in names)])
 
 
-def _codes(
+def error_codes(
     api_key: int | None, code: int | None, count: int, partitions: list[dict[str, Any]], body: str | None
 ) -> Counter[tuple[int | None, str | None]]:
     """How often a response has each (code, topic); together `count` times."""

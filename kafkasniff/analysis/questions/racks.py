@@ -66,10 +66,11 @@ class Racks(Accumulator[Parameters]):
 
     The consumer's rack is that of its Fetch requests (version 11 and later, KIP-392; null where it names none), the
     broker's is what Metadata or DescribeCluster told last. `cross_zone` is null where one of them is not known. Both
-    are in bodies: without them all are null.
+    are in bodies: without them all are null. With `--hosts` what no message tells is what the file says of the address.
     """
 
     name: ClassVar[str] = "racks"
+    asks_hosts: ClassVar[bool] = True
     summary: ClassVar[str] = "Fetches across zones: the consumer's rack against the broker's."
 
     def reads(self) -> Mapping[str, Reading]:
@@ -125,7 +126,15 @@ class Racks(Accumulator[Parameters]):
         table = self.parts["fetches"].table()
         columns: dict[str, Any] = {name: table.column(name) for name in table.column_names}
         broker_racks = [racks.get(node) for node in table.column("broker_id").to_pylist()]
-        pairs = zip(table.column("client_rack").to_pylist(), broker_racks, strict=True)
+        client_racks = table.column("client_rack").to_pylist()
+        if self.hosts is not None:
+            find = self.hosts.rack
+            ends = table.column("broker").to_pylist()
+            broker_racks = [one or find(*_split(end)) for one, end in zip(broker_racks, ends, strict=True)]
+            ips = table.column("client_ip").to_pylist()
+            client_racks = [one or find(address) for one, address in zip(client_racks, ips, strict=True)]
+            columns["client_rack"] = client_racks
+        pairs = zip(client_racks, broker_racks, strict=True)
         columns["cross_zone"] = [None if one is None or other is None else one != other for one, other in pairs]
         columns["broker_rack"] = broker_racks
         fields = [
@@ -136,6 +145,14 @@ class Racks(Accumulator[Parameters]):
         ]
         order = [("cross_zone", "descending"), ("response_bytes", "descending")]
         return table_of(columns, fields, [*order, *((name, "ascending") for name, _ in _CLIENT)])
+
+
+def _split(endpoint: str | None) -> tuple[str | None, int | None]:
+    """Address and port of an endpoint as text."""
+    if endpoint is None:
+        return None, None
+    address, _, port = endpoint.rpartition(":")
+    return address.strip("[]"), int(port)
 
 
 def _rack(body: str) -> str | None:

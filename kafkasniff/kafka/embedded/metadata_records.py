@@ -79,3 +79,4 @@ def _withhold(record: dict[str, Any], context: DecodeContext, *, value: bool, ot
         detail = f"it has {len(record['headers'])} headers, which Kafka never writes: they are withheld"
         context.problem(PROBLEM, f"record {record['offset']} of {TOPIC_NAME}: {detail}")
         record["headers"] = []
+        record.pop("_trace_ids", None)

@@ -1,0 +1,207 @@
+"""The answer of a comparison. Times are nanoseconds since 1970, latencies microseconds; null: not known, not there."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+__all__ = [
+    "SECTIONS",
+    "Answer",
+    "Batching",
+    "Broker",
+    "Change",
+    "Client",
+    "Compared",
+    "Error",
+    "Latency",
+    "Rate",
+    "Shift",
+    "Size",
+    "Software",
+    "Topic",
+    "Verdict",
+    "Version",
+]
+
+SECTIONS: Final = ("versions", "rates", "latency", "sizes", "errors", "topics", "batching", "clients", "brokers")
+"""What is compared, in the order in which it is told; the names of the lists in `Answer`."""
+
+Verdict = Literal["slower", "faster", "slower-tail", "faster-tail", "same", "unclear"]
+
+
+class Compared(msgspec.Struct):
+    """One side."""
+
+    first: int | None
+    """Time of the first request."""
+    last: int | None
+    duration_us: int | None
+    exchanges: int
+    spans: int
+    """Spans of time that the side was cut into."""
+    span_us: int | None
+    """How long one is."""
+
+
+class Change(msgspec.Struct):
+    """A number on both sides."""
+
+    before: float | None
+    after: float | None
+    change: float | None
+    """`after` by `before`, less 1; null where there is no such number."""
+    p: float | None
+    """How probably chance makes such a difference, corrected for the number of tests in the list; null: too few."""
+    differs: bool
+
+
+class Row(msgspec.Struct, kw_only=True):
+    """Base of the rows."""
+
+    differs: bool
+
+
+class Version(Row, kw_only=True):
+    """The versions of one API that were spoken; an empty list: it was not called."""
+
+    api: str
+    before: list[int]
+    after: list[int]
+
+
+class Rate(Row, kw_only=True):
+    """How often one API was called."""
+
+    api: str
+    before: int
+    after: int
+    """Exchanges."""
+    per_second: Change
+
+
+class Shift(msgspec.Struct):
+    """A percentile of latencies."""
+
+    before_us: int
+    after_us: int
+    change: float | None
+    """`after_us` by `before_us`, less 1."""
+    shift_us: float
+    """`after_us` less `before_us`."""
+    low_us: float | None
+    high_us: float | None
+    """What that lies between, with the confidence that `significance` leaves; null: too few."""
+    differs: bool
+
+
+class Latency(Row, kw_only=True):
+    """The latencies of one API."""
+
+    api: str
+    before: int
+    after: int
+    """Exchanges with a latency."""
+    verdict: Verdict
+    slower: float | None
+    """How probably an exchange of `after` takes longer than one of `before`, a tie counting half; null: too few."""
+    p: float | None
+    """Of `slower` being a half, corrected for the number of tests; null: too few."""
+    tail_p: float | None
+    """Of the slowest hundredth coming from both sides alike, likewise; null: too few."""
+    p50: Shift
+    p90: Shift
+    p99: Shift
+
+
+class Size(Row, kw_only=True):
+    """Mean sizes of one API's messages, without length prefixes."""
+
+    api: str
+    request_bytes: Change
+    response_bytes: Change
+
+
+class Error(Row, kw_only=True):
+    """One error code of one API."""
+
+    api: str
+    code: int
+    name: str | None
+    before: int
+    after: int
+    """Exchanges that were answered with it."""
+    share: Change
+    """Of the API's exchanges."""
+
+
+class Topic(Row, kw_only=True):
+    """What was produced to a topic and fetched from it, by others than followers."""
+
+    topic: str | None
+    """Its name, or its id where nothing tells the name."""
+    produced_per_second: Change
+    """Records."""
+    fetched_per_second: Change
+
+
+class Batching(Row, kw_only=True):
+    """The batches that were produced to a topic."""
+
+    topic: str | None
+    before: int
+    after: int
+    """Batches."""
+    records_per_batch: Change
+    bytes_per_batch: Change
+    """As on the wire."""
+    codecs_before: list[str]
+    codecs_after: list[str]
+
+
+class Software(msgspec.Struct, frozen=True):
+    """What a client says in ApiVersions that it is."""
+
+    software_name: str
+    software_version: str | None
+
+
+class Client(Row, kw_only=True):
+    """A client id."""
+
+    client_id: str | None
+    before: int
+    after: int
+    """Exchanges."""
+    software_before: list[Software]
+    software_after: list[Software]
+
+
+class Broker(Row, kw_only=True):
+    """A broker."""
+
+    broker_id: int | None
+    """Null: nothing tells it, and this is one endpoint."""
+    before: list[str]
+    after: list[str]
+    """`address:port`."""
+
+
+class Answer(msgspec.Struct, kw_only=True):
+    """All of it. A list is null where it was not asked for, or cannot be known."""
+
+    before: Compared
+    after: Compared
+    differences: dict[str, int]
+    """By list, how many of its rows differ."""
+    versions: list[Version] | None = None
+    rates: list[Rate] | None = None
+    latency: list[Latency] | None = None
+    sizes: list[Size] | None = None
+    errors: list[Error] | None = None
+    topics: list[Topic] | None = None
+    batching: list[Batching] | None = None
+    clients: list[Client] | None = None
+    brokers: list[Broker] | None = None
+    notes: list[str]

@@ -1,0 +1,227 @@
+"""Whether two captures differ by more than chance: estimates from spans of time, and tests between them.
+
+Exchanges that follow each other are alike (a full queue delays all behind it), and latencies have long tails, so that
+tests which take each exchange for an independent one find everything significant. So a capture is cut into spans of
+time (`spans`), and only spans are taken for independent: the batch means of simulations (Schmeiser, "Batch size
+effects in the analysis of simulation output", Operations Research 30, 1982: 10 to 30 of them). Everything here is the
+sum of one quantity by the sum of another over spans, whose variance is that of a ratio estimator for clusters
+(Cochran, "Sampling Techniques", 3rd edition, 1977, chapters 6 and 9A).
+
+- `superiority`: the probability that a value of the second sample is above one of the first, ties counting half (the
+  Mann-Whitney statistic). Its variance is that of the placements, without any assumption on shapes or spreads (Brunner
+  and Munzel, "The nonparametric Behrens-Fisher problem", Biometrical Journal 42, 2000), summed by clusters (Obuchowski,
+  "Nonparametric analysis of clustered ROC curve data", Biometrics 53, 1997).
+- `quantile`: a quantile and its limits, by those of the share of values below it (Woodruff, "Confidence intervals for
+  medians and other position measures", Journal of the American Statistical Association 47, 1952).
+- `difference`: limits of a difference by those of its parts, which need not lie in the middle between theirs (Zou and
+  Donner, "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 27,
+  2008).
+- `holm`: p values of several tests (Holm, "A simple sequentially rejective multiple test procedure", Scandinavian
+  Journal of Statistics 6, 1979).
+
+Counts are arrays of spans (rows) by buckets (columns, ascending values).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "Estimate",
+    "Limits",
+    "above",
+    "difference",
+    "holm",
+    "probability",
+    "quantile",
+    "ratio",
+    "student_quantile",
+    "student_tail",
+    "superiority",
+    "threshold",
+]
+
+Numbers = npt.NDArray[Any]
+
+MAX_TERMS: Final = 10_000
+"""Terms of a continued fraction; some square root of the degrees of freedom is needed, and these are below 60."""
+STEPS: Final = 100
+"""Halvings of an interval: more than a float64 has bits."""
+ROUNDING: Final = 1e-12
+"""What sums of placements can be off in float64."""
+_TINY: Final = 1e-300
+
+
+class Estimate(NamedTuple):
+    """A number that a sample tells."""
+
+    value: float
+    variance: float
+    spans: float
+    """As many spans of equal weight would tell as much (Kish, "Survey Sampling", 1965, section 11.7: the square of the
+    sum of weights by the sum of their squares); with a single one the variance is not known (NaN)."""
+
+
+class Limits(NamedTuple):
+    """A number, and what it lies between with some confidence."""
+
+    value: float
+    low: float
+    high: float
+
+
+def ratio(tops: Numbers, bottoms: Numbers) -> Estimate | None:
+    """The sum of `tops` by the sum of `bottoms`, which are of one span each; None where that is 0."""
+    count, whole = int((bottoms > 0).sum()), float(bottoms.sum())
+    if not count:
+        return None
+    value = float(tops.sum()) / whole
+    if count < 2:
+        return Estimate(value, math.nan, 1.0)
+    off = tops - value * bottoms
+    variance = float((off * off).sum()) * count / (count - 1) / whole**2
+    return Estimate(value, variance, whole**2 / float((bottoms.astype(np.float64) ** 2).sum()))
+
+
+def superiority(before: Numbers, after: Numbers) -> tuple[Estimate, Estimate] | None:
+    """How probably a value of `after` is above one of `before`, a tie counting half: the variances of both samples.
+
+    The two have the same value; the variance of the whole is the sum of theirs. None where one sample is empty.
+    """
+    mine, theirs = before.sum(axis=0), after.sum(axis=0)
+    if not mine.sum() or not theirs.sum():
+        return None
+    # Each value's placement: the share of the other sample that lies above it (below it), half of the ties with it.
+    higher = 1 - (np.cumsum(theirs) - theirs / 2) / theirs.sum()
+    lower = (np.cumsum(mine) - mine / 2) / mine.sum()
+    one, other = ratio(before @ higher, before.sum(axis=1)), ratio(after @ lower, after.sum(axis=1))
+    assert one is not None
+    assert other is not None
+    return one, other
+
+
+def threshold(before: Numbers, after: Numbers, share: float) -> int:
+    """The lowest bucket that at most `share` of the values lie above, both samples weighing the same."""
+    both = sum(np.cumsum(counts.sum(axis=0)) / counts.sum() for counts in (before, after)) / 2
+    return int(np.searchsorted(both, 1 - share - 1e-12))
+
+
+def above(counts: Numbers, bucket: int) -> Estimate | None:
+    """The share of values above a bucket."""
+    return ratio(counts[:, bucket + 1 :].sum(axis=1), counts.sum(axis=1))
+
+
+def probability(before: Estimate, after: Estimate, expected: float | None = None) -> float:
+    """The p value, both sides: how probably chance makes two estimates as different as these.
+
+    With `expected`: how probably it makes one number that both samples tell (`superiority`) as different from that. The
+    degrees of freedom are those of Welch and Satterthwaite. It is never below what a permutation of as many spans
+    could give: where the spans of a sample are all alike, their variance says nothing. 1 where there are too few.
+    """
+    if min(before.spans, after.spans) < 2:
+        return 1.0
+    off = abs(after.value - before.value) if expected is None else abs(after.value - expected)
+    if off == 0 or (expected is not None and off < ROUNDING):
+        return 1.0
+    mine, theirs = int(before.spans), int(after.spans)
+    least = min(2 / math.comb(mine + theirs, mine), 1.0)
+    variance = before.variance + after.variance
+    if variance <= 0:
+        return least
+    freedom = variance**2 / (before.variance**2 / (before.spans - 1) + after.variance**2 / (after.spans - 1))
+    return max(least, 2 * student_tail(off / math.sqrt(variance), freedom))
+
+
+def quantile(counts: Numbers, values: Numbers, share: float, confidence: float) -> Limits:
+    """The value that `share` of the sample does not exceed (nearest rank); it is the value of a bucket, ascending.
+
+    With fewer than two spans the limits are the lowest and the highest value.
+    """
+    sums = np.cumsum(counts.sum(axis=0))
+    whole = int(sums[-1])
+
+    def at(rank: float) -> tuple[int, float]:
+        place = int(np.searchsorted(sums, min(max(math.ceil(rank * whole - 1e-9), 1), whole)))
+        return place, float(values[place])
+
+    place, value = at(share)
+    below = ratio(counts[:, : place + 1].sum(axis=1), counts.sum(axis=1))
+    if below is None or below.spans < 2:
+        return Limits(value, at(0)[1], at(1)[1])
+    off = student_quantile(1 - (1 - confidence) / 2, below.spans - 1) * math.sqrt(below.variance)
+    return Limits(value, at(share - off)[1], at(share + off)[1])
+
+
+def difference(before: Limits, after: Limits) -> Limits:
+    """`after` less `before`."""
+    value = after.value - before.value
+    low = math.hypot(after.value - after.low, before.high - before.value)
+    high = math.hypot(after.high - after.value, before.value - before.low)
+    return Limits(value, value - low, value + high)
+
+
+def holm(found: Sequence[float]) -> list[float]:
+    """The p values of several tests, such that the probability of any false one is that of each."""
+    adjusted, highest = [0.0] * len(found), 0.0
+    for rank, place in enumerate(sorted(range(len(found)), key=found.__getitem__)):
+        highest = max(highest, min((len(found) - rank) * found[place], 1.0))
+        adjusted[place] = highest
+    return adjusted
+
+
+def student_tail(deviation: float, freedom: float) -> float:
+    """The probability that Student's t of so many degrees of freedom (above 0) is above `deviation`.
+
+    By the incomplete beta function (Abramowitz and Stegun, 26.5.27).
+    """
+    if deviation < 0:
+        return 1 - student_tail(-deviation, freedom)
+    return _beta(freedom / (freedom + deviation * deviation), freedom / 2, 0.5) / 2
+
+
+def student_quantile(share: float, freedom: float) -> float:
+    """The deviation that Student's t does not exceed with the probability `share` (0.5 to 1, without 1)."""
+    high = 1.0
+    while student_tail(high, freedom) > 1 - share:
+        high *= 2
+    low = 0.0
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        if student_tail(middle, freedom) > 1 - share:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _beta(x: float, a: float, b: float) -> float:
+    """The regularised incomplete beta function, by its continued fraction (DLMF 8.17.22)."""
+    if x <= 0 or x >= 1:
+        return 0.0 if x <= 0 else 1.0
+    if x > (a + 1) / (a + b + 2):
+        # There the fraction converges slowly.
+        return 1 - _beta(1 - x, b, a)
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
+    # Lentz's way to work out a continued fraction from its beginning.
+    upper, lower = 1.0, 1 / _apart(1 - (a + b) * x / (a + 1))
+    value = lower
+    for number in range(1, MAX_TERMS):
+        even = number * (b - number) * x / ((a + 2 * number - 1) * (a + 2 * number))
+        odd = -(a + number) * (a + b + number) * x / ((a + 2 * number) * (a + 2 * number + 1))
+        for term in (even, odd):
+            lower = 1 / _apart(1 + term * lower)
+            upper = _apart(1 + term / upper)
+            value *= upper * lower
+        if abs(upper * lower - 1) < 1e-15:
+            break
+    return front * value
+
+
+def _apart(number: float) -> float:
+    """Not 0, to divide by."""
+    return number if abs(number) > _TINY else _TINY

@@ -1,0 +1,84 @@
+"""Clients with their software, and brokers with their addresses, on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kafkasniff.analysis.comparison.answer import Broker, Client, Software
+from kafkasniff.analysis.comparison.family import Thresholds
+from kafkasniff.model import Endpoint
+
+__all__ = ["compare_brokers", "compare_clients"]
+
+Rows = Sequence[dict[str, Any]]
+
+
+def compare_clients(before: Rows, after: Rows, thresholds: Thresholds) -> list[Client]:
+    """A row for each client id, those that differ first. Software that was not told is no difference."""
+    sides = [_clients(rows) for rows in (before, after)]
+    found = []
+    for client_id in sides[0].keys() | sides[1].keys():
+        (counts, told), (counts_after, told_after) = (side.get(client_id, (0, dict[Software, int]())) for side in sides)
+        row = Client(
+            client_id=client_id,
+            before=counts,
+            after=counts_after,
+            software_before=sorted(told, key=_order),
+            software_after=sorted(told_after, key=_order),
+            differs=thresholds.one_sided(counts, counts_after),
+        )
+        if told and told_after:
+            row.differs = any(
+                thresholds.one_sided(told.get(one, 0), told_after.get(one, 0))
+                for one in told.keys() | told_after.keys()
+            )
+        found.append(row)
+    return sorted(found, key=lambda row: (not row.differs, row.client_id is None, row.client_id or ""))
+
+
+def _clients(rows: Rows) -> dict[str | None, tuple[int, dict[Software, int]]]:
+    """By client id, exchanges, and exchanges by software."""
+    found: dict[str | None, tuple[int, dict[Software, int]]] = {}
+    for row in rows:
+        count, told = found.get(row["client_id"], (0, {}))
+        found[row["client_id"]] = (count + row["exchanges"], told)
+        if row["software_name"] is not None:
+            one = Software(row["software_name"], row["software_version"])
+            told[one] = told.get(one, 0) + row["exchanges"]
+    return found
+
+
+def _order(one: Software) -> tuple[str, str]:
+    return one.software_name, one.software_version or ""
+
+
+def compare_brokers(before: Rows, after: Rows, thresholds: Thresholds) -> list[Broker]:
+    """A row for each broker, those that differ first; an endpoint without a number has that of the other side."""
+    sides = [{_endpoint(row): row for row in rows} for rows in (before, after)]
+    found: dict[tuple[int | None, str], tuple[dict[str, int], dict[str, int]]] = {}
+    for place, side in enumerate(sides):
+        for endpoint, row in side.items():
+            number = row["broker_id"]
+            if number is None and endpoint in sides[1 - place]:
+                number = sides[1 - place][endpoint]["broker_id"]
+            key = (number, endpoint if number is None else "")
+            found.setdefault(key, ({}, {}))[place][endpoint] = row["exchanges"]
+    brokers = [
+        Broker(
+            broker_id=number,
+            before=sorted(one),
+            after=sorted(other),
+            differs=any(
+                thresholds.one_sided(one.get(name, 0), other.get(name, 0)) for name in one.keys() | other.keys()
+            ),
+        )
+        for (number, _), (one, other) in found.items()
+    ]
+    return sorted(
+        brokers, key=lambda row: (not row.differs, row.broker_id is None, row.broker_id or 0, row.before, row.after)
+    )
+
+
+def _endpoint(row: dict[str, Any]) -> str:
+    return str(Endpoint(row["broker_ip"], row["broker_port"]))

@@ -1,0 +1,258 @@
+"""One side of a comparison: what is counted of its exchanges, by spans of time where chance has a say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis.accumulator import Reading
+from kafkasniff.analysis.columns import column, exploded, in_any, integers, is_follower, keys_of, only
+from kafkasniff.analysis.comparison.spans import SPAN, Spanned, Spans
+from kafkasniff.analysis.distribution import distribution_rows, distribution_shape
+from kafkasniff.analysis.overview.peers import Brokers, Clients
+from kafkasniff.analysis.overview.section import TEXT, api_labels, topic_names
+from kafkasniff.analysis.partials import Lost, Partials, Shape
+from kafkasniff.rows.resolve import Names
+
+__all__ = ["Latencies", "Side"]
+
+MAX_ROWS: Final = 1 << 17
+"""Rows of each partial answer: by API, error code or topic, and span; an answer has 30 numbers for each of them."""
+
+_API: Final = (("api", TEXT),)
+_TOPIC: Final = (("topic", TEXT), ("topic_id", TEXT))
+_COLUMNS: Final = (
+    "time_ns",
+    "api",
+    "api_key",
+    "api_version",
+    "client_id",
+    "request_size",
+    "response_size",
+    "latency_us",
+    "error_code",
+    "partitions",
+)
+_OF_EXCHANGES: Final = ("exchanges", "requests", "responses", "request_bytes", "response_bytes")
+_OF_TOPICS: Final = ("records", "batches", "bytes", "times")
+_WAYS: Final = {"Produce": "produced", "Fetch": "fetched", "ShareFetch": "fetched"}
+
+Sums = Mapping[str, npt.NDArray[np.int64]]
+"""By what was counted, one number for each span."""
+
+
+class Latencies:
+    """Latencies of one API: equally long arrays of spans (from 0), buckets (`percentiles`) and how many there were."""
+
+    def __init__(self, spans: Any, buckets: Any, counts: Any, low: int, high: int) -> None:
+        self.spans, self.buckets, self.counts = spans, buckets, counts
+        self.low, self.high = low, high
+        """The extremes, which are exact."""
+
+    def matrix(self, axis: npt.NDArray[np.int64], spans: int) -> npt.NDArray[np.int64]:
+        """Counts of spans by the buckets of `axis`, which are all that there are here, ascending, and maybe more."""
+        found = np.zeros((spans, len(axis)), np.int64)
+        np.add.at(found, (self.spans, np.searchsorted(axis, self.buckets)), self.counts)
+        return found
+
+
+class Side:
+    """Takes rows of the table `exchanges`, of exports or staged (`exports.counted`).
+
+    `names` is what captures told, to be set when they are read. What is counted depends on the rows alone.
+    """
+
+    def __init__(self) -> None:
+        self.spans = Spans()
+        self.names: Names | None = None
+        self.exchanges = 0
+        self.timeless = 0
+        """Exchanges without a time, which have no span."""
+        self._apis = Spanned(self.spans, _sums(_API, _OF_EXCHANGES, "exchanges"))
+        self._latencies = Spanned(self.spans, distribution_shape(_API))
+        self._errors = Spanned(self.spans, _sums((*_API, ("error_code", pa.int32())), ("exchanges",), "exchanges"))
+        self._topics = Spanned(self.spans, _sums((("way", TEXT), *_TOPIC), _OF_TOPICS, "times"))
+        self._versions = Partials(_sums((*_API, ("api_version", pa.int32())), ("exchanges",), "exchanges"))
+        self._codecs = Partials(_sums((*_TOPIC, ("compression", TEXT)), ("batches",), "batches"))
+        self._brokers, self._clients = Brokers(), Clients()
+
+    def reads(self) -> Reading:
+        """The columns of `exchanges` that are needed."""
+        peers = [name for one in (self._brokers, self._clients) for name in one.reads()["exchanges"].columns]
+        return Reading((*_COLUMNS, *peers))
+
+    def update(self, batch: pa.RecordBatch, _table: str = "exchanges") -> None:
+        """Take rows."""
+        self._brokers.update(batch)
+        self._clients.update(batch)
+        self.exchanges += batch.num_rows
+        self.timeless += column(batch, "time_ns").null_count
+        batch = batch.append_column("label", api_labels(batch))
+        # Orphan responses, of which nobody knows what they answer, are no API's.
+        batch = only(batch, pc.is_valid(column(batch, "label")))
+        self._versions.add(
+            {
+                "api": column(batch, "label"),
+                "api_version": column(batch, "api_version"),
+                "exchanges": np.ones(batch.num_rows, np.int64),
+            }
+        )
+        batch = only(batch, pc.is_valid(column(batch, "time_ns")))
+        times = integers(column(batch, "time_ns"))
+        self.spans.take(times)
+        request, response = column(batch, "request_size"), column(batch, "response_size")
+        self._apis.add(
+            times,
+            {
+                "api": column(batch, "label"),
+                "exchanges": np.ones(batch.num_rows, np.int64),
+                "requests": pc.is_valid(request).cast(pa.int64()),
+                "responses": pc.is_valid(response).cast(pa.int64()),
+                "request_bytes": pc.fill_null(request, 0),
+                "response_bytes": pc.fill_null(response, 0),
+            },
+        )
+        known = only(batch, pc.is_valid(column(batch, "latency_us")))
+        rows = distribution_rows({"api": column(known, "label")}, column(known, "latency_us"))
+        self._latencies.add(integers(column(known, "time_ns")), rows)
+        self._partitions(batch.append_column("row", pa.array(np.arange(batch.num_rows))), times)
+
+    def _partitions(self, batch: pa.RecordBatch, times: npt.NDArray[np.int64]) -> None:
+        """Take what stands in partitions: errors, and what was produced and fetched."""
+        parts = exploded(batch, "partitions", ["row", "api", "client_id"])
+        failed = [only(one, pc.not_equal(column(one, "error_code"), 0)) for one in (batch, parts)]
+        # An exchange counts once for each of its codes.
+        codes = pa.concat_tables(
+            [pa.table({name: column(one, name) for name in ("row", "error_code")}) for one in failed]
+        ).group_by(["row", "error_code"], use_threads=False)
+        codes = codes.aggregate([])
+        rows = codes.column("row")
+        self._errors.add(
+            times[rows.to_numpy()],
+            {
+                "api": column(batch, "label").take(rows),
+                "error_code": codes.column("error_code"),
+                "exchanges": np.ones(len(rows), np.int64),
+            },
+        )
+        follower = is_follower(column(parts, "client_id"))
+        parts = only(parts, pc.and_(in_any(parts, "api", _WAYS), pc.invert(follower)))
+        way = pc.if_else(in_any(parts, "api", ["Produce"]), "produced", "fetched")
+        topics = {name: column(parts, name) for name, _ in _TOPIC}
+        self._topics.add(
+            times[column(parts, "row").to_numpy()],
+            {
+                "way": way,
+                **topics,
+                "records": pc.fill_null(column(parts, "record_count"), 0),
+                "batches": pc.fill_null(column(parts, "batch_count"), 0),
+                "bytes": pc.fill_null(column(parts, "bytes"), 0),
+                "times": np.ones(parts.num_rows, np.int64),
+            },
+        )
+        sent = only(parts, pc.and_(pc.equal(way, "produced"), pc.greater(column(parts, "batch_count"), 0)))
+        self._codecs.add(
+            {name: column(sent, name) for name in ("topic", "topic_id", "compression")}
+            | {"batches": column(sent, "batch_count")}
+        )
+
+    # -- what there is, when all rows are taken -----------------------------------------------------------------------
+
+    def apis(self) -> dict[str, Sums]:
+        """By API, `exchanges`, `requests`, `responses`, `request_bytes` and `response_bytes` by span."""
+        return {api: sums for (api,), sums in self._by_span(self._apis.table(), ["api"], _OF_EXCHANGES)}
+
+    def versions(self) -> dict[str, dict[int | None, int]]:
+        """By API and version, exchanges."""
+        found: dict[str, dict[int | None, int]] = {}
+        for row in self._versions.table().to_pylist():
+            found.setdefault(row["api"], {})[row["api_version"]] = row["exchanges"]
+        return found
+
+    def latencies(self) -> dict[str, Latencies]:
+        """By API."""
+        table = self._latencies.table()
+        keys, number = keys_of(table, ["api"])
+        spans, buckets, counts = (integers(table.column(name)) for name in (SPAN, "bucket", "count"))
+        found = {}
+        for place, api in enumerate(keys.column("api").to_pylist()):
+            here = number == place
+            rows = table.filter(pa.array(here))
+            low, high = pc.min(rows.column("low")).as_py(), pc.max(rows.column("high")).as_py()
+            found[api] = Latencies(spans[here] - self.spans.start, buckets[here], counts[here], low, high)
+        return found
+
+    def errors(self) -> dict[tuple[str, int], Sums]:
+        """By API and error code, `exchanges` by span that answered with it."""
+        names = ["api", "error_code"]
+        return {(api, code): sums for (api, code), sums in self._by_span(self._errors.table(), names, ["exchanges"])}
+
+    def topics(self) -> dict[tuple[str, str | None], Sums]:
+        """By way (`produced`, `fetched`) and topic, `records`, `batches`, `bytes` and `times` by span."""
+        table = topic_names(self._topics.table(), self.names)
+        return {(way, topic): sums for (way, topic), sums in self._by_span(table, ["way", "topic"], _OF_TOPICS)}
+
+    def codecs(self) -> dict[str | None, dict[str, int]]:
+        """By topic and codec, batches that were produced."""
+        found: dict[str | None, dict[str, int]] = {}
+        for row in topic_names(self._codecs.table(), self.names).to_pylist():
+            if row["compression"] is not None:
+                codecs = found.setdefault(row["topic"], {})
+                codecs[row["compression"]] = codecs.get(row["compression"], 0) + row["batches"]
+        return found
+
+    def clients(self) -> list[dict[str, Any]]:
+        """Rows of `Clients`."""
+        self._clients.names = self.names
+        rows: list[dict[str, Any]] = self._clients.result().to_pylist()
+        return rows
+
+    def brokers(self) -> list[dict[str, Any]]:
+        """Rows of `Brokers`."""
+        self._brokers.names = self.names
+        rows: list[dict[str, Any]] = self._brokers.result().to_pylist()
+        return rows
+
+    def notes(self) -> list[str]:
+        """What a reader of the answer must know."""
+        found = []
+        if self.timeless:
+            told = "exchange without a time is" if self.timeless == 1 else "exchanges without a time are"
+            found.append(f"{self.timeless:,} {told} in no rate, latency or share")
+        parts: dict[str, Lost] = {
+            "APIs": self._apis.lost,
+            "latencies": self._latencies.lost,
+            "errors": self._errors.lost,
+            "topics": self._topics.lost,
+            "versions": self._versions.lost,
+            "codecs": self._codecs.lost,
+        }
+        for name, lost in parts.items():
+            if lost.rows:
+                found.append(f"{name}: the smallest ones are left out ({lost.weight:,} in all)")
+        for section in (self._brokers, self._clients):
+            found += [f"{section.name.removeprefix('overview-')}: {note}" for note in section.notes()]
+        return found
+
+    def _by_span(
+        self, table: pa.Table, names: Sequence[str], measures: Sequence[str]
+    ) -> Iterator[tuple[tuple[Any, ...], Sums]]:
+        """The groups of a table, each with its sums by span."""
+        keys, number = keys_of(table, names)
+        spans = integers(table.column(SPAN)) - self.spans.start
+        found = {name: np.zeros((keys.num_rows, self.spans.count), np.int64) for name in measures}
+        for name, sums in found.items():
+            np.add.at(sums, (number, spans), integers(table.column(name)))
+        columns = [keys.column(name).to_pylist() for name in names]
+        for place, key in enumerate(zip(*columns, strict=True)):
+            yield key, {name: sums[place] for name, sums in found.items()}
+
+
+def _sums(keys: Any, names: Sequence[str], weight: str) -> Shape:
+    measures: Any = tuple((name, pa.int64(), "sum") for name in names)
+    return Shape(keys=tuple(keys), measures=measures, weight=weight, bound=MAX_ROWS)

@@ -1,0 +1,247 @@
+"""Where the time of exchanges went, in aggregate: by API, client, broker; of captures, or as far as exports tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.columns import column, integers, table_of
+from kafkasniff.analysis.dimensions import Dimension, Dimensions
+from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.entities import mentions, text
+from kafkasniff.errors import UsageError
+from kafkasniff.timing import PARTS, Marks, Parts, Timed, answers_at_once, split, wait_of
+from kafkasniff.timing.waits import WAITING_APIS
+
+__all__ = ["MEASURES", "TROUBLE", "Timing", "TimingDimension", "TimingParameters", "timed_rows"]
+
+TimingDimension = Literal["api", "version", "broker", "client", "address", "topic", "connection"]
+
+MEASURES: Final = ("duration", "latency", "transfer", *PARTS, "throttled", "may_wait")
+"""`transfer`: request and response together, where exports do not tell them apart; the others as `timing.Parts`."""
+TROUBLE: Final = ("client_again", "broker_again", "client_late", "broker_late", "client_closed_ns", "broker_closed_ns")
+"""Of `timing.Trouble`: whose packets they are, and what went wrong with them."""
+_QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+_FOUND: Final = ("count", "total", *_QUANTILES, "max")
+_COUNTS: Final = ("exchanges", "timed", "retransmits", *TROUBLE)
+
+_OF_EXPORTS: Final = (
+    "api_key",
+    "api_version",
+    "latency_us",
+    "duration_us",
+    "throttle_time_ms",
+    "error_code",
+    "error_count",
+    "partitions",
+    "retransmits",
+    "request_body",
+)
+_TIMED: Final = (
+    ("api", pa.string()),
+    ("api_key", pa.int32()),
+    ("api_version", pa.int32()),
+    ("broker_id", pa.int32()),
+    ("broker_ip", pa.string()),
+    ("broker_port", pa.int32()),
+    ("client_id", pa.string()),
+    ("client_ip", pa.string()),
+    ("topics", pa.list_(pa.string())),
+    ("connection_id", pa.int64()),
+    ("retransmits", pa.int64()),
+    *((name, pa.int64()) for name in (*MEASURES, *TROUBLE)),
+)
+TIMED: Final = pa.schema(list(_TIMED))
+"""Rows of `timed_rows`; measures in nanoseconds."""
+
+
+class TimingParameters(Parameters, frozen=True, kw_only=True):
+    """Of `Timing`."""
+
+    by: Annotated[tuple[TimingDimension, ...], Meta(description="What to break down by.")] = ("api",)
+
+
+class Timing(Accumulator[TimingParameters]):
+    """For each group how many exchanges, and of each part of their time the sum, percentiles and the longest.
+
+    A part counts in the exchanges in which it took any time: `count` says how many, and percentiles are of those. Rows
+    of the table `exchanges` tell latencies, transfers, throttling and the waits that requests ask for; those made by
+    `timed_rows` (table `timed`) tell all parts. By topic, an exchange counts for each of its topics.
+    """
+
+    name: ClassVar[str] = "timing"
+    summary: ClassVar[str] = "Where the time of exchanges went: clients, network, brokers, waits that were asked for."
+    parameters_type = TimingParameters
+
+    def check(self) -> None:
+        """By something."""
+        if not self.parameters.by:
+            raise UsageError("timing: --by names at least one dimension")
+        by: Sequence[Dimension] = self.parameters.by
+        self.dimensions = Dimensions(by)
+
+    def reads(self) -> Mapping[str, Reading]:
+        """The table `exchanges`; rows of the table `timed` are made by `timed_rows`."""
+        return {"exchanges": Reading((*self.dimensions.reads, *_OF_EXPORTS))}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        """Values by group and part, and counts by group."""
+        keys = (*self.dimensions.keys, ("part", pa.string()))
+        sums: Any = tuple((name, pa.int64(), "sum") for name in _COUNTS)
+        return {
+            "times": distribution_shape(keys),
+            "counts": Shape(keys=self.dimensions.keys, measures=sums, weight="exchanges"),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        """Take rows of `exchanges`, or of `timed`."""
+        rows = batch if table == "timed" else _of_export(batch, self.dimensions.reads)
+        rows = self.dimensions.spread(rows, [*MEASURES, *TROUBLE, "retransmits"])
+        keys = self.dimensions.arrays(rows)
+        counts = {name: integers(column(rows, name)) for name in ("retransmits", *TROUBLE)}
+        counts["timed"] = integers(pc.is_valid(column(rows, "duration")))
+        counts["exchanges"] = integers(pa.array([1] * rows.num_rows, pa.int64()))
+        self.parts["counts"].add({**keys, **counts})
+        for name in MEASURES:
+            values = column(rows, name)
+            there = pc.fill_null(pc.greater(values, 0), False)
+            if not pc.any(there).as_py():
+                continue
+            some = {key: array.filter(there) for key, array in keys.items()}
+            taken = values.filter(there)
+            some["part"] = pa.array([name] * len(taken), pa.string())
+            self.parts["times"].add(distribution_rows(some, taken))
+
+    def result(self) -> pa.Table:
+        """A row for each group, those with the most time first: counts, and count, sum and percentiles of each part."""
+        names = self.dimensions.names
+        keys, found = distributions(self.parts["times"], (*names, "part"), _QUANTILES)
+        # Exact sums and extremes, percentiles by buckets.
+        told = {name: found["high" if name == "max" else name].to_pylist() for name in _FOUND}
+        places = {tuple(row.values()): place for place, row in enumerate(keys.select([*names, "part"]).to_pylist())}
+        counts = self.parts["counts"].table()
+        groups = [tuple(row.values()) for row in counts.select(list(names)).to_pylist()]
+        columns: dict[str, Any] = {**self.dimensions.answer(counts)}
+        columns |= {name: counts.column(name) for name in _COUNTS}
+        for part in MEASURES:
+            where = [places.get((*group, part)) for group in groups]
+            for name in _FOUND:
+                values = told[name]
+                columns[_named(part, name)] = [0 if place is None else _unit(name, values[place]) for place in where]
+        columns |= {
+            name.replace("_ns", "_us"): pc.divide(counts.column(name), 1000) for name in TROUBLE if name.endswith("_ns")
+        }
+        fields = [
+            *self.dimensions.fields,
+            *((name.replace("_ns", "_us"), pa.int64()) for name in _COUNTS),
+            *((_named(part, name), pa.int64()) for part in MEASURES for name in _FOUND),
+        ]
+        order = [(name, "ascending") for name, _ in self.dimensions.fields]
+        return table_of(columns, fields, [("duration_total_us", "descending"), *order])
+
+
+def _named(part: str, name: str) -> str:
+    return f"{part}_{name}" if name == "count" else f"{part}_{name}_us"
+
+
+def _unit(name: str, value: int) -> int:
+    return value if name == "count" else value // 1000
+
+
+def timed_rows(timed: Iterable[Timed], *, topics: bool) -> pa.RecordBatch:
+    """Exchanges of captures as rows of the table `timed`; `topics`: with their names, which costs a look at bodies."""
+    return pa.RecordBatch.from_pylist([_row(one, topics=topics) for one in timed], schema=TIMED)
+
+
+def _row(timed: Timed, *, topics: bool) -> dict[str, Any]:
+    exchange, parts, marks = timed.exchange, timed.parts, timed.marks
+    seen = exchange.request or exchange.response
+    client = None if seen is None else seen.client
+    broker = None if seen is None else seen.broker
+    named = mentions(exchange.request, exchange.response).topics if topics else ()
+    row: dict[str, Any] = {
+        "api": None if seen is None else seen.api,
+        "api_key": None if seen is None else seen.api_key,
+        "api_version": None if seen is None else seen.api_version,
+        # Which number it has may be told later: whoever shows the answer knows.
+        "broker_id": None,
+        "broker_ip": None if broker is None else broker.address,
+        "broker_port": None if broker is None else broker.port,
+        "client_id": None if seen is None else text(seen.client_id),
+        "client_ip": None if client is None else client.address,
+        "topics": list(named),
+        "connection_id": exchange.connection_id,
+        "retransmits": exchange.retransmits,
+        "duration": None if marks is None else marks.response_done - marks.request_first,
+        "latency": None if marks is None else marks.response_first - marks.request_done,
+        "transfer": None,
+    }
+    row |= {name: getattr(parts, name) for name in (*PARTS, "throttled", "may_wait")}
+    for whose, trouble in (("client", timed.client_trouble), ("broker", timed.broker_trouble)):
+        row |= {f"{whose}_again": trouble.again, f"{whose}_late": trouble.late, f"{whose}_closed_ns": trouble.closed_ns}
+    return row
+
+
+def _of_export(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
+    """Rows of an export's table as rows of `timed`: what the table does not tell is null."""
+    names = [name for name in _OF_EXPORTS if name != "partitions"]
+    wanted = batch.select(names).to_pylist()
+    fetched = _fetched(batch)
+    rows = [_of_row(row, size) for row, size in zip(wanted, fetched, strict=True)]
+    count = batch.num_rows
+    arrays: dict[str, Any] = {name: column(batch, name) for name in keys}
+    arrays["retransmits"] = column(batch, "retransmits")
+    for name in MEASURES:
+        arrays[name] = pa.array([row.get(name) for row in rows], pa.int64())
+    arrays |= {name: pa.array([0] * count, pa.int64()) for name in TROUBLE}
+    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def _fetched(batch: pa.RecordBatch) -> list[int]:
+    """Bytes of record batches in each exchange."""
+    partitions = column(batch, "partitions")
+    parents = pc.list_parent_indices(partitions)
+    flat = pc.list_flatten(partitions)
+    place = flat.type.get_field_index("bytes")
+    sizes = [0] * batch.num_rows
+    for row, size in zip(parents.to_pylist(), flat.flatten()[place].to_pylist(), strict=True):
+        sizes[row] += size or 0
+    return sizes
+
+
+def _of_row(row: Mapping[str, Any], fetched: int) -> dict[str, int | None]:
+    latency, duration = row["latency_us"], row["duration_us"]
+    if latency is None or duration is None or latency < 0 or duration < latency:
+        return {}
+    latency, duration = latency * 1000, duration * 1000
+    throttle = max(row["throttle_time_ms"] or 0, 0)
+    wait = None
+    if row["request_body"] is not None and row["api_key"] in WAITING_APIS.values():
+        # Of the response only these two are asked for.
+        response = {"throttle_time_ms": throttle, "error_code": row["error_code"]}
+        wait = wait_of(row["api_key"], _body(row["request_body"]), response, fetched, row["error_count"] or 0)
+    parts: Parts = split(
+        Marks(0, 0, latency, duration),
+        network=None,
+        wait=wait,
+        throttle_ns=throttle * 1_000_000,
+        at_once=answers_at_once(row["api_key"], row["api_version"]),
+    )
+    told = {name: getattr(parts, name) for name in ("held", "wait", "broker", "may_wait")}
+    return {**told, "duration": duration, "latency": latency, "transfer": duration - latency}
+
+
+def _body(text: str) -> Mapping[str, Any] | None:
+    """A body as in the tables; None where it is none."""
+    try:
+        body = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+    return body if isinstance(body, dict) else None

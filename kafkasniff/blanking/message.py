@@ -1,0 +1,168 @@
+"""A message with its secrets blanked, and its payload where that is wanted: as long as it was, and as readable.
+
+What is kept is what the decoders show. So a body that was not decoded is blank behind the header, and so is one that
+may have been read in the wrong places, where a secret or payload may be in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kafkasniff.blanking.copied import Copied
+from kafkasniff.blanking.records import keep_records
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.dissectors import data_schema
+from kafkasniff.kafka.embedded.internal_topics import interpret_topic
+from kafkasniff.kafka.message import Decoded, decode_request, decode_response
+from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
+from kafkasniff.kafka.secrets import may_be_misread
+from kafkasniff.kafka.walker import Span
+from kafkasniff.model import Problem
+
+__all__ = ["Blanker"]
+
+_ID_END: Final = 4
+"""Bytes of a response up to the end of its correlation id, which is all that can be read of an orphan."""
+_NAME_LENGTH_END: Final = 10
+"""Bytes of a request up to the length of its client id."""
+_ENVELOPE: Final = {"request_data": "_request", "response_data": "_response"}
+"""Fields with a message inside, and where it stands decoded."""
+_PRINCIPAL: Final = "request_principal"
+
+
+class Blanker:
+    """Blanks messages: secrets unless `secrets` are shown, keys and values of records unless `payload` is.
+
+    `topic`: the name of a topic by its id, as far as it is known.
+    """
+
+    def __init__(self, *, secrets: bool, payload: bool, topic: Callable[[object], str | None] = lambda _: None) -> None:
+        self.secrets = secrets
+        self.payload = payload
+        self._topic = topic
+        self.options = DecodeOptions(records="full", show_secrets=secrets)
+        """How messages have to be decoded for it."""
+        self._spans = DecodeOptions(records="skip", show_secrets=secrets, inside=False)
+
+    def message(self, data: bytes, start: int, end: int, decoded: Decoded, *, request: bool, cut: bool) -> bytearray:
+        """What is written in place of the message `data[start:end]`, without its length prefix.
+
+        `decoded` is what it was decoded to, with `options`; `cut`: bytes are missing at its end.
+        """
+        copied = Copied(data, start, end)
+        self._keep(copied, start, end, decoded, request=request, cut=cut)
+        return copied.bytes
+
+    def _keep(self, copied: Copied, start: int, end: int, decoded: Decoded, *, request: bool, cut: bool) -> None:
+        key, version = decoded.api_key, decoded.api_version
+        if key is None or version is None or decoded.header is None:
+            copied.keep(start, min(start + (_NAME_LENGTH_END if request else _ID_END), end))
+            return
+        body_version = version if decoded.body_version is None else decoded.body_version
+        plan = (request_plan if request else response_plan)(key, body_version)
+        header = plan.header if request else response_plan(key, version).header
+        position = _header_end(copied.data, start, end, header, request=request)
+        if position is None:
+            copied.keep(start, min(start + (_NAME_LENGTH_END if request else _ID_END), end))
+            return
+        copied.keep(start, position)
+        if decoded.body is None or plan.schema is None:
+            return
+        root = plan.schema.root
+        clean = not may_be_misread((problem.kind for problem in decoded.problems), cut=cut)
+        if not clean and (plan.has_secrets or root.records):
+            return
+        if (
+            clean
+            and decoded.raw is None
+            and decoded.raw_redacted is None
+            and not root.records
+            and (self.secrets or not root.secrets)
+        ):
+            copied.keep(position, end)
+            return
+        self._body(copied, position, end, plan, decoded)
+
+    def _body(self, copied: Copied, position: int, end: int, plan: Plan, decoded: Decoded) -> None:
+        """Field by field, as far as the body could be read."""
+        assert plan.schema is not None
+        assert decoded.body is not None
+        doubted = any(problem.kind == "internal-record" for problem in decoded.problems)
+        _, spans = plan.schema.spans(copied.data, position, end, DecodeContext(self._spans))
+        for span in spans:
+            if span.type.endswith("records") and not span.type.startswith("length"):
+                begin = _content(copied.data, span)
+                copied.keep(span.start, begin)
+                if begin < span.end:
+                    told = _value_at(decoded.body, span.path)
+                    if told is not None:
+                        sure = not doubted
+                        if not self.payload:
+                            sure = self._understood(_value_at(decoded.body, span.path.partition(".")[0]), told) and sure
+                        keep_records(copied, begin, span.end, told, payload=self.payload, sure=sure)
+            elif isinstance(span.value, dict) and "redacted" in span.value:
+                begin = span.end - span.value["redacted"]
+                copied.keep(span.start, begin)
+                if span.path in _ENVELOPE:
+                    self._inside(copied, begin, span.end, decoded.body.get(_ENVELOPE[span.path]))
+                elif span.path == _PRINCIPAL and f"_{_PRINCIPAL}" in decoded.body:
+                    copied.keep(begin, span.end)
+                elif span.type.endswith("string"):
+                    copied.hide(begin, span.end, 0)
+            else:
+                copied.keep(span.start, span.end)
+
+    def _understood(self, topic: Any, told: dict[str, Any]) -> bool:
+        """Add to records of Kafka's own topics what they say; False where not all of them could be read."""
+        name = next((topic[field] for field in ("topic", "name") if field in topic), None)
+        if name is None:
+            name = self._topic(topic.get("topic_id"))
+        flaws: list[Problem] = []
+        if isinstance(name, str):
+            interpret_topic(name, told, flaws)
+        return not flaws
+
+    def _inside(self, copied: Copied, begin: int, end: int, told: dict[str, Any] | None) -> None:
+        """A message in an Envelope, where it was opened."""
+        if told is None or told["api_key"] is None or told["api_version"] is None:
+            return
+        request = "client_id" in told
+        if request:
+            inner = decode_request(copied.data, begin, end, self.options)
+        else:
+            key, version = told["api_key"], told["api_version"]
+            inner = decode_response(copied.data, begin, end, key, version, self.options)
+        self._keep(copied, begin, end, inner, request=request, cut=False)
+
+
+def _header_end(data: bytes, start: int, end: int, version: int, *, request: bool) -> int | None:
+    """Where a header ends; None where it is none."""
+    schema = data_schema("RequestHeader" if request else "ResponseHeader", version)
+    if schema is None:
+        return None
+    read = schema.read(data, start, end, DecodeContext(DecodeOptions()))
+    return read.position if read.complete else None
+
+
+def _content(data: bytes, span: Span) -> int:
+    """Where a `records` field begins behind its length."""
+    if not span.type.startswith("compact"):
+        return span.start + 4
+    position = span.start
+    while data[position] > 0x7F:
+        position += 1
+    return position + 1
+
+
+def _value_at(body: Any, path: str) -> Any:
+    """The value at the path of a span; None where the body has none."""
+    for step in path.split("."):
+        name, _, index = step.partition("[")
+        body = body.get(name)
+        if index and body is not None:
+            place = int(index[:-1])
+            body = body[place] if place < len(body) else None
+        if body is None:
+            return None
+    return body

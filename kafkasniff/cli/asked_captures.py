@@ -1,0 +1,100 @@
+"""Questions about tables, asked of captures: exported into a folder for the time that the answer takes.
+
+So an answer is the same as that of an export, whatever names are told late, and memory does not grow with the captures.
+Only the tables that the question reads are made, with bodies only if it reads them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.options import framing_arguments, key_arguments, make_catalog
+from kafkasniff.cli.usual_jobs import usual_jobs
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafkasniff.analysis import Accumulator
+    from kafkasniff.cli.progress import Progress
+
+__all__ = ["are_captures", "exported"]
+
+_BODIES: Final = frozenset({"request_body", "response_body"})
+
+
+def are_captures(paths: Sequence[str]) -> bool:
+    """Whether these are captures; else they are one folder with an export. Raises UsageError."""
+    folders = [path for path in paths if path != "-" and (os.path.isdir(path) or not os.path.exists(path))]
+    if not folders:
+        return True
+    if len(paths) > 1:
+        raise UsageError(f"analyze takes captures, or one export, and {folders[0]} is no capture")
+    return False
+
+
+@contextlib.contextmanager
+def exported(
+    environment: Environment,
+    captures: Sequence[str],
+    question: Accumulator[Any],
+    options: dict[str, Any],
+    *,
+    quiet: bool,
+) -> Iterator[tuple[str, bool]]:
+    """An export of what a question reads of captures, for the time of the block; and whether a capture is broken.
+
+    `options` are those of framing and topic ids. Raises CaptureError, OutputError, UsageError.
+    """
+    from kafkasniff.cli.pipeline import summary_line
+    from kafkasniff.cli.progress import Progress, wants_progress
+    from kafkasniff.exports.options import ExportOptions
+    from kafkasniff.exports.run import export
+    from kafkasniff.exports.shard import Hooks
+
+    if "-" in captures and environment.stdin_tty:
+        raise UsageError("stdin is a terminal: pipe a capture into it")
+    reads = question.reads()
+    arguments = framing_arguments(options)
+    wanted = ExportOptions(
+        tables=tuple(reads),
+        bodies=any(not _BODIES.isdisjoint(reading.columns) for reading in reads.values()),
+        ports=tuple(sorted(set(arguments.pop("ports")))),
+        **arguments,
+    )
+    key_arguments(options)  # what cannot be read is told before anything is made
+    given = make_catalog(options).given
+    shown: list[Progress] = []
+    shows = wants_progress(environment, to_terminal=False, quiet=quiet)
+
+    def part() -> None:
+        for progress in shown:
+            progress.update()
+
+    hooks = Hooks(
+        opened=(lambda source: shown.append(Progress(environment, source))) if shows else None,
+        part=part,
+        stdin=environment.stdin,
+    )
+    with tempfile.TemporaryDirectory(prefix="kafkasniff-") as folder:
+        place = Path(folder) / "tables"
+        try:
+            result = export(
+                captures,
+                place,
+                wanted,
+                given=given,
+                jobs=usual_jobs(captures),
+                hooks=hooks,
+                keylog=options["keylog"],
+            )
+        finally:
+            for progress in shown:
+                progress.clear()
+        if not quiet:
+            environment.say(summary_line(result.summary))
+        yield str(place), result.broken

@@ -1,0 +1,169 @@
+"""`kafkasniff check`: what is wrong in captures and exports, with evidence and advice."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options import (
+    FilterOptions,
+    filter_options,
+    framing_options,
+    make_predicate,
+    split_options,
+    topic_ids_option,
+)
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafkasniff.detectors import Detectors, Finding
+
+__all__ = ["check_command"]
+
+FILE_WIDTH: Final = 120
+"""Columns of a file."""
+MIN_WIDTH: Final = 60
+MAX_WIDTH: Final = 120
+"""Sentences of longer lines are hard to read."""
+FAIL_ON: Final = ("error", "warning", "note", "never")
+"""`detectors.SEVERITIES`, which are not imported before they are needed, and never."""
+
+
+@click.command("check")
+@click.argument("sources", nargs=-1, metavar="CAPTURE|DIR...")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or one JSON object.")
+@click.option("-o", "--output", metavar="FILE", help="Write there, not to stdout.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(FAIL_ON),
+    default="warning",
+    show_default=True,
+    help="Exit code 1 with findings that are at least as bad as this.",
+)
+@click.option("--only", multiple=True, metavar="DETECTOR", help="Only these detectors (repeatable, comma lists).")
+@click.option("--skip", multiple=True, metavar="DETECTOR", help="All detectors but these (repeatable, comma lists).")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="DETECTOR.FIELD=VALUE",
+    help="Another threshold (repeatable), as late-answers.late=5s; --list tells them.",
+)
+@click.option("--list", "listed", is_flag=True, help="The detectors with their thresholds.")
+@framing_options
+@filter_options
+@topic_ids_option
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text.")
+@click.option("-v", "--verbose", count=True, help="Say where an internal error is.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
+@click.pass_obj
+def check_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
+    """Look for trouble in captures, or in exports (folders): findings, worst first, with evidence and advice.
+
+    Several captures are one timeline, as for decode. Filters are for captures. Exit code 1 where something is found
+    that is at least as bad as --fail-on says.
+    """
+    environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
+    predicate = make_predicate(split_options(FilterOptions, options))
+    names = {key: [name for one in options.pop(key) for name in one.split(",")] for key in ("only", "skip")}
+
+    from kafkasniff.cli.output import Output
+    from kafkasniff.detectors import SEVERITIES, Detectors
+
+    detectors = Detectors(**names, settings=options.pop("settings"))
+    if options.pop("listed"):
+        return _list(environment, detectors, options)
+    if not sources:
+        raise click.UsageError("Missing argument 'CAPTURE|DIR...'.")
+    folders = [one for one in sources if one != "-" and os.path.isdir(one)]
+    captures = tuple(one for one in sources if one not in folders)
+    if predicate is not None and folders:
+        raise UsageError(f"filters are for captures, and {folders[0]} is a folder: filter when it is exported")
+    if "-" in captures and environment.stdin_tty:
+        raise UsageError("stdin is a terminal: pipe a capture into it")
+
+    from kafkasniff.analysis.export import Export
+    from kafkasniff.cli.counted_captures import Captures
+    from kafkasniff.detectors.numbers import Numbers
+    from kafkasniff.detectors.running import tables_for
+    from kafkasniff.exports.transport import TABLE as TRANSPORT_TABLE
+
+    numbers = Numbers()
+    with Output(environment, options["output"], inputs=captures) as stream:
+        reading = Captures(
+            environment,
+            detectors,
+            options,
+            predicate,
+            quiet=quiet,
+            tables=tables_for(detectors),
+            events=numbers.feed,
+            transport=TRANSPORT_TABLE in detectors.reads(),
+        )
+        for folder in folders:
+            detectors.read(Export.open(folder))
+        if captures:
+            reading.read(captures)
+        findings = numbers.numbered(detectors.findings(reading.names))
+        notes = detectors.notes()
+        terminal = stream.is_stdout and environment.stdout_tty
+        if options["form"] == "json":
+            stream.write(_json(findings, notes, sources, broken=reading.broken, terminal=terminal))
+        else:
+            from kafkasniff.cli.check_text import check_text
+
+            width = min(max(environment.width, MIN_WIDTH), MAX_WIDTH) if stream.is_stdout else FILE_WIDTH
+            coloured = environment.colour(options["color"], to_stdout=stream.is_stdout)
+            text = check_text(findings, sources, captures=bool(captures), width=width, coloured=coloured)
+            stream.write(text.encode(environment.encoding if stream.is_stdout else "utf-8", "replace"))
+    if not quiet:
+        for note in notes:
+            environment.say(note)
+    if reading.interrupt is not None:
+        if not quiet:
+            environment.say("interrupted: this is what was read until then")
+        raise reading.interrupt
+    failing = SEVERITIES[: FAIL_ON.index(options["fail_on"]) + 1] if options["fail_on"] != "never" else ()
+    if any(finding.severity in failing for finding in findings):
+        return Exit.FINDINGS
+    return Exit.BROKEN if reading.broken else Exit.OK
+
+
+def _list(environment: Environment, detectors: Detectors, options: dict[str, Any]) -> int:
+    """`--list`: the detectors that are asked for, with their thresholds as they are set."""
+    from kafkasniff.cli.check_text import list_json, list_text
+    from kafkasniff.cli.output import Output
+
+    with Output(environment, options["output"]) as stream:
+        if options["form"] == "json":
+            stream.write(list_json(detectors))
+        else:
+            width = min(max(environment.width, MIN_WIDTH), MAX_WIDTH) if stream.is_stdout else FILE_WIDTH
+            coloured = environment.colour(options["color"], to_stdout=stream.is_stdout)
+            stream.write(list_text(detectors, width=width, coloured=coloured).encode(environment.encoding, "replace"))
+    return Exit.OK
+
+
+def _json(
+    findings: Sequence[Finding], notes: Sequence[str], sources: Sequence[str], *, broken: bool, terminal: bool
+) -> bytes:
+    import orjson
+
+    from kafkasniff.cli.check_text import finding_object
+    from kafkasniff.detectors import SEVERITIES
+    from kafkasniff.rows.exchanges import capture_name
+    from kafkasniff.sinks.printable import visible_json
+
+    told = {
+        "sources": [capture_name(one) for one in sources],
+        "broken": broken,
+        "counts": {severity: sum(one.severity == severity for one in findings) for severity in SEVERITIES},
+        "findings": [finding_object(one) for one in findings],
+        "notes": list(notes),
+    }
+    data = orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE)
+    return visible_json(data) if terminal else data

@@ -1,0 +1,138 @@
+"""Findings for people, and as objects for programs."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from kafkasniff.analysis.parameters import parameters_of
+from kafkasniff.detectors import SEVERITIES, Detectors, Evidence, Finding
+from kafkasniff.sinks.paint import COLOUR, PLAIN, Paint
+from kafkasniff.sinks.printable import printable
+from kafkasniff.sinks.times import clock_time, date_of, rfc3339
+
+__all__ = ["check_text", "finding_object", "headline", "list_json", "list_text", "severity_paint"]
+
+SHOWN: Final = 5
+"""Pieces of evidence that the text names; JSON has all."""
+INDENT: Final = "         "
+"""As wide as the longest severity, and two."""
+
+
+def finding_object(finding: Finding) -> dict[str, Any]:
+    """A finding as JSON has it: times as RFC 3339."""
+    told: dict[str, Any] = msgspec.to_builtins(finding)
+    for one in (told, *told["evidence"]):
+        for name in ("first", "last", "time_ns"):
+            if name in one:
+                one["time" if name == "time_ns" else name] = rfc3339(one.pop(name))
+    return told
+
+
+def severity_paint(paint: Paint, severity: str) -> str:
+    """The colour of a severity."""
+    return {"error": paint.error, "warning": paint.warn}.get(severity, paint.dim)
+
+
+def headline(findings: Sequence[Finding]) -> str:
+    """`2 errors, 1 warning, 3 notes`."""
+    counts = Counter(finding.severity for finding in findings)
+    parts = [f"{counts[one]:,} {one}{'' if counts[one] == 1 else 's'}" for one in SEVERITIES if counts[one]]
+    return ", ".join(parts) or "nothing was found"
+
+
+def check_text(
+    findings: Sequence[Finding], sources: Sequence[str], *, captures: bool, width: int, coloured: bool
+) -> str:
+    """What was found, worst first. `captures`: there are some, so that exchanges can be looked up by number."""
+    paint = COLOUR if coloured else PLAIN
+    lines = [f"{paint.api}{headline(findings)}{paint.reset} in {', '.join(printable(one) for one in sources)}"]
+    for finding in findings:
+        lines += ["", *_finding(finding, paint, width)]
+    if captures and any(one.exchange is not None for finding in findings for one in finding.evidence):
+        names = " ".join(shlex.quote(printable(one)) for one in sources)
+        lines += ["", f"{paint.dim}To look at #N: kafkasniff decode -v {names} --exchange N{paint.reset}"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _finding(finding: Finding, paint: Paint, width: int) -> Iterator[str]:
+    colour = severity_paint(paint, finding.severity)
+    first, *rest = _wrapped(finding.title, width) or [""]
+    yield f"{colour}{finding.severity:<9}{paint.reset}{paint.api}{first}{paint.reset}"
+    yield from (f"{INDENT}{paint.api}{line}{paint.reset}" for line in rest)
+    yield from (f"{INDENT}{line}" for line in _wrapped(finding.meaning, width))
+    yield from (f"{INDENT}{line}" for line in _wrapped(f"Try: {finding.advice}", width))
+    seen = _seen(finding)
+    yield from (f"{INDENT}{paint.dim}{line}{paint.reset}" for line in _wrapped(f"{finding.detector}: {seen}", width))
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines between the indent and the end of the screen; names that are too long for one stay whole."""
+    return textwrap.wrap(text, max(width - len(INDENT), 20), break_long_words=False, break_on_hyphens=False)
+
+
+def _seen(finding: Finding) -> str:
+    """When, and which exchanges."""
+    parts = []
+    if finding.first is not None:
+        when = f"{date_of(finding.first)} {clock_time(finding.first)[:-3]}"
+        if finding.last is not None and finding.last != finding.first:
+            same = date_of(finding.last) == date_of(finding.first)
+            when = f"{when} to {'' if same else f'{date_of(finding.last)} '}{clock_time(finding.last)[:-3]}"
+        parts.append(f"{when} UTC")
+    places = [_place(one) for one in finding.evidence[:SHOWN]]
+    if finding.count > len(places) and places:
+        places.append("…")
+    return "; ".join([*parts, *([", ".join(places)] if places else [])]) or "no evidence is left"
+
+
+def _place(evidence: Evidence) -> str:
+    if evidence.exchange is not None:
+        place = f"#{evidence.exchange}"
+    elif evidence.connection is not None:
+        place = f"connection {evidence.connection}"
+    else:
+        # The key of the tables: rows of an export have no numbers.
+        place = f"({evidence.connection_id}, {evidence.exchange_id})"
+        if evidence.exchange_id is None:
+            place = f"connection {evidence.connection_id}"
+    return f"{place} ({evidence.note})" if evidence.note else place
+
+
+def list_text(detectors: Detectors, *, width: int, coloured: bool) -> str:
+    """The detectors, with the thresholds that are set."""
+    paint = COLOUR if coloured else PLAIN
+    lines = []
+    for detector in detectors.detectors:
+        lines.append(f"{paint.api}{detector.name}{paint.reset}  {detector.summary}")
+        for one in parameters_of(type(detector)):
+            told = f"{one.name}={_value(detector.parameters, one)}"
+            wrapped = textwrap.wrap(one.help, max(width - 26, 20))
+            lines.append(f"    {paint.name}{told:<20}{paint.reset}  {wrapped[0]}")
+            lines += [f"{'':26}{line}" for line in wrapped[1:]]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _value(thresholds: Any, parameter: Any) -> str:
+    """A threshold as `--set` takes it."""
+    value = getattr(thresholds, parameter.name)
+    return msgspec.structs.replace(parameter, default=value).default_text or str(value)
+
+
+def list_json(detectors: Detectors) -> bytes:
+    """The same as one array."""
+    told = [
+        {
+            "name": detector.name,
+            "summary": detector.summary,
+            "thresholds": {one.name: _value(detector.parameters, one) for one in parameters_of(type(detector))},
+        }
+        for detector in detectors.detectors
+    ]
+    return orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE)

@@ -1,0 +1,140 @@
+"""Captures of a command line, read into somebody who counts their rows (`exports.counted`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kafkasniff.cli.environment import Environment, Interrupted
+from kafkasniff.cli.options import framing_arguments, key_arguments, make_catalog, reads_twice
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafkasniff.exports.options import ExportOptions
+    from kafkasniff.filters import Predicate
+    from kafkasniff.inspector import Output
+    from kafkasniff.model import Message
+    from kafkasniff.rows.resolve import Names
+
+__all__ = ["Captures", "Taker"]
+
+_TABLES: Final = ("exchanges", "records", "connections", "problems")
+
+
+class Taker(Protocol):
+    """Who takes rows: an `Overview`, or more than that."""
+
+    def has(self, table: str) -> None:
+        """There is a table, though it may have no rows."""
+
+    def update(self, batch: pa.RecordBatch, table: str = ...) -> None:
+        """Rows of a table."""
+
+    def wants_body(self, message: Message) -> bool:
+        """Whether the body's JSON is needed."""
+
+
+class Captures:
+    """Gives an overview, or another taker, the rows of captures.
+
+    `options` are those of framing and topic ids, and `no_records`; `tables` what rows are wanted of, `events` is given
+    what the inspector yields, too; `transport`: rows of that table are wanted as well (`exports.transport`).
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        overview: Taker,
+        options: Mapping[str, Any],
+        predicate: Predicate | None,
+        *,
+        quiet: bool,
+        tables: tuple[str, ...] = _TABLES,
+        events: Callable[[Sequence[Output]], object] | None = None,
+        transport: bool = False,
+    ) -> None:
+        self._environment = environment
+        self._overview = overview
+        self._options = dict(options)
+        self._predicate = predicate
+        self._quiet = quiet
+        self._tables = tables
+        self._events = events
+        self._transport = transport
+        self.names: Names | None = None
+        """What they told, when they are read."""
+        self.broken = False
+        self.interrupt: Interrupted | None = None
+        """What ended the reading early."""
+
+    def read(self, captures: tuple[str, ...]) -> None:
+        """Read them all, or until a signal comes. Raises CaptureError, UsageError."""
+        from kafkasniff.capture import open_captures
+        from kafkasniff.cli.pipeline import Parts
+        from kafkasniff.cli.progress import Progress, wants_progress
+        from kafkasniff.exports.counted import CountedRows
+
+        environment, overview, predicate = self._environment, self._overview, self._predicate
+        options, shows = self._export_options(), wants_progress(environment, to_terminal=False, quiet=self._quiet)
+        catalog = make_catalog(self._options)
+        if self._names_first(captures):
+            from kafkasniff.cli.pipeline import learn_names
+
+            arguments = {**framing_arguments(self._options), **key_arguments(self._options)}
+            learn_names(environment, catalog, captures, arguments, progress=shows)
+        rows = CountedRows(
+            options,
+            overview.update,
+            catalog=catalog,
+            wants_body=overview.wants_body,
+            predicate=predicate,
+            keys=key_arguments(self._options).get("keys"),
+            events=self._events,
+            transport=self._transport,
+        )
+        for table in options.tables:
+            overview.has(table)
+        with open_captures(captures, stdin=environment.stdin) as source:
+            progress = Progress(environment, source) if shows else None
+            parts = Parts()
+            try:
+                for batch in source:
+                    for part in parts.of(batch):
+                        with environment.interrupts.held():
+                            rows.feed(part)
+                        if progress is not None:
+                            progress.update()
+            except Interrupted as interrupt:
+                self.interrupt = interrupt
+            finally:
+                if progress is not None:
+                    progress.clear()
+            self.broken = source.broken and self.interrupt is None
+        self.names = rows.end()
+
+    def _export_options(self) -> ExportOptions:
+        from kafkasniff.exports.options import ExportOptions
+
+        asks = False
+        if self._predicate is not None:
+            from kafkasniff.filters import needs_records
+
+            asks = needs_records(self._predicate)
+        tables = self._tables
+        if self._options.get("no_records"):
+            if asks:
+                raise UsageError("--filter asks about records, which --no-records leaves out")
+            tables = tuple(one for one in tables if one != "records")
+        arguments = framing_arguments(self._options)
+        # What a filter asks of records it asks of those in bodies.
+        return ExportOptions(tables=tables, records=asks, ports=tuple(sorted(set(arguments.pop("ports")))), **arguments)
+
+    def _names_first(self, captures: tuple[str, ...]) -> bool:
+        """What names a topic has to be known when a filter asks for it; else names are put in at the end."""
+        if self._predicate is None:
+            return False
+        from kafkasniff.filters import needs_topic_names
+
+        return needs_topic_names(self._predicate) and reads_twice(None, captures)

@@ -1,0 +1,32 @@
+"""`--hosts FILE`: names and racks of addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from kafkasniff.hosts import Hosts
+
+__all__ = ["HOSTS_HELP", "hosts_option", "take_hosts"]
+
+HOSTS_HELP = "Names of addresses, as in /etc/hosts, perhaps with rack=NAME behind them (docs/hosts.md)."
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def hosts_option(command: _Command) -> _Command:
+    """The option."""
+    return click.option("--hosts", metavar="FILE", help=HOSTS_HELP)(command)
+
+
+def take_hosts(options: dict[str, Any]) -> Hosts | None:
+    """What the file says, which is taken out of `options`; None without one. Raises UsageError."""
+    path = options.pop("hosts")
+    if path is None:
+        return None
+    from kafkasniff.hosts import Hosts
+
+    return Hosts.load(path)

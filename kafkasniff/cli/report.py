@@ -1,0 +1,95 @@
+"""`kafkasniff report`: one page of all that captures and exports show."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.hosts_option import hosts_option, take_hosts
+from kafkasniff.cli.options import (
+    FilterOptions,
+    filter_options,
+    framing_options,
+    make_predicate,
+    split_options,
+    topic_ids_option,
+)
+from kafkasniff.errors import MissingPartError, UsageError
+
+__all__ = ["report_command"]
+
+
+@click.command("report")
+@click.argument("sources", nargs=-1, required=True, metavar="CAPTURE|DIR...")
+@click.option("-o", "--output", required=True, metavar="FILE", help="The page; `-` is stdout.")
+@framing_options
+@filter_options
+@topic_ids_option
+@hosts_option
+@click.option("-v", "--verbose", count=True, help="Say where an internal error is.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
+@click.pass_obj
+def report_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
+    """Make one page of what is in captures, or in exports (folders), to be opened in a browser.
+
+    It needs no network and no other file: overview, findings, latencies and errors over time, topics, clients, groups,
+    and what single connections said. Several captures are one timeline, as for decode. Filters are for captures.
+    """
+    environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
+    predicate = make_predicate(split_options(FilterOptions, options))
+    folders = [one for one in sources if one != "-" and os.path.isdir(one)]
+    captures = tuple(one for one in sources if one not in folders)
+    if predicate is not None and folders:
+        raise UsageError(f"filters are for captures, and {folders[0]} is a folder: filter when it is exported")
+    if "-" in captures and environment.stdin_tty:
+        raise UsageError("stdin is a terminal: pipe a capture into it")
+    output, hosts = options.pop("output"), take_hosts(options)
+    if output == "-" and environment.stdout_tty:
+        raise UsageError("a page is not for a terminal: name a file with -o")
+    _need_parts()
+
+    from kafkasniff.analysis.export import Export
+    from kafkasniff.cli.counted_captures import Captures
+    from kafkasniff.cli.output import Output, WholeFile
+    from kafkasniff.report.contents import Gathering
+    from kafkasniff.report.page import page_of
+    from kafkasniff.rows.exchanges import capture_name
+
+    exports = [Export.open(folder) for folder in folders]
+    for export in exports:
+        if "exchanges" not in export.tables:
+            raise UsageError(f"{export.folder} has no table exchanges, which a report is made of")
+    file = None if output == "-" else WholeFile(output, inputs=captures)
+    gathering = Gathering()
+    reading = Captures(environment, gathering, {**options, "no_records": False}, predicate, quiet=quiet)
+    for export in exports:
+        gathering.read(export)
+    if captures:
+        reading.read(captures)
+    contents = gathering.contents(reading.names)
+    page = page_of(contents, [capture_name(one) or "" for one in sources], broken=reading.broken, hosts=hosts)
+    if file is not None:
+        file.write(page)
+    else:
+        with Output(environment) as stream:
+            stream.write(page)
+    if not quiet:
+        for note in contents.notes:
+            environment.say(note)
+    if reading.interrupt is not None:
+        if not quiet:
+            environment.say("interrupted: this is what was read until then")
+        raise reading.interrupt
+    return Exit.BROKEN if reading.broken else Exit.OK
+
+
+def _need_parts() -> None:
+    """Raise MissingPartError where a library of the page is missing: before hours of reading, not behind them."""
+    from importlib.util import find_spec
+
+    for module, package in (("jinja2", "jinja2"), ("vl_convert", "vl-convert-python")):
+        if find_spec(module) is None:
+            raise MissingPartError(f"report needs the package {package}: pip install 'kafkasniff[report]'")

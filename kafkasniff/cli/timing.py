@@ -1,0 +1,267 @@
+"""`kafkasniff timing`: where the time of exchanges went."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kafkasniff.cli.environment import Environment, Exit, Interrupted
+from kafkasniff.cli.options import (
+    FilterOptions,
+    filter_options,
+    framing_arguments,
+    framing_options,
+    key_arguments,
+    make_catalog,
+    make_predicate,
+    reads_twice,
+    split_options,
+    topic_ids_option,
+)
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafkasniff.analysis.timing import Timing
+    from kafkasniff.cli.output import Output
+    from kafkasniff.cli.timing_answer import TimingAnswer
+    from kafkasniff.filters import Predicate
+    from kafkasniff.timing import Timed
+
+__all__ = ["BY", "timing_command"]
+
+SLOWEST: Final = 5
+"""Exchanges that the text names, without --slowest."""
+MAX_SLOWEST: Final = 1000
+MIN_WIDTH: Final = 60
+MAX_WIDTH: Final = 160
+FILE_WIDTH: Final = 120
+BY: Final = ("api", "version", "broker", "client", "address", "topic", "connection")
+
+
+@click.command("timing")
+@click.argument("sources", nargs=-1, required=True, metavar="CAPTURE|DIR...")
+@click.option(
+    "--by", multiple=True, metavar="WHAT", help=f"Break down by {', '.join(BY)} (repeatable, comma lists) [api]."
+)
+@click.option("--each", is_flag=True, help="Each exchange by itself; --exchange N does this, too.")
+@click.option("--slowest", type=click.IntRange(0, MAX_SLOWEST), default=SLOWEST, metavar="N", help="Name so many.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="For people, or JSON.")
+@click.option("-o", "--output", metavar="FILE", help="Write there, not to stdout.")
+@framing_options
+@filter_options
+@topic_ids_option
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text.")
+@click.option("-v", "--verbose", count=True, help="Say where an internal error is.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
+@click.pass_obj
+def timing_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
+    """Tell where the time went: client, network, broker, throttling, and waits that requests ask for.
+
+    In aggregate, or of one exchange (--exchange N, as decode numbers them). Exports (folders) tell less than captures
+    do; filters are for captures.
+    """
+    environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
+    filters = split_options(FilterOptions, options)
+    predicate = make_predicate(filters)
+    folders = [one for one in sources if one != "-" and os.path.isdir(one)]
+    captures = tuple(one for one in sources if one not in folders)
+    each = options.pop("each") or bool(filters.exchange)
+    if folders and (predicate is not None or each):
+        raise UsageError(f"filters and --each are for captures, and {folders[0]} is a folder")
+    if "-" in captures and environment.stdin_tty:
+        raise UsageError("stdin is a terminal: pipe a capture into it")
+    by = _dimensions(options.pop("by"))
+    form, output, colour, slowest = (options.pop(name) for name in ("form", "output", "color", "slowest"))
+
+    from kafkasniff.analysis.timing import Timing, TimingParameters
+    from kafkasniff.cli.output import Output
+    from kafkasniff.cli.timing_answer import TimingAnswer
+
+    timing = Timing(TimingParameters(by=by))
+    told = TimingAnswer(timing, slowest=slowest)
+    with Output(environment, output, inputs=captures) as stream:
+        for folder in folders:
+            told.exports += 1
+            told.no_bodies += not _read_export(timing, folder)
+        reading = _Captures(environment, told, options, predicate, quiet=quiet)
+        page = _Page(environment, stream, form, colour)
+        if captures:
+            reading.read(captures, page.each if each else None)
+        if not each:
+            page.whole(told, sources, broken=reading.broken)
+        elif not page.shown and not quiet:
+            environment.say("no exchange was selected")
+    if not quiet:
+        for note in told.notes():
+            environment.say(note)
+    if reading.interrupt is not None:
+        if not quiet:
+            environment.say("interrupted: this is what was read until then")
+        raise reading.interrupt
+    return Exit.BROKEN if reading.broken else Exit.OK
+
+
+def _dimensions(given: Iterable[str]) -> Any:
+    """The values of --by. Raises UsageError."""
+    names = [word.strip() for one in given for word in one.split(",") if word.strip()] or ["api"]
+    for name in names:
+        if name not in BY:
+            raise UsageError(f"--by: {name!r} is none of {', '.join(BY)}")
+    return tuple(dict.fromkeys(names))
+
+
+def _read_export(timing: Timing, folder: str) -> bool:
+    """Give it the rows of an export; returns whether these have bodies. Raises CaptureError, UsageError."""
+    from kafkasniff.analysis.columns import column
+    from kafkasniff.analysis.export import Export
+
+    export = Export.open(folder)
+    if "exchanges" not in export.tables:
+        raise UsageError(f"{folder} has no table exchanges, which this is made of")
+    has_bodies = rows = False
+    for table, reading in timing.reads().items():
+        for batch in export.batches(table, reading):
+            bodies = column(batch, "request_body")
+            rows = rows or bool(len(bodies))
+            has_bodies = has_bodies or bodies.null_count < len(bodies)
+            timing.update(batch, table)
+    return has_bodies or not rows
+
+
+class _Page:
+    """What is written, in one form or the other."""
+
+    def __init__(self, environment: Environment, stream: Output, form: str, colour: str) -> None:
+        self._environment = environment
+        self._stream = stream
+        self._json = form == "json"
+        self._coloured = environment.colour(colour, to_stdout=stream.is_stdout)
+        self._width = min(max(environment.width, MIN_WIDTH), MAX_WIDTH) if stream.is_stdout else FILE_WIDTH
+        self._terminal = stream.is_stdout and environment.stdout_tty
+        self.shown = 0
+        """Exchanges that were written, each by itself."""
+
+    def each(self, timed: Timed) -> None:
+        """Write one exchange."""
+        from kafkasniff.cli.waterfall import exchange_object, waterfall
+
+        if self._json:
+            self._write_object(exchange_object(timed))
+        else:
+            self._write_text(("\n" if self.shown else "") + waterfall(timed, self._width, coloured=self._coloured))
+        self.shown += 1
+
+    def whole(self, told: TimingAnswer, sources: tuple[str, ...], *, broken: bool) -> None:
+        """Write the aggregate."""
+        if self._json:
+            from kafkasniff.rows.exchanges import capture_name
+
+            names = [capture_name(one) for one in sources]
+            self._write_object({"sources": names, "broken": broken, **told.json()})
+            return
+        from kafkasniff.cli.timing_text import timing_text
+
+        self._write_text(timing_text(told, sources, width=self._width, coloured=self._coloured))
+
+    def _write_object(self, value: Mapping[str, Any]) -> None:
+        import orjson
+
+        from kafkasniff.sinks.printable import visible_json
+
+        data = orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
+        self._stream.write(visible_json(data) if self._terminal else data)
+
+    def _write_text(self, text: str) -> None:
+        encoding = self._environment.encoding if self._stream.is_stdout else "utf-8"
+        self._stream.write(text.encode(encoding, "replace"))
+
+
+class _Captures:
+    """Times the exchanges of captures."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        told: TimingAnswer,
+        options: dict[str, Any],
+        predicate: Predicate | None,
+        *,
+        quiet: bool,
+    ) -> None:
+        self._environment = environment
+        self._told = told
+        self._options = options
+        self._predicate = predicate
+        self._quiet = quiet
+        self.broken = False
+        self.interrupt: Interrupted | None = None
+        """What ended the reading early."""
+
+    def read(self, captures: tuple[str, ...], each: Any) -> None:
+        """Read them all, or until a signal comes; `each`: takes each exchange. Raises CaptureError, UsageError."""
+        from kafkasniff.capture import open_captures
+        from kafkasniff.cli.pipeline import Parts, learn_names
+        from kafkasniff.cli.progress import Progress, wants_progress
+        from kafkasniff.enrich import Enricher
+        from kafkasniff.filters import Selector, needs_records, needs_topic_names
+        from kafkasniff.inspector import Inspector
+        from kafkasniff.model import Exchange
+        from kafkasniff.timing import ExchangeTimes, LinkWatch
+
+        environment, predicate = self._environment, self._predicate
+        shows = wants_progress(environment, to_terminal=False, quiet=self._quiet)
+        catalog = make_catalog(self._options)
+        framing, keys = framing_arguments(self._options), key_arguments(self._options)
+        by_name = self._told.by_topic or (predicate is not None and needs_topic_names(predicate))
+        if by_name and reads_twice(None, captures):
+            learn_names(environment, catalog, captures, {**framing, **keys}, progress=shows)
+            keys = key_arguments(self._options)
+        records = "full" if predicate is not None and needs_records(predicate) else "batches"
+        inspector = Inspector(records=records, exchanges=True, connections=True, **framing, **keys)  # type: ignore[arg-type]
+        enricher = Enricher(catalog)
+        selector = Selector(predicate)
+        times = ExchangeTimes(LinkWatch(ports=framing["ports"]))
+
+        def take(events: list[Any]) -> None:
+            enricher.feed(events)
+            timed = list(times.events(events))
+            if predicate is not None:
+                chosen = {one.exchange for one in selector.feed(events) if isinstance(one, Exchange)}
+                timed = [one for one in timed if one.exchange.exchange in chosen]
+            if each is None:
+                self._told.take(timed)
+            else:
+                for one in timed:
+                    each(one)
+
+        with open_captures(captures, stdin=environment.stdin) as source:
+            progress = Progress(environment, source) if shows else None
+            parts = Parts()
+            try:
+                for batch in source:
+                    for part in parts.of(batch):
+                        with environment.interrupts.held():
+                            if selector.start_ns is None:
+                                selector.start_ns = _first_time(part)
+                            times.packets(part)
+                            take(inspector.feed(part))
+                        if progress is not None:
+                            progress.update()
+            except Interrupted as interrupt:
+                self.interrupt = interrupt
+            finally:
+                if progress is not None:
+                    progress.clear()
+            self.broken = source.broken and self.interrupt is None
+        take(inspector.close())
+        self._told.close(catalog, forgotten=times.watch.forgotten)
+
+
+def _first_time(batch: Any) -> int | None:
+    from kafkasniff.packets import NO_TIME
+
+    times = batch.time_ns[batch.time_ns != NO_TIME]
+    return int(times[0]) if len(times) else None

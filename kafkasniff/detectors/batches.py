@@ -1,0 +1,254 @@
+"""What producers send in one batch: too little, too much, or without compression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, integers, named, only
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.detectors.detector import Detector
+from kafkasniff.detectors.finding import Finding
+from kafkasniff.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients
+from kafkasniff.detectors.wording import client, plural, subject
+from kafkasniff.kafka.errors import error_name
+from kafkasniff.sinks.printable import word
+from kafkasniff.sinks.summaries.phrases import amount
+
+__all__ = ["OversizedMessages", "SmallBatches", "UncompressedBatches"]
+
+_TOPIC: Final = (("topic", pa.string()),)
+_READS: Final = {"exchanges": Reading((*ORDER, "api", *CLIENT_COLUMNS, "partitions"), ("Produce",))}
+
+
+def _produced(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A row for each partition of each Produce exchange."""
+    batch = only(batch, in_any(batch, "api", ["Produce"]))
+    return named(exploded(batch, "partitions", [*ORDER, *CLIENT_COLUMNS]))
+
+
+def _keys(parts: pa.RecordBatch) -> dict[str, pa.Array]:
+    return {**clients(parts), "topic": column(parts, "topic")}
+
+
+class SmallBatchThresholds(Parameters, frozen=True, kw_only=True):
+    """Of `SmallBatches`."""
+
+    records: Annotated[float, Meta(ge=1, description="Batches with no more records on average are small …")] = 1.5
+    at_least: Annotated[int, Meta(ge=1, description="… and told if there are so many of them …")] = 500
+    per_second: Annotated[float, Meta(ge=0, description="… and so many in a second: slow producers cannot wait.")] = 50
+
+
+class SmallBatches(Detector[SmallBatchThresholds]):
+    """Producers that send records one by one, though they have many."""
+
+    name: ClassVar[str] = "small-batches"
+    summary: ClassVar[str] = "Producers that send many records, each in a batch of its own."
+    parameters_type = SmallBatchThresholds
+
+    _batches = Tally("batches", (*CLIENT, *_TOPIC), sums=("batches", "records", "bytes"))
+
+    def reads(self) -> Mapping[str, Reading]:
+        return _READS
+
+    def shapes(self) -> Mapping[str, Shape]:
+        return self._batches.shapes()
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        parts = _produced(batch)
+        known = pc.and_(pc.greater(column(parts, "batch_count"), 0), pc.is_valid(column(parts, "record_count")))
+        parts = only(parts, known)
+        measures = {"batches": column(parts, "batch_count"), "records": column(parts, "record_count")}
+        self._batches.add(self, parts, _keys(parts), **measures, bytes=integers(column(parts, "bytes")))
+
+    def findings(self) -> list[Finding]:
+        found = []
+        limits = self.thresholds
+        for row, evidence in self._batches.rows(self):
+            batches, records = row["batches"], row["records"]
+            lasted = row["last"] - row["first"] if row["first"] is not None else 0
+            rate = batches * 1e9 / lasted if lasted > 0 else 0.0
+            if batches < limits.at_least or records > limits.records * batches or rate < limits.per_second:
+                continue
+            found.append(
+                self.finding(
+                    "warning",
+                    f"{client(row)} sent {plural(records, 'record')} to topic {word(row['topic'])} in "
+                    f"{plural(batches, 'batch', 'batches')}, {rate:,.0f} a second",
+                    meaning=(
+                        "Each batch costs a header of 61 bytes, a request's work on the broker and its replicas, and "
+                        "cannot be compressed well: throughput is a fraction of what it could be."
+                    ),
+                    advice=(
+                        "Let the producer collect: linger.ms of 5 to 20 (and batch.size), and do not wait for each "
+                        "record (no flush or get() after every send)."
+                    ),
+                    subject=subject(row, "client_id", "client_ip", "topic"),
+                    count=row["count"],
+                    first=row["first"],
+                    last=row["last"],
+                    evidence=evidence,
+                    values={
+                        "batches": batches,
+                        "records_per_batch": records / batches,
+                        "bytes_per_batch": row["bytes"] / batches,
+                        "batches_per_second": rate,
+                    },
+                )
+            )
+        return found
+
+
+class UncompressedThresholds(Parameters, frozen=True, kw_only=True):
+    """Of `UncompressedBatches`."""
+
+    size: Annotated[int, Meta(ge=1, description="So many bytes of a client for a topic without compression …")] = (
+        10_000_000
+    )
+    batch: Annotated[
+        int, Meta(ge=0, description="… in batches of so many bytes on average: small ones gain little.")
+    ] = 1000
+
+
+class UncompressedBatches(Detector[UncompressedThresholds]):
+    """Producers that send much without compression."""
+
+    name: ClassVar[str] = "uncompressed-batches"
+    summary: ClassVar[str] = "Producers that send much without compression."
+    parameters_type = UncompressedThresholds
+
+    _batches = Tally("batches", (*CLIENT, *_TOPIC), sums=("batches", "bytes"))
+
+    def reads(self) -> Mapping[str, Reading]:
+        return _READS
+
+    def shapes(self) -> Mapping[str, Shape]:
+        return self._batches.shapes()
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        parts = _produced(batch)
+        parts = only(parts, in_any(parts, "compression", ["none"]))
+        batches, size = (integers(column(parts, name)) for name in ("batch_count", "bytes"))
+        self._batches.add(self, parts, _keys(parts), batches=batches, bytes=size)
+
+    def findings(self) -> list[Finding]:
+        found = []
+        for row, evidence in self._batches.rows(self):
+            size, batches = row["bytes"], row["batches"]
+            if size < self.thresholds.size or not batches or size / batches < self.thresholds.batch:
+                continue
+            found.append(
+                self.finding(
+                    "note",
+                    f"{client(row)} sent {amount(size)} to topic {word(row['topic'])} without compression",
+                    meaning="All of it crosses the network, is stored and replicated at its full size.",
+                    advice=(
+                        "Try compression.type=lz4 or zstd on the producer, unless the records are compressed or "
+                        "encrypted already."
+                    ),
+                    subject=subject(row, "client_id", "client_ip", "topic"),
+                    count=row["count"],
+                    first=row["first"],
+                    last=row["last"],
+                    evidence=evidence,
+                    values={"bytes": size, "bytes_per_batch": size / batches},
+                )
+            )
+        return found
+
+
+_TOO_LARGE: Final = (10, 18)
+"""MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE."""
+
+
+class OversizedThresholds(Parameters, frozen=True, kw_only=True):
+    """Of `OversizedMessages`."""
+
+    limit: Annotated[int, Meta(ge=1, description="Bytes of a batch that brokers take (message.max.bytes).")] = 1_048_588
+    near: Annotated[float, Meta(ge=0, description="Batches of more than this part of the limit are a note.")] = 0.9
+
+
+class OversizedMessages(Detector[OversizedThresholds]):
+    """Batches that brokers refused for their size, and such as will be soon."""
+
+    name: ClassVar[str] = "oversized-messages"
+    summary: ClassVar[str] = "Batches that were refused for their size, or are close to it."
+    parameters_type = OversizedThresholds
+
+    _refused = Tally("refused", (*CLIENT, *_TOPIC, ("error_code", pa.int64())), highs=("bytes",))
+    _near = Tally("near", (*CLIENT, *_TOPIC), highs=("bytes",))
+
+    def reads(self) -> Mapping[str, Reading]:
+        return _READS
+
+    def shapes(self) -> Mapping[str, Shape]:
+        return {**self._refused.shapes(), **self._near.shapes()}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        parts = _produced(batch)
+        large = pc.fill_null(pc.is_in(column(parts, "error_code"), value_set=pa.array(_TOO_LARGE, pa.int32())), False)
+        refused = only(parts, large)
+        keys = {**_keys(refused), "error_code": column(refused, "error_code")}
+        self._refused.add(self, refused, keys, self._notes_of(refused), bytes=integers(column(refused, "bytes")))
+        # Of several batches only their sum is known.
+        size = self.thresholds.limit * self.thresholds.near
+        single = pc.and_(pc.equal(column(parts, "batch_count"), 1), pc.greater_equal(column(parts, "bytes"), size))
+        near = only(parts, pc.and_(single, pc.invert(large)))
+        self._near.add(self, near, _keys(near), self._notes_of(near), bytes=integers(column(near, "bytes")))
+
+    @staticmethod
+    def _notes_of(parts: pa.RecordBatch) -> pa.Array:
+        sizes = column(parts, "bytes").to_pylist()
+        return pa.array(["" if size is None else amount(size) for size in sizes], pa.string())
+
+    def findings(self) -> list[Finding]:
+        found = []
+        for row, evidence in self._refused.rows(self):
+            told = plural(row["count"], "batch", "batches")
+            found.append(
+                self.finding(
+                    "error",
+                    f"{told} of {client(row)} for topic {word(row['topic'])} refused with "
+                    f"{error_name(row['error_code'])}, the largest of {amount(row['bytes'])}",
+                    meaning=(
+                        "The broker takes no batch of more than message.max.bytes (of the topic: max.message.bytes). "
+                        "Unless the client can split the batch, these records are lost to the topic."
+                    ),
+                    advice=(
+                        "Send smaller records, or keep large ones elsewhere and send where they are; else raise "
+                        "max.message.bytes of the topic together with the limits of producers, consumers and replicas."
+                    ),
+                    subject=subject(row, "client_id", "client_ip", "topic", "error_code"),
+                    count=row["count"],
+                    first=row["first"],
+                    last=row["last"],
+                    evidence=evidence,
+                    values={"bytes": row["bytes"]},
+                )
+            )
+        for row, evidence in self._near.rows(self):
+            told = plural(row["count"], "batch", "batches")
+            found.append(
+                self.finding(
+                    "note",
+                    f"{told} of {client(row)} for topic {word(row['topic'])} near the limit of brokers, the largest of "
+                    f"{amount(row['bytes'])}",
+                    meaning=(
+                        f"By default brokers take {amount(self.thresholds.limit)} in a batch (message.max.bytes); a "
+                        "little more, and the records would be refused."
+                    ),
+                    advice="See what makes the batches so large: few large records, or a batch.size near the limit.",
+                    subject=subject(row, "client_id", "client_ip", "topic"),
+                    count=row["count"],
+                    first=row["first"],
+                    last=row["last"],
+                    evidence=evidence,
+                    values={"bytes": row["bytes"]},
+                )
+            )
+        return found

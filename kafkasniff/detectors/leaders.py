@@ -1,0 +1,170 @@
+"""Requests that go to a broker that does not lead the partition, and clients that do not learn it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.columns import ORDER, column, exploded, floor_divided, in_any, named, only
+from kafkasniff.analysis.parameters import Duration
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.detectors.detector import Detector
+from kafkasniff.detectors.finding import Finding, Severity
+from kafkasniff.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients
+from kafkasniff.detectors.wording import client, plural, some
+from kafkasniff.kafka.errors import error_name
+from kafkasniff.sinks.times import duration
+
+__all__ = ["NotLeader"]
+
+_CODES: Final = (6, 74, 75)
+"""NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (KIP-320)."""
+_SECOND: Final = 1_000_000_000
+MAX_SPANS: Final = 1 << 18
+"""Seconds in which a client was refused or asked for metadata, of all clients."""
+
+
+class NotLeaderThresholds(Parameters, frozen=True, kw_only=True):
+    """Of `NotLeader`."""
+
+    at_least: Annotated[int, Meta(ge=1, description="So many refusals of a client on end are a loop …")] = 5
+    lasting: Annotated[Duration, Meta(ge=0, description="… if they go on for so long: a warning.")] = 5_000_000_000
+    stuck: Annotated[Duration, Meta(ge=0, description="A loop of so long is an error.")] = 60_000_000_000
+    pause: Annotated[
+        Duration, Meta(ge=1, description="Refusals belong together with no longer pause between (whole seconds).")
+    ] = 10_000_000_000
+
+
+class NotLeader(Detector[NotLeaderThresholds]):
+    """Partitions refused because another broker leads them, or the client has an old leader epoch.
+
+    One such answer, then a Metadata request, then silence: that is how clients learn that a leader has moved (a note).
+    A client that is refused for seconds on end has stale metadata: it does not ask, or is told the same again.
+    """
+
+    name: ClassVar[str] = "not-leader"
+    summary: ClassVar[str] = "Requests to brokers that do not lead the partition, and loops of stale metadata."
+    parameters_type = NotLeaderThresholds
+
+    _refused = Tally("refused", CLIENT)
+
+    def reads(self) -> Mapping[str, Reading]:
+        return {"exchanges": Reading((*ORDER, "api", *CLIENT_COLUMNS, "error_count", "partitions"))}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        counted: Any = tuple((name, pa.int64(), "sum") for name in ("refused", "metadata"))
+        return {
+            **self._refused.shapes(),
+            "topics": Shape(keys=(*CLIENT, ("topic", pa.string()))),
+            # Seconds in which a client only asked for metadata weigh nothing, and go first.
+            "seconds": Shape(
+                keys=(("second", pa.int64()), *CLIENT), measures=counted, weight="refused", bound=MAX_SPANS
+            ),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        asked = only(batch, in_any(batch, "api", ["Metadata"]))
+        self._seconds(asked, "metadata")
+        batch = only(batch, pc.greater(column(batch, "error_count"), 0))
+        rows = batch.append_column("row", pa.array(np.arange(batch.num_rows)))
+        parts = named(exploded(rows, "partitions", ["row", *CLIENT_COLUMNS]))
+        parts = only(parts, pc.is_in(column(parts, "error_code"), value_set=pa.array(_CODES, pa.int32())))
+        if not parts.num_rows:
+            return
+        self.parts["topics"].add({name: column(parts, name) for name in (*CLIENT_COLUMNS, "topic")})
+        places, firsts = np.unique(column(parts, "row").to_numpy(), return_index=True)
+        refused = batch.take(pa.array(places))
+        codes = column(parts, "error_code").take(pa.array(firsts)).to_pylist()
+        self._refused.add(self, refused, clients(refused), pa.array([error_name(code) for code in codes], pa.string()))
+        self._seconds(refused, "refused")
+
+    def _seconds(self, batch: pa.RecordBatch, what: str) -> None:
+        zeros, ones = np.zeros(batch.num_rows, np.int64), np.ones(batch.num_rows, np.int64)
+        self.parts["seconds"].add(
+            {
+                "second": floor_divided(column(batch, "time_ns"), _SECOND),
+                **clients(batch),
+                **{"refused": zeros, "metadata": zeros, what: ones},
+            }
+        )
+
+    def findings(self) -> list[Finding]:
+        topics: dict[tuple[Any, ...], list[str]] = {}
+        for row in self.told("topics").to_pylist():
+            topics.setdefault((row["client_id"], row["client_ip"]), []).append(row["topic"] or "")
+        seconds: dict[tuple[Any, ...], list[tuple[int, int, int]]] = {}
+        for row in self.parts["seconds"].table().sort_by("second").to_pylist():
+            if row["second"] is not None:
+                place = (row["client_id"], row["client_ip"])
+                seconds.setdefault(place, []).append((row["second"], row["refused"], row["metadata"]))
+        found = []
+        for row, evidence in self._refused.rows(self):
+            place = (row["client_id"], row["client_ip"])
+            loop = max(_loops(seconds.get(place, ()), self.thresholds.pause // _SECOND), default=(0, 0, 0))
+            names = sorted(topics.get(place, []))
+            found.append(self._finding(row, evidence, names, loop))
+        return found
+
+    def _finding(self, row: dict[str, Any], evidence: Any, topics: list[str], loop: tuple[int, int, int]) -> Finding:
+        lasted, refused, asked = loop
+        lasts = lasted * _SECOND
+        title = f"{plural(row['count'], 'request')} of {client(row)} refused by brokers that do not lead {some(topics)}"
+        severity: Severity = "note"
+        if refused >= self.thresholds.at_least and lasts >= self.thresholds.lasting:
+            severity = "error" if lasts >= self.thresholds.stuck else "warning"
+            how = (
+                f"though it asked for metadata {plural(asked, 'time')}" if asked else "and it never asked for metadata"
+            )
+            title = f"{title}, {refused:,} of them for {duration(lasts)} on end, {how}"
+            meaning = (
+                "The client goes on sending to the wrong broker: it does not refresh its metadata, or brokers tell it "
+                "of a leader that does not know of its office. Its records wait all that time."
+            )
+            advice = (
+                "Compare what the Metadata responses in between say of the leader with who refuses; a broker with old "
+                "metadata lags behind the controller. Else see the client's metadata.max.age.ms and its version."
+            )
+        else:
+            meaning = "A leader has moved, and the client learnt it by being refused. It asks for metadata then."
+            advice = "None where leaders moved on purpose; else see why they did (broker restarts, lost sessions)."
+        return self.finding(
+            severity,
+            title,
+            meaning=meaning,
+            advice=advice,
+            subject={"client_id": row["client_id"], "client_ip": row["client_ip"]},
+            count=row["count"],
+            first=row["first"],
+            last=row["last"],
+            evidence=evidence,
+            values={"topics": topics[:MAX_TOPICS], "lasted_s": lasted, "in_a_row": refused, "metadata_requests": asked},
+        )
+
+
+MAX_TOPICS: Final = 20
+"""Topics that a finding names in its values."""
+
+
+def _loops(seconds: Sequence[tuple[int, int, int]], pause: int) -> Iterator[tuple[int, int, int]]:
+    """Stretches of refusals without a longer pause: seconds, refusals, Metadata requests from the first to the last."""
+    start = last = None
+    refused = asked = waiting = 0
+    for second, more, metadata in seconds:
+        if not more:
+            waiting += metadata
+            continue
+        if last is None or start is None or second - last > pause:
+            if start is not None and last is not None:
+                yield last - start, refused, asked
+            start, refused, asked, waiting = second, 0, 0, 0
+        refused += more
+        asked += waiting + metadata
+        waiting, last = 0, second
+    if start is not None and last is not None:
+        yield last - start, refused, asked

@@ -1,0 +1,234 @@
+"""Brokers that tell clients addresses at which these never arrive."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, only
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.detectors.detector import Bodies, Detector
+from kafkasniff.detectors.finding import Evidence, Finding, Severity
+from kafkasniff.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
+from kafkasniff.detectors.wording import client, plural, some, subject
+from kafkasniff.exports.transport import TABLE
+from kafkasniff.model import Endpoint
+from kafkasniff.sinks.printable import printable, word
+
+__all__ = ["UnreachedListeners"]
+
+MAX_BROKERS: Final = 1000
+"""Brokers of one answer that are looked at."""
+MAX_TOLD: Final = 1 << 17
+"""Brokers, by the clients to which they were told."""
+NAMING: Final = ("Metadata", "DescribeCluster")
+"""APIs whose answers name brokers."""
+OPENING: Final = (*NAMING, "ApiVersions", "SaslHandshake", "SaslAuthenticate", "FindCoordinator")
+"""What clients say before they know where to go."""
+
+_BROKERS: Final = re.compile(r'"brokers":(\[[^\]]*\])')
+_NEVER: Final[Mapping[str, str]] = {"refused": "refused", "unanswered": "not answered"}
+
+
+class UnreachedThresholds(Parameters, frozen=True, kw_only=True):
+    """Of `UnreachedListeners`."""
+
+    attempts: Annotated[int, Meta(ge=1, description="So many attempts that all failed are told.")] = 1
+    asks: Annotated[
+        int, Meta(ge=1, description="A client that asked so often for metadata, and nothing else, has not arrived.")
+    ] = 3
+
+
+class UnreachedListeners(Detector[UnreachedThresholds]):
+    """Advertised listeners that a client never reaches.
+
+    Where answers name addresses: those to which all attempts of the client failed (captures alone have attempts). Else
+    clients that ask for metadata again and again and for nothing more, and the names that they are told.
+    """
+
+    name: ClassVar[str] = "unreached-listeners"
+    summary: ClassVar[str] = "Advertised listeners at which clients never arrive."
+    parameters_type = UnreachedThresholds
+    bodies: ClassVar[Bodies] = {("response", api): None for api in NAMING}
+
+    _asks = Tally("asks", (*CLIENT, *BROKER))
+    _failed = Tally("failed", (("client_ip", pa.string()), *BROKER, ("opening", pa.string())))
+
+    def reads(self) -> Mapping[str, Reading]:
+        ends = ("client_ip", "broker_ip", "broker_port")
+        return {
+            "exchanges": Reading((*ORDER, "api", *CLIENT_COLUMNS, "broker_ip", "broker_port", "response_body")),
+            "connections": Reading((*ends, "broker_bytes")),
+            TABLE: Reading((*ends, "connection_id", "time_ns", "opening"), optional=True),
+        }
+
+    def shapes(self) -> Mapping[str, Shape]:
+        one: Any = (("count", pa.int64(), "sum"),)
+        told = (*CLIENT, ("host", pa.string()), ("port", pa.int32()))
+        return {
+            **self._asks.shapes(),
+            **self._failed.shapes(),
+            "told": Shape(keys=told, measures=one, weight="count", bound=MAX_TOLD),
+            "others": Shape(keys=CLIENT, measures=one, weight="count"),
+            "reached": Shape(keys=(("client_ip", pa.string()), *BROKER), measures=one, weight="count"),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        if table == "connections":
+            batch = only(batch, pc.greater(column(batch, "broker_bytes"), 0))
+            self.parts["reached"].add({**_pair(batch), "count": _ones(batch)})
+        elif table == TABLE:
+            batch = only(batch, in_any(batch, "opening", tuple(_NEVER)))
+            self._failed.add(self, batch, {**_pair(batch), "opening": column(batch, "opening")})
+        else:
+            self._exchanges(batch)
+
+    def _exchanges(self, batch: pa.RecordBatch) -> None:
+        other = only(batch, pc.invert(in_any(batch, "api", OPENING)))
+        self.parts["others"].add({**clients(other), "count": _ones(other)})
+        batch = only(batch, in_any(batch, "api", NAMING))
+        self._asks.add(self, batch, clients(batch, broker=True))
+        batch = only(batch, pc.is_valid(column(batch, "response_body")))
+        rows = pa.table({**clients(batch), "body": column(batch, "response_body")})
+        found: dict[str, list[Any]] = {name: [] for name in (*CLIENT_COLUMNS, "host", "port", "count")}
+        # Many requests get the same answer: each text is read once.
+        read: dict[str, list[tuple[str, int]]] = {}
+        for row in rows.group_by([*CLIENT_COLUMNS, "body"]).aggregate([([], "count_all")]).to_pylist():
+            brokers = read.get(row["body"])
+            if brokers is None:
+                brokers = read[row["body"]] = _brokers(row["body"])
+            for host, port in brokers:
+                values = (row["client_id"], row["client_ip"], host, port, row["count_all"])
+                for name, value in zip(found, values, strict=True):
+                    found[name].append(value)
+        self.parts["told"].add(found)
+
+    def findings(self) -> list[Finding]:
+        told: dict[tuple[str | None, str | None], list[tuple[str, int]]] = {}
+        for row in self.parts["told"].table().to_pylist():
+            told.setdefault((row["client_id"], row["client_ip"]), []).append((row["host"], row["port"]))
+        reached = {(row["client_ip"], row["broker"]) for row in self.parts["reached"].table().to_pylist()}
+        return [*self._failures(told, reached), *self._stuck(told, reached)]
+
+    def _failures(
+        self, told: dict[Any, list[tuple[str, int]]], reached: set[tuple[str | None, str]]
+    ) -> Iterator[Finding]:
+        advertised = {(ip, _endpoint(*broker)) for (_, ip), brokers in told.items() for broker in brokers}
+        for row, evidence in self._failed.rows(self):
+            pair = (row["client_ip"], row["broker"])
+            if pair not in advertised or pair in reached or row["count"] < self.thresholds.attempts:
+                continue
+            yield self._finding(
+                "error",
+                f"{plural(row['count'], 'connection')} of {word(row['client_ip'])} to {row['broker']}, which brokers "
+                f"told it, {_NEVER[row['opening']]}; none came about",
+                {"client_id": None, "client_ip": row["client_ip"], "broker": row["broker"]},
+                row,
+                evidence,
+                {"attempts": row["count"], "opening": row["opening"]},
+            )
+
+    def _stuck(self, told: dict[Any, list[tuple[str, int]]], reached: set[tuple[str | None, str]]) -> Iterator[Finding]:
+        others = {(row["client_id"], row["client_ip"]) for row in self.parts["others"].table().to_pylist()}
+        for row, evidence in self._asks.rows(self):
+            key = (row["client_id"], row["client_ip"])
+            brokers = sorted(told.get(key, ()))
+            if key in others or row["count"] < self.thresholds.asks or not brokers:
+                continue
+            endpoints = [_endpoint(host, port) for host, port in brokers]
+            if any((row["client_ip"], one) in reached for one in endpoints):
+                continue
+            local = [one for one, (host, _) in zip(endpoints, brokers, strict=True) if _is_loopback(host)]
+            away = bool(local) and not _is_loopback(row["client_ip"] or "")
+            addresses = all(_address(host) is not None for host, _ in brokers)
+            severity: Severity = "error" if away else "warning" if addresses else "note"
+            names = some(endpoints)
+            what = "the machine it runs on itself: " if away else ""
+            yield self._finding(
+                severity,
+                f"{client(row)} asked {row['broker']} {plural(row['count'], 'time')} for metadata and nothing else; it "
+                f"is told to go to {what}{names}",
+                subject(row, "client_id", "client_ip", "broker"),
+                row,
+                evidence,
+                {"asks": row["count"], "advertised": endpoints},
+            )
+
+    def _finding(  # noqa: PLR0917 - what both kinds have in common
+        self,
+        severity: Severity,
+        title: str,
+        about: dict[str, Any],
+        row: dict[str, Any],
+        evidence: tuple[Evidence, ...],
+        values: dict[str, Any],
+    ) -> Finding:
+        return self.finding(
+            severity,
+            title,
+            meaning=(
+                "The first answer of a cluster names the addresses of its brokers (advertised.listeners), and from "
+                "then on clients use these alone. An address that means something else, or nothing, where the client "
+                "is leaves it asking for ever."
+            ),
+            advice=(
+                "Set advertised.listeners to names and ports that clients can reach from where they are: with "
+                "containers, NAT or clouds, one listener for each network. Try the name and the port from the client."
+            ),
+            subject=about,
+            count=row["count"],
+            first=row["first"],
+            last=row["last"],
+            evidence=evidence,
+            values=values,
+        )
+
+
+def _brokers(body: str) -> list[tuple[str, int]]:
+    """Hosts and ports that an answer names; nothing for what is none."""
+    # The body of a large cluster is long: brokers stand in front of its topics.
+    match = _BROKERS.search(body)
+    try:
+        found = msgspec.json.decode(match.group(1)) if match is not None else []
+    except msgspec.DecodeError:
+        return []
+    brokers = []
+    for one in found[:MAX_BROKERS]:
+        host, port = (one.get("host"), one.get("port")) if isinstance(one, dict) else (None, None)
+        if isinstance(host, str) and isinstance(port, int) and host:
+            brokers.append((host, port))
+    return brokers
+
+
+def _endpoint(host: str, port: int) -> str:
+    """As `broker_endpoint` has it, where it is an address; `localhost` is one."""
+    return str(Endpoint(str(_address(host) or printable(host)), port))
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    address = _address(host)
+    return address is not None and address.is_loopback
+
+
+def _pair(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    return {"client_ip": column(batch, "client_ip"), "broker": broker_endpoint(batch)}
+
+
+def _ones(batch: pa.RecordBatch) -> Any:
+    return np.ones(batch.num_rows, np.int64)

@@ -1,0 +1,167 @@
+"""Clients that ask for metadata too often, or for that of all topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.columns import ORDER, column, floor_divided, in_any, integers, only
+from kafkasniff.analysis.parameters import Duration
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.questions.metadata_storms import MetadataStormParameters
+from kafkasniff.analysis.questions.metadata_storms import MetadataStorms as Storms
+from kafkasniff.detectors.detector import Bodies, Detector, evidence_columns, evidence_shape, united
+from kafkasniff.detectors.finding import Finding
+from kafkasniff.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients
+from kafkasniff.detectors.wording import client, plural, subject
+from kafkasniff.sinks.summaries.phrases import amount
+from kafkasniff.sinks.times import duration
+
+__all__ = ["AllTopics", "MetadataStorms"]
+
+
+class StormThresholds(Parameters, frozen=True, kw_only=True):
+    """Of `MetadataStorms`."""
+
+    every: Annotated[Duration, Meta(ge=1, description="Span of time in which requests are counted.")] = 10_000_000_000
+    at_least: Annotated[int, Meta(ge=1, description="So many Metadata requests of a client in a span are a storm.")] = (
+        30
+    )
+
+
+class MetadataStorms(Detector[StormThresholds]):
+    """Spans of time in which a client sent many Metadata requests.
+
+    A client asks when it starts, every five minutes, and when a leader has moved.
+    """
+
+    name: ClassVar[str] = "metadata-storms"
+    summary: ClassVar[str] = "Clients that ask for metadata all the time."
+    parameters_type = StormThresholds
+
+    def questions(self) -> Mapping[str, Accumulator[Any]]:
+        return {
+            "storms": Storms(MetadataStormParameters(every=self.thresholds.every, at_least=self.thresholds.at_least))
+        }
+
+    def reads(self) -> Mapping[str, Reading]:
+        return united(super().reads(), {"exchanges": Reading(ORDER, ("Metadata",))})
+
+    def shapes(self) -> Mapping[str, Shape]:
+        return {"evidence": evidence_shape((("span", pa.int64()), *CLIENT))}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        batch = only(batch, in_any(batch, "api", ["Metadata"]))
+        self.asked["storms"].update(batch)
+        span = floor_divided(column(batch, "time_ns"), self.thresholds.every)
+        self.parts["evidence"].add(evidence_columns(batch, {"span": span, **clients(batch)}))
+
+    def findings(self) -> list[Finding]:
+        evidence = self.evidence("evidence")
+        by_client: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for row in self.parts["storms.spans"].table().to_pylist():
+            if row["requests"] >= self.thresholds.at_least:
+                by_client.setdefault((row["client_id"], row["client_ip"]), []).append(row)
+        found = []
+        every = self.thresholds.every
+        for key, rows in by_client.items():
+            worst = max(rows, key=lambda row: (row["requests"], -(row["span"] or 0)))
+            spans = [row["span"] for row in rows if row["span"] is not None]
+            who = client(worst)
+            found.append(
+                self.finding(
+                    "warning",
+                    f"{who} asked for metadata {plural(worst['requests'], 'time')} within {duration(every)}"
+                    + (
+                        f", and {self.thresholds.at_least:,} times or more in {len(rows) - 1:,} other such spans"
+                        if rows[1:]
+                        else ""
+                    ),
+                    meaning=(
+                        "Metadata is asked for when a client starts, every few minutes, and when a leader has moved. "
+                        "More than that loads the brokers, most of all where clusters have many topics."
+                    ),
+                    advice=(
+                        "See what the answers say: a topic that does not exist, or has no leader, is asked for again "
+                        "and again. Else look for programs that make a client for each message."
+                    ),
+                    subject=subject(worst, "client_id", "client_ip"),
+                    count=sum(row["requests"] for row in rows),
+                    first=min(spans) * every if spans else None,
+                    last=(max(spans) + 1) * every if spans else None,
+                    evidence=evidence.get((worst["span"], *key), ()),
+                    values={
+                        "requests": worst["requests"],
+                        "spans": len(rows),
+                        "errors": worst["errors"],
+                        "response_bytes": worst["response_bytes"],
+                    },
+                )
+            )
+        return found
+
+
+class AllTopicsThresholds(Parameters, frozen=True, kw_only=True):
+    """Of `AllTopics`."""
+
+    at_least: Annotated[int, Meta(ge=1, description="So many requests of a client for all topics are told.")] = 5
+    size: Annotated[int, Meta(ge=1, description="They are a warning if the answers have so many bytes in all.")] = (
+        10_000_000
+    )
+
+
+class AllTopics(Detector[AllTopicsThresholds]):
+    """Metadata requests for all topics of the cluster: topics null, or none in version 0."""
+
+    name: ClassVar[str] = "all-topics"
+    summary: ClassVar[str] = "Clients that ask for the metadata of all topics."
+    parameters_type = AllTopicsThresholds
+    bodies: ClassVar[Bodies] = {("request", "Metadata"): None}
+
+    _all = Tally("all", CLIENT, sums=("response_bytes",))
+
+    def reads(self) -> Mapping[str, Reading]:
+        own = ("api", "api_version", *CLIENT_COLUMNS, "response_size", "request_body")
+        return {"exchanges": Reading((*ORDER, *own), ("Metadata",))}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        return self._all.shapes()
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        batch = only(batch, in_any(batch, "api", ["Metadata"]))
+        # `topics` is the first field of the body, in every version.
+        body = column(batch, "request_body")
+        none = pc.and_(pc.starts_with(body, '{"topics":[]'), pc.equal(column(batch, "api_version"), 0))
+        batch = only(batch, pc.or_(pc.starts_with(body, '{"topics":null'), none))
+        self._all.add(self, batch, clients(batch), response_bytes=integers(column(batch, "response_size")))
+
+    def findings(self) -> list[Finding]:
+        found = []
+        for row, evidence in self._all.rows(self):
+            if row["count"] < self.thresholds.at_least:
+                continue
+            size = row["response_bytes"]
+            found.append(
+                self.finding(
+                    "warning" if size >= self.thresholds.size else "note",
+                    f"{client(row)} asked for the metadata of all topics {plural(row['count'], 'time')}, "
+                    f"{amount(size)} of answers",
+                    meaning="Such answers grow with the cluster, and brokers make each of them anew.",
+                    advice=(
+                        "Let the client ask for its own topics: subscribe by name rather than by pattern, and see its "
+                        "settings for full metadata (Sarama: Metadata.Full)."
+                    ),
+                    subject=subject(row, "client_id", "client_ip"),
+                    count=row["count"],
+                    first=row["first"],
+                    last=row["last"],
+                    evidence=evidence,
+                    values={"requests": row["count"], "response_bytes": size},
+                )
+            )
+        return found

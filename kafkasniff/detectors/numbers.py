@@ -1,0 +1,70 @@
+"""Which numbers connections and exchanges of captures have where `decode` shows them.
+
+Rows have none: numbers count over a run, and depend on what it reads. So whoever reads captures notes them beside.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from kafkasniff.detectors.finding import Evidence, Finding
+from kafkasniff.model import Connection, Exchange
+
+__all__ = ["Numbers"]
+
+MAX_NUMBERED: Final = 1 << 24
+"""Exchanges whose numbers are kept, four bytes each; findings name the earliest ones."""
+MAX_NUMBER: Final = (1 << 32) - 1
+MAX_CONNECTIONS: Final = 1 << 18
+"""Connections, likewise."""
+
+
+class Numbers:
+    """Numbers by the key of the tables."""
+
+    def __init__(self) -> None:
+        self._connections: dict[int, int] = {}
+        self._exchanges: dict[int, array[int]] = {}
+        self._kept = 0
+
+    def feed(self, events: Iterable[Any]) -> None:
+        """Take what an inspector yields."""
+        for event in events:
+            if type(event) is Exchange:
+                self._exchange(event)
+            elif type(event) is Connection and len(self._connections) < MAX_CONNECTIONS:
+                self._connections[event.connection_id] = event.connection
+
+    def _exchange(self, event: Exchange) -> None:
+        if event.exchange > MAX_NUMBER:
+            return
+        found = self._exchanges.get(event.connection_id)
+        if found is None:
+            if len(self._exchanges) >= MAX_CONNECTIONS:
+                return
+            found = self._exchanges[event.connection_id] = array("I")
+            self._connections[event.connection_id] = event.connection
+        missing = event.exchange_id + 1 - len(found)
+        if missing > 0:
+            if self._kept + missing > MAX_NUMBERED:
+                return
+            found.extend([0] * missing)
+            self._kept += missing
+        found[event.exchange_id] = event.exchange
+
+    def numbered(self, findings: Iterable[Finding]) -> list[Finding]:
+        """The findings with numbers in their evidence, as far as they are known."""
+        return [
+            msgspec.structs.replace(one, evidence=tuple(self._numbered(each) for each in one.evidence))
+            for one in findings
+        ]
+
+    def _numbered(self, evidence: Evidence) -> Evidence:
+        exchanges, ordinal = self._exchanges.get(evidence.connection_id, ()), evidence.exchange_id
+        number = exchanges[ordinal] if ordinal is not None and 0 <= ordinal < len(exchanges) else 0
+        connection = self._connections.get(evidence.connection_id)
+        return msgspec.structs.replace(evidence, connection=connection, exchange=number or None)

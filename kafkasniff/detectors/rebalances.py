@@ -1,0 +1,253 @@
+"""Groups that rebalance over and over, and members that are gone without a word."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Accumulator, Parameters
+from kafkasniff.analysis.columns import ORDER
+from kafkasniff.analysis.group_events import GROUP_APIS
+from kafkasniff.analysis.parameters import Duration
+from kafkasniff.analysis.questions.rebalances import Rebalances
+from kafkasniff.detectors.detector import Bodies, Detector
+from kafkasniff.detectors.finding import MAX_EVIDENCE, Evidence, Finding
+from kafkasniff.detectors.tally import nanoseconds
+from kafkasniff.detectors.wording import plural, some, span
+from kafkasniff.kafka.errors import error_name
+from kafkasniff.sinks.printable import word
+
+__all__ = ["LostMembers", "RebalanceStorms"]
+
+_BODIES: Final[Bodies] = {
+    (direction, api): None for api in GROUP_APIS if api != "Heartbeat" for direction in ("request", "response")
+}
+POLL_TIMEOUT: Final = "poll timeout"
+"""Part of the reason that Kafka's consumer gives when it leaves because its program did not poll (KIP-800,
+`AbstractCoordinator.maybeLeaveGroup`)."""
+
+Row = dict[str, Any]
+
+
+class _Groups(Detector[Any]):
+    """What both read: the generations of groups, and the exchanges that they were read from."""
+
+    bodies = _BODIES
+    # A heartbeat is told only where it was refused.
+    error_bodies = True
+
+    def questions(self) -> Mapping[str, Accumulator[Any]]:
+        return {"rebalances": Rebalances()}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        self.asked["rebalances"].update(batch)
+
+    def _rebalances(self) -> dict[str, list[Row]]:
+        """Rebalances by group, in order; those that nobody was told a time of last."""
+        found: dict[str, list[Row]] = {}
+        for row in self.asked["rebalances"].result().to_pylist():
+            row["time_ns"] = nanoseconds(row["time"])
+            found.setdefault(row["group_id"], []).append(row)
+        return found
+
+    def _events(self) -> dict[str, list[Row]]:
+        """Exchanges of each group, in order."""
+        found: dict[str, list[Row]] = {}
+        order = [(name, "ascending") for name in ORDER]
+        table = self.parts["rebalances.events"].table()
+        for row in table.take(pc.sort_indices(table, sort_keys=order)).to_pylist():
+            found.setdefault(row["group_id"], []).append(row)
+        return found
+
+
+def _names(events: Sequence[Row]) -> dict[str, str]:
+    """Client ids by member id."""
+    found: dict[str, str] = {}
+    for event in events:
+        if event["member_id"] and event["client_id"]:
+            found.setdefault(event["member_id"], event["client_id"])
+    return found
+
+
+def _evidence(events: Sequence[Row]) -> tuple[Evidence, ...]:
+    return tuple(
+        Evidence(event["connection_id"], event["exchange_id"], event["time_ns"], _note(event))
+        for event in events[:MAX_EVIDENCE]
+    )
+
+
+def _note(event: Row) -> str:
+    who = word(event["client_id"] or event["member_id"] or "a member")
+    if event["error_code"]:
+        return f"{event['api']} of {who}: {error_name(event['error_code']) or event['error_code']}"
+    if event["reason"]:
+        return f"{event['api']} of {who}: {word(event['reason'], 120)}"
+    return f"{event['api']} of {who}"
+
+
+def _leaves(event: Row) -> bool:
+    return event["api"] == "LeaveGroup" or (event["asked"] is not None and event["asked"] < 0)
+
+
+class RebalanceStormThresholds(Parameters, frozen=True, kw_only=True):
+    """Of `RebalanceStorms`."""
+
+    every: Annotated[Duration, Meta(ge=1, description="Span of time in which rebalances are counted.")] = 60_000_000_000
+    at_least: Annotated[
+        int, Meta(ge=1, description="So many rebalances of a group in a span because members left or were lost.")
+    ] = 3
+    rejoins: Annotated[
+        int, Meta(ge=1, description="Or so many, those among them in which nobody came or went: members joined again.")
+    ] = 10
+
+
+class RebalanceStorms(_Groups):
+    """Groups that begin generation after generation: who left, who was lost, who joined, and why.
+
+    A generation to which members only joined does not count: that is how groups start and grow.
+    """
+
+    name: ClassVar[str] = "rebalance-storms"
+    summary: ClassVar[str] = "Groups that rebalance over and over: who left, and why."
+    parameters_type = RebalanceStormThresholds
+
+    def findings(self) -> list[Finding]:
+        events = self._events()
+        found = []
+        for group, rows in self._rebalances().items():
+            counted = [
+                row
+                for row in rows
+                if row["time_ns"] is not None
+                and row["generation"] is not None
+                and (row["left"] or row["lost"] or not row["joined"])
+            ]
+            gone = [row for row in counted if row["left"] or row["lost"]]
+            for some_rows, enough in ((counted, self.thresholds.rejoins), (gone, self.thresholds.at_least)):
+                first, after = _densest([row["time_ns"] for row in some_rows], self.thresholds.every)
+                if after - first >= enough:
+                    found.append(self._finding(group, some_rows[first:after], events.get(group, [])))
+                    break
+        return found
+
+    def _finding(self, group: str, rows: list[Row], events: list[Row]) -> Finding:
+        names = _names(events)
+        first, last = rows[0]["time_ns"], rows[-1]["time_ns"]
+        told = []
+        for key, verb in (("left", "left"), ("lost", "gone without leaving"), ("joined", "joined")):
+            who = Counter(names.get(one, one) for row in rows for one in row[key])
+            if who:
+                told.append(f"{some([name for name, _ in who.most_common()])} {verb} ({plural(who.total(), 'time')})")
+        again = sum(not (row["left"] or row["lost"]) for row in rows)
+        if again:
+            told.append(f"{again:,} of them because members joined again")
+        causes = list(dict.fromkeys(row["cause"] for row in rows if row["cause"]))
+        why = "; ".join(told)
+        # Times of rebalances are microseconds, rounded down.
+        over = last + 1000 * ((rows[-1]["duration_us"] or 0) + 1)
+        inside = [event for event in events if event["time_ns"] is not None and first <= event["time_ns"] < over]
+        shown = [event for event in inside if _leaves(event) or event["error_code"] or event["reason"]] or inside
+        return self.finding(
+            "warning",
+            f"group {word(group)} rebalanced {plural(len(rows), 'time')}{span(first, last)}: {why}",
+            meaning=(
+                "With each rebalance members stop (or give partitions away), assignments are made anew, and what was "
+                "not committed is read again: the group does less and less."
+            ),
+            advice=(
+                "Find out why members leave: poll interval or session timeout too short for the work, crashes, rolling "
+                "restarts. Static membership (group.instance.id), cooperative assignment or the newer protocol "
+                "(KIP-848) make rebalances cheap."
+            ),
+            subject={"group_id": group},
+            count=len(rows),
+            first=first,
+            last=last,
+            evidence=_evidence(shown),
+            values={"rebalances": len(rows), "causes": causes[:MAX_EVIDENCE]},
+        )
+
+
+def _densest(times: Sequence[int], every: int) -> tuple[int, int]:
+    """Where the span with the most of these ascending times begins and ends in the list; the first such one."""
+    best, low = (0, 0), 0
+    for high, time in enumerate(times, 1):
+        while time - times[low] > every:
+            low += 1
+        if high - low > best[1] - best[0]:
+            best = (low, high)
+    return best
+
+
+class LostMemberThresholds(Parameters, frozen=True, kw_only=True):
+    """Of `LostMembers`."""
+
+    at_least: Annotated[int, Meta(ge=1, description="So many losses of a group are told.")] = 1
+
+
+class LostMembers(_Groups):
+    """Members that a group lost without a LeaveGroup, or that left because their program did not poll in time.
+
+    The coordinator drops a member that has not sent a heartbeat for `session.timeout.ms`. Known where the member is
+    told so afterwards, or the leader's list of members passed by without it.
+    """
+
+    name: ClassVar[str] = "lost-members"
+    summary: ClassVar[str] = "Members of groups that timed out: session or poll interval."
+    parameters_type = LostMemberThresholds
+
+    def findings(self) -> list[Finding]:
+        found = []
+        rebalances = self._rebalances()
+        for group, events in self._events().items():
+            late = [event for event in events if _leaves(event) and POLL_TIMEOUT in (event["reason"] or "")]
+            lost = [(row, member) for row in rebalances.get(group, ()) for member in row["lost"]]
+            if len(lost) + len(late) >= self.thresholds.at_least:
+                found.append(self._finding(group, lost, late, events))
+        return found
+
+    def _finding(self, group: str, lost: list[tuple[Row, str]], late: list[Row], events: list[Row]) -> Finding:
+        names = _names(events)
+        members = {member for _, member in lost}
+        generations = {row["generation"] for row, _ in lost}
+        shown = [
+            event
+            for event in events
+            if event in late
+            or (event["member_id"] in members and event["error_code"])
+            or (event["everybody"] and event["generation"] in generations)
+        ]
+        times = [row["time_ns"] for row, _ in lost if row["time_ns"] is not None]
+        times += [event["time_ns"] for event in late if event["time_ns"] is not None]
+        told = []
+        if lost:
+            who = some(list(dict.fromkeys(names.get(member, member) for _, member in lost)))
+            told.append(f"lost {plural(len(lost), 'member')} that had not left ({who})")
+        if late:
+            who = some(list(dict.fromkeys(event["client_id"] or event["member_id"] for event in late)))
+            told.append(f"was left {plural(len(late), 'time')} by members that did not poll in time ({who})")
+        return self.finding(
+            "warning",
+            f"group {word(group)} {' and '.join(told)}",
+            meaning=(
+                "The coordinator took these members for dead (no heartbeat within session.timeout.ms), or they gave up "
+                "themselves (no poll within max.poll.interval.ms). Their partitions waited that long, and what they "
+                "had read and not committed is read again by others."
+            ),
+            advice=(
+                "Where programs work long on what they poll: fewer records (max.poll.records) or a longer "
+                "max.poll.interval.ms. Else see whether they crashed, were paused (garbage collection, CPU limits), or "
+                "lost their network."
+            ),
+            subject={"group_id": group},
+            count=len(lost) + len(late),
+            first=min(times, default=None),
+            last=max(times, default=None),
+            evidence=_evidence(shown),
+            values={"lost": len(lost), "poll_timeouts": len(late)},
+        )

@@ -1,0 +1,133 @@
+"""Topics whose traffic goes to few of their partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, integers, named, only
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.detectors.detector import Detector, evidence_columns, evidence_shape
+from kafkasniff.detectors.finding import Finding
+from kafkasniff.sinks.printable import word
+from kafkasniff.sinks.summaries.phrases import amount
+
+__all__ = ["SkewedPartitions"]
+
+MAX_PARTITIONS: Final = 1 << 18
+"""Partitions of which traffic is counted; those with the least go first."""
+_KEYS: Final = (("topic", pa.string()), ("partition", pa.int32()))
+METADATA: Final = ("Metadata", "DescribeTopicPartitions")
+"""They tell which partitions a topic has, those without traffic too."""
+
+
+class SkewThresholds(Parameters, frozen=True, kw_only=True):
+    """Of `SkewedPartitions`."""
+
+    factor: Annotated[float, Meta(gt=1, description="A partition with so many times its fair share is skewed.")] = 3.0
+    records: Annotated[int, Meta(ge=1, description="Topics with fewer records in the capture are not judged.")] = 1000
+
+
+class SkewedPartitions(Detector[SkewThresholds]):
+    """The records that producers send to each partition of a topic, against an equal share of all its partitions.
+
+    All partitions count that anything in the capture names: of a topic whose metadata passed by, all that there are.
+    """
+
+    name: ClassVar[str] = "skewed-partitions"
+    summary: ClassVar[str] = "Topics with most of their traffic in few partitions."
+    parameters_type = SkewThresholds
+
+    def reads(self) -> Mapping[str, Reading]:
+        return {"exchanges": Reading((*ORDER, "api", "partitions"), ("Produce", "Fetch", *METADATA))}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        sums: Any = (("records", pa.int64(), "sum"), ("bytes", pa.int64(), "sum"))
+        times: Any = (("first", pa.int64(), "min"), ("last", pa.int64(), "max"))
+        return {
+            "partitions": Shape(keys=_KEYS, measures=(*sums, *times), weight="records", bound=MAX_PARTITIONS),
+            "evidence": evidence_shape(_KEYS),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        batch = only(batch, in_any(batch, "api", ("Produce", "Fetch", *METADATA)))
+        rows = named(exploded(batch, "partitions", [*ORDER, "api"]))
+        rows = only(rows, pc.and_(pc.is_valid(column(rows, "topic")), pc.greater_equal(column(rows, "partition"), 0)))
+        if not rows.num_rows:
+            return
+        produced = in_any(rows, "api", ["Produce"]).to_numpy(zero_copy_only=False)
+        time = pc.if_else(pa.array(produced), column(rows, "time_ns"), pa.scalar(None, pa.int64()))
+        keys = {name: column(rows, name) for name, _ in _KEYS}
+        self.parts["partitions"].add(
+            {
+                **keys,
+                "records": np.where(produced, integers(column(rows, "record_count")), 0),
+                "bytes": np.where(produced, integers(column(rows, "bytes")), 0),
+                "first": time,
+                "last": time,
+            }
+        )
+        some = only(rows, pa.array(produced))
+        self.parts["evidence"].add(evidence_columns(some, {name: column(some, name) for name, _ in _KEYS}))
+
+    def findings(self) -> list[Finding]:
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for row in self.told("partitions").to_pylist():
+            topics.setdefault(row["topic"], []).append(row)
+        evidence = self.evidence("evidence")
+        found = []
+        for topic, rows in topics.items():
+            records = sum(row["records"] for row in rows)
+            hottest = max(rows, key=lambda row: (row["records"], -row["partition"]))
+            if records < self.thresholds.records or not _is_skewed(hottest, rows, records, self.thresholds.factor):
+                continue
+            share, fair = hottest["records"] / records, 1 / len(rows)
+            idle = sum(not row["records"] for row in rows)
+            silent = f"; {idle:,} got nothing" if idle else ""
+            found.append(
+                self.finding(
+                    "warning",
+                    f"partition {hottest['partition']} of {word(topic)} got {share:.0%} of {records:,} records "
+                    f"({amount(hottest['bytes'])}), {share / fair:.1f} times its share of {len(rows):,} "
+                    f"partitions{silent}",
+                    meaning=(
+                        "One broker and one consumer of a group do most of the work, and more partitions or consumers "
+                        "do not help. Few keys, or one that is much more frequent than others, have this effect."
+                    ),
+                    advice=(
+                        "Look at the keys (`analyze topic`, `decode -vv --topic`): spread a hot key by adding to it, "
+                        "leave keys out where order does not matter, and see a partitioner of the client's own."
+                    ),
+                    subject={"topic": topic, "partition": hottest["partition"]},
+                    count=hottest["records"],
+                    first=hottest["first"],
+                    last=hottest["last"],
+                    evidence=evidence.get((topic, hottest["partition"]), ()),
+                    values={
+                        "share": share,
+                        "factor": share / fair,
+                        "partitions": len(rows),
+                        "idle": idle,
+                        "records": records,
+                        "bytes": sum(row["bytes"] for row in rows),
+                    },
+                )
+            )
+        return found
+
+
+def _is_skewed(hottest: dict[str, Any], rows: list[dict[str, Any]], records: int, factor: float) -> bool:
+    """By the factor; of fewer partitions than that, if nearly all goes to one."""
+    if len(rows) == 1:
+        return False
+    wanted = min(factor / len(rows), _NEARLY_ALL)
+    return bool(hottest["records"] / records >= wanted)
+
+
+_NEARLY_ALL: Final = 0.9

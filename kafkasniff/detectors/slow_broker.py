@@ -1,0 +1,126 @@
+"""Brokers that are slower than their peers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, only
+from kafkasniff.analysis.parameters import Duration
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.questions.slow_brokers import FETCHES, WAITING, SlowBrokerParameters, SlowBrokers
+from kafkasniff.detectors.detector import Detector, united
+from kafkasniff.detectors.finding import MAX_EVIDENCE, Evidence, Finding
+from kafkasniff.detectors.wording import some
+from kafkasniff.sinks.times import duration
+
+__all__ = ["SlowBroker"]
+
+MAX_SLOWEST: Final = 1 << 16
+"""Exchanges that are kept as evidence, the slowest."""
+
+
+class SlowBrokerThresholds(Parameters, frozen=True, kw_only=True):
+    """Of `SlowBroker`."""
+
+    factor: Annotated[float, Meta(gt=1, description="So many times the median of its peers is slow.")] = 2.0
+    at_least: Annotated[int, Meta(ge=1, description="Fewer answers of a broker to an API are not judged.")] = 20
+    beyond: Annotated[Duration, Meta(ge=0, description="If it is so much more than theirs.")] = 5_000_000
+
+
+class SlowBroker(Detector[SlowBrokerThresholds]):
+    """For each API the median latency of each broker against those of the others; empty fetches and joins left out."""
+
+    name: ClassVar[str] = "slow-broker"
+    summary: ClassVar[str] = "Brokers that are slower than their peers."
+    parameters_type = SlowBrokerThresholds
+
+    def questions(self) -> Mapping[str, Accumulator[Any]]:
+        limits = self.thresholds
+        return {"slow": SlowBrokers(SlowBrokerParameters(factor=limits.factor, at_least=limits.at_least))}
+
+    def reads(self) -> Mapping[str, Reading]:
+        return united(super().reads(), {"exchanges": Reading(ORDER)})
+
+    def shapes(self) -> Mapping[str, Shape]:
+        place = tuple((name, pa.int64()) for name in ORDER)
+        keys = (("api", pa.string()), ("broker", pa.string()), ("faster_us", pa.int64()), *place)
+        order = ("faster_us", *ORDER)
+        slowest = Shape(
+            keys=keys, order=order, keep="earliest", group=("api", "broker"), each=MAX_EVIDENCE, bound=MAX_SLOWEST
+        )
+        span: Any = (("first", pa.int64(), "min"), ("last", pa.int64(), "max"))
+        return {"slowest": slowest, "times": Shape(keys=(("broker", pa.string()),), measures=span)}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        # Numbers of brokers may be told late, or in the midst: brokers go by their endpoints.
+        place = batch.schema.get_field_index("broker_id")
+        batch = batch.set_column(place, "broker_id", pa.nulls(batch.num_rows, pa.int32()))
+        self.asked["slow"].update(batch)
+        latency, api = column(batch, "latency_us"), column(batch, "api")
+        empty = pc.equal(pc.fill_null(column(batch, "record_count"), 0), 0)
+        waits = pc.or_(in_any(batch, "api", WAITING), pc.and_(in_any(batch, "api", FETCHES), empty))
+        batch = only(batch, pc.and_(pc.and_(pc.is_valid(latency), pc.is_valid(api)), pc.invert(waits)))
+        broker, time = broker_endpoint(batch), column(batch, "time_ns")
+        self.parts["times"].add({"broker": broker, "first": time, "last": time})
+        self.parts["slowest"].add(
+            {
+                "api": column(batch, "api"),
+                "broker": broker,
+                "faster_us": pc.negate(column(batch, "latency_us")),
+                **{name: column(batch, name) for name in ORDER},
+            }
+        )
+
+    def findings(self) -> list[Finding]:
+        by_broker: dict[str, list[dict[str, Any]]] = {}
+        for row in self.asked["slow"].result().to_pylist():
+            if row["slow"] and (row["p50_us"] - row["peers_p50_us"]) * 1000 >= self.thresholds.beyond:
+                by_broker.setdefault(row["broker"], []).append(row)
+        times = {row["broker"]: row for row in self.parts["times"].table().to_pylist()}
+        return [self._finding(broker, rows, times.get(broker, {})) for broker, rows in by_broker.items()]
+
+    def _finding(self, broker: str, rows: list[dict[str, Any]], times: dict[str, Any]) -> Finding:
+        worst = rows[0]
+        apis = [row["api"] for row in rows]
+        told = f" (and {some(apis[1:])})" if apis[1:] else ""
+        return self.finding(
+            "warning",
+            f"{broker} takes {duration(worst['p50_us'] * 1000)} in the middle for {worst['api']}{told}, "
+            f"{worst['ratio']:.1f} times as long as its peers ({duration(worst['peers_p50_us'] * 1000)})",
+            meaning=(
+                "The same requests take longer at this broker than at the others: it has more to do, or a slower disk, "
+                "network or machine."
+            ),
+            advice=(
+                "See how leaders and traffic are spread (skewed-partitions), this broker's disks, request queue and "
+                "garbage collection; `kafkasniff timing --by broker` tells whether it is the way to it."
+            ),
+            subject={"broker": broker},
+            count=sum(row["count"] for row in rows),
+            first=times.get("first"),
+            last=times.get("last"),
+            evidence=self._evidence(broker, apis),
+            values={
+                "apis": apis,
+                **{name: worst[name] for name in ("p50_us", "p99_us", "peers_p50_us", "ratio")},
+            },
+        )
+
+    def _evidence(self, broker: str, apis: list[str]) -> tuple[Evidence, ...]:
+        """Its slowest exchanges of the API with the largest ratio."""
+        rows = [
+            row
+            for row in self.parts["slowest"].table().to_pylist()
+            if row["broker"] == broker and row["api"] == apis[0]
+        ]
+        rows.sort(key=lambda row: (row["faster_us"], row["time_ns"] or 0, row["connection_id"], row["exchange_id"]))
+        return tuple(
+            Evidence(row["connection_id"], row["exchange_id"], row["time_ns"], duration(-row["faster_us"] * 1000))
+            for row in rows[:MAX_EVIDENCE]
+        )

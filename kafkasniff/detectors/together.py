@@ -1,0 +1,164 @@
+"""Several detectors together: rows in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis.accumulator import Reading
+from kafkasniff.analysis.columns import column
+from kafkasniff.analysis.export import Export
+from kafkasniff.analysis.parameters import make_parameters
+from kafkasniff.detectors.detector import Detector, united
+from kafkasniff.detectors.finding import Finding, worst_first
+from kafkasniff.detectors.registry import detector_names, find_detector
+from kafkasniff.errors import UsageError
+from kafkasniff.model import Message
+from kafkasniff.rows.resolve import Names
+
+__all__ = ["MAX_FINDINGS", "Detectors"]
+
+MAX_THRESHOLD: Final = 1 << 56
+"""Of what a threshold may be: two years in nanoseconds, and twice that still fits where it is compared."""
+MAX_FINDINGS: Final = 100
+"""Findings of one detector: thousands of clients may do the same thing."""
+
+
+class Detectors:
+    """Takes rows of the tables, of exports or staged (`exports.counted`), and gives findings.
+
+    `only` and `skip` name detectors, by default all are there; `settings` are thresholds, each as
+    `DETECTOR.FIELD=VALUE`. Raises UsageError for names and values that make no sense.
+    """
+
+    def __init__(self, only: Iterable[str] = (), skip: Iterable[str] = (), settings: Iterable[str] = ()) -> None:
+        given = _settings(settings)
+        wanted = [find_detector(name).name for name in only] or list(detector_names())
+        left_out = {find_detector(name).name for name in skip}
+        chosen = [name for name in detector_names() if name in wanted and name not in left_out]
+        unused = [name for name in given if name not in chosen]
+        if unused:
+            raise UsageError(f"--set {unused[0]}: this detector is not among those that are asked")
+        self.detectors: tuple[Detector[Any], ...] = tuple(_made(name, given.get(name, {})) for name in chosen)
+        readings = [detector.reads() for detector in self.detectors]
+        self._reads = united(*readings)
+        self._readings = list(zip(self.detectors, readings, strict=True))
+        self._bodies: dict[tuple[str, str], list[Any]] = {}
+        for detector in self.detectors:
+            for place, which in detector.bodies.items():
+                self._bodies.setdefault(place, []).append(which)
+        self._error_bodies = any(detector.error_bodies for detector in self.detectors)
+        self._notes: dict[str, None] = {}
+
+    def reads(self) -> dict[str, Reading]:
+        """Tables, with the columns that are needed of them."""
+        return self._reads
+
+    def wants_body(self, message: Message) -> bool:
+        """Whether the body's JSON is needed. Asked of every message."""
+        if self._error_bodies and message.errors:
+            return True
+        wanted = self._bodies.get((message.type, message.api or ""))
+        return wanted is not None and any(which is None or which(message) for which in wanted)
+
+    def has(self, table: str) -> None:
+        """Note that there is a table, though it may have no rows: that is no news to detectors."""
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        """Take rows of a table."""
+        # Most detectors look at a few APIs, and most batches of small captures have none of them.
+        there = set(pc.unique(column(batch, "api")).to_pylist()) if "api" in batch.schema.names else None
+        for detector, readings in self._readings:
+            reading = readings.get(table)
+            if reading is not None and (there is None or reading.apis is None or not there.isdisjoint(reading.apis)):
+                detector.update(batch, table)
+
+    def read(self, export: Export, since_ns: int | None = None, until_ns: int | None = None) -> None:
+        """Take the rows of an export; a detector whose tables it lacks does without, which `notes` tell.
+
+        Raises CaptureError where a file cannot be read, UsageError where another version wrote it.
+        """
+        wanted: dict[tuple[str, tuple[str, ...] | None], list[Detector[Any]]] = {}
+        unread = [detector.name for detector in self.detectors if detector.bodies and not export.has_json]
+        if unread:
+            self._notes[f"not looked for: {', '.join(unread)}: {export.folder} was exported without bodies"] = None
+        if not export.has_bodies:
+            self._notes[f"{export.folder} has headers alone (--no-bodies): what else there is can hardly be seen"] = (
+                None
+            )
+        lacking: dict[str, list[str]] = {}
+        for detector in self.detectors:
+            if detector.name in unread:
+                continue
+            needed = [table for table, reading in detector.reads().items() if not reading.optional]
+            absent = [table for table in needed if table not in export.tables]
+            if absent:
+                lacking.setdefault(absent[0], []).append(detector.name)
+                continue
+            try:
+                left_out = export.missing(detector)
+            except UsageError as error:
+                self._notes[str(error)] = None
+                continue
+            for table, reading in detector.reads().items():
+                if table not in left_out:
+                    wanted.setdefault((table, reading.apis), []).append(detector)
+        for table, names in lacking.items():
+            self._notes[f"not looked for: {', '.join(names)}: {export.folder} has no table {table}"] = None
+        # Those that look at the same rows share one reading of them.
+        for (table, _), some in wanted.items():
+            together = united(*(detector.reads() for detector in some))[table]
+            for batch in export.batches(table, together, since_ns, until_ns):
+                for detector in some:
+                    detector.update(batch, table)
+
+    def merge(self, other: Detectors) -> None:
+        """Take another's rows. Raises ValueError where it has other detectors or thresholds."""
+        if [type(one) for one in self.detectors] != [type(one) for one in other.detectors]:
+            raise ValueError("only the same detectors can be merged")
+        for mine, theirs in zip(self.detectors, other.detectors, strict=True):
+            mine.merge(theirs)
+        self._notes |= other._notes
+
+    def findings(self, names: Names | None = None) -> list[Finding]:
+        """What the rows so far show, worst first. `names`: what captures among the sources told."""
+        found: list[Finding] = []
+        for detector in self.detectors:
+            detector.names = names
+            some = worst_first(detector.findings())
+            if len(some) > MAX_FINDINGS:
+                self._notes[f"{detector.name}: {len(some) - MAX_FINDINGS:,} more findings are left out"] = None
+            found += some[:MAX_FINDINGS]
+        return worst_first(found)
+
+    def notes(self) -> list[str]:
+        """What a reader of the findings must know: what is not known, and what bounds have cost."""
+        return [*self._notes, *(f"{one.name}: {note}" for one in self.detectors for note in one.notes())]
+
+
+def _settings(settings: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Values by detector and field."""
+    found: dict[str, dict[str, str]] = {}
+    for setting in settings:
+        place, equals, value = setting.partition("=")
+        name, dot, field = place.partition(".")
+        if not equals or not dot:
+            raise UsageError(f"--set {setting!r}: give DETECTOR.FIELD=VALUE")
+        found.setdefault(find_detector(name).name, {})[field.strip().replace("-", "_")] = value.strip()
+    return found
+
+
+def _made(name: str, given: dict[str, str]) -> Detector[Any]:
+    detector = find_detector(name)
+    if not given:
+        return detector()
+    thresholds = make_parameters(detector, given)
+    for field, text in given.items():
+        value = getattr(thresholds, field)
+        # Turned around, so that what is not a number is refused, too.
+        if isinstance(value, int | float) and not abs(value) <= MAX_THRESHOLD:
+            raise UsageError(f"--set {name}.{field}: {text!r} is too much")
+    return detector(thresholds)

@@ -1,0 +1,225 @@
+"""Trouble of the network under Kafka's: what was sent again, windows that were closed, and ways that are long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, integers, only
+from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
+from kafkasniff.analysis.parameters import Duration
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.questions.slow_brokers import FETCHES, WAITING
+from kafkasniff.detectors.detector import Detector
+from kafkasniff.detectors.finding import Finding, Severity
+from kafkasniff.detectors.tally import BROKER, Tally
+from kafkasniff.detectors.wording import plural
+from kafkasniff.exports.transport import TABLE
+from kafkasniff.sinks.printable import word
+from kafkasniff.sinks.times import duration
+
+__all__ = ["TransportTrouble"]
+
+PAIR: Final = (("client_ip", pa.string()), *BROKER)
+"""A client's address and a broker."""
+_PACKETS: Final = ("packets", "again")
+_CLOSED: Final = ("client_closed", "broker_closed", "client_closed_us", "broker_closed_us")
+
+
+class TransportThresholds(Parameters, frozen=True, kw_only=True):
+    """Of `TransportTrouble`."""
+
+    share: Annotated[float, Meta(ge=0, le=1, description="Retransmissions as a part of all packets.")] = 0.01
+    at_least: Annotated[int, Meta(ge=1, description="So many retransmissions between two ends.")] = 5
+    slow: Annotated[
+        Duration, Meta(ge=0, description="An exchange with retransmissions that took so long was hit by them.")
+    ] = 200_000_000
+    closed: Annotated[Duration, Meta(ge=0, description="Windows closed for so long in all are told.")] = 500_000_000
+    way: Annotated[Duration, Meta(ge=0, description="A round trip to the broker as long as this is a long way.")] = (
+        5_000_000
+    )
+    way_share: Annotated[float, Meta(gt=0, le=1, description="If it is this part of the median latency.")] = 0.5
+
+
+class TransportTrouble(Detector[TransportThresholds]):
+    """Between the address of a client and a broker: segments sent again, closed windows, and long round trips.
+
+    Windows and round trips come from captures alone; exports have the retransmissions.
+    """
+
+    name: ClassVar[str] = "transport-trouble"
+    summary: ClassVar[str] = "Retransmissions, closed windows and long round trips under slow exchanges."
+    parameters_type = TransportThresholds
+
+    _hit = Tally("hit", PAIR, sums=("again", "unanswered"), highs=("worst_us",))
+    _shut = Tally("shut", PAIR, sums=_CLOSED)
+
+    def reads(self) -> Mapping[str, Reading]:
+        ends = ("client_ip", "broker_ip", "broker_port")
+        own = ("api", "retransmits", "duration_us", "latency_us", "record_count", "status")
+        return {
+            "exchanges": Reading((*ORDER, *ends, *own)),
+            "connections": Reading(("connection_id", "time_ns", *ends, "packets", "retransmits", "verdict")),
+            TABLE: Reading(("connection_id", "time_ns", *ends, "broker_round_trip_us", *_CLOSED), optional=True),
+        }
+
+    def shapes(self) -> Mapping[str, Shape]:
+        sums: Any = tuple((name, pa.int64(), "sum") for name in _PACKETS)
+        least: Any = (("way_us", pa.int64(), "min"),)
+        return {
+            **self._hit.shapes(),
+            **self._shut.shapes(),
+            "packets": Shape(keys=PAIR, measures=sums, weight="again"),
+            "ways": Shape(keys=PAIR, measures=least),
+            "latencies": distribution_shape(PAIR),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        if table == "connections":
+            batch = only(batch, in_any(batch, "verdict", ["kafka"]))
+            counts = {"packets": integers(column(batch, "packets")), "again": integers(column(batch, "retransmits"))}
+            self.parts["packets"].add({**_pair(batch), **counts})
+        elif table == TABLE:
+            ways = only(batch, pc.is_valid(column(batch, "broker_round_trip_us")))
+            self.parts["ways"].add({**_pair(ways), "way_us": column(ways, "broker_round_trip_us")})
+            shut = pc.greater(pc.add(column(batch, "client_closed"), column(batch, "broker_closed")), 0)
+            batch = only(batch, shut)
+            self._shut.add(self, batch, _pair(batch), **{name: integers(column(batch, name)) for name in _CLOSED})
+        else:
+            self._exchanges(batch)
+
+    def _exchanges(self, batch: pa.RecordBatch) -> None:
+        empty = pc.equal(pc.fill_null(column(batch, "record_count"), 0), 0)
+        waits = pc.or_(in_any(batch, "api", WAITING), pc.and_(in_any(batch, "api", FETCHES), empty))
+        answered = only(batch, pc.and_(pc.is_valid(column(batch, "latency_us")), pc.invert(waits)))
+        self.parts["latencies"].add(distribution_rows(_pair(answered), column(answered, "latency_us")))
+        took = integers(column(batch, "duration_us"))
+        lost = in_any(batch, "status", ("unanswered", "open", "lost")).to_numpy(zero_copy_only=False)
+        # A wait that was asked for may be as long without any retransmission.
+        slow = (took * 1000 >= self.thresholds.slow) & ~waits.to_numpy(zero_copy_only=False)
+        again = integers(column(batch, "retransmits"))
+        hit = (again > 0) & (lost | slow)
+        batch = only(batch, pa.array(hit))
+        notes = [
+            f"{plural(int(count), 'segment')} sent again, {'no answer' if gone else duration(int(us) * 1000)}"
+            for count, gone, us in zip(again[hit], lost[hit], took[hit], strict=True)
+        ]
+        measures = {"again": again[hit], "unanswered": lost[hit].astype(np.int64), "worst_us": took[hit]}
+        self._hit.add(self, batch, _pair(batch), pa.array(notes, pa.string()), **measures)
+
+    def findings(self) -> list[Finding]:
+        return [*self._sent_again(), *self._closed(), *self._far()]
+
+    def _sent_again(self) -> Iterator[Finding]:
+        limits = self.thresholds
+        hit = {(row["client_ip"], row["broker"]): (row, evidence) for row, evidence in self._hit.rows(self)}
+        for row in self.parts["packets"].table().to_pylist():
+            share = row["again"] / row["packets"] if row["packets"] else 0.0
+            if row["again"] < limits.at_least or share < limits.share:
+                continue
+            trouble, evidence = hit.get((row["client_ip"], row["broker"]), ({}, ()))
+            count = trouble.get("count", 0)
+            severity: Severity = "warning" if count else "note"
+            effect = "no exchange was slow for it"
+            if count:
+                effect = f"{plural(count, 'exchange')} slow for it or without an answer"
+            yield self.finding(
+                severity,
+                f"{row['again']:,} of {row['packets']:,} packets ({share:.1%}) between {word(row['client_ip'])} and "
+                f"{row['broker']} sent again; {effect}",
+                meaning=(
+                    "Packets are lost, or acknowledged too late. Each loss costs at least a round trip, and mostly 200 "
+                    "ms or more, in which everything behind it on the connection waits."
+                ),
+                advice=(
+                    "Look for full links, policers, duplex and MTU mismatches and overloaded virtual switches between "
+                    "the two; `kafkasniff timing --exchange N` shows on which side of the capture point it was."
+                ),
+                subject={"client_ip": row["client_ip"], "broker": row["broker"], "trouble": "retransmits"},
+                count=max(count, 1),
+                first=trouble.get("first"),
+                last=trouble.get("last"),
+                evidence=evidence,
+                values={
+                    "retransmits": row["again"],
+                    "packets": row["packets"],
+                    "share": share,
+                    "unanswered": trouble.get("unanswered", 0),
+                    "worst_ms": trouble.get("worst_us", 0) / 1000,
+                },
+            )
+
+    def _closed(self) -> Iterator[Finding]:
+        for row, evidence in self._shut.rows(self):
+            for whose, meaning, advice in _CLOSED_SAID:
+                closed_us, count = row[f"{whose}_closed_us"], row[f"{whose}_closed"]
+                if not count or closed_us * 1000 < self.thresholds.closed:
+                    continue
+                end = word(row["client_ip"]) if whose == "client" else row["broker"]
+                yield self.finding(
+                    "warning",
+                    f"{end} took no data for {duration(closed_us * 1000)} in all: its window was closed "
+                    f"{plural(count, 'time')} ({word(row['client_ip'])} and {row['broker']})",
+                    meaning=meaning,
+                    advice=advice,
+                    subject={"client_ip": row["client_ip"], "broker": row["broker"], "trouble": f"{whose}-window"},
+                    count=row["count"],
+                    first=row["first"],
+                    last=row["last"],
+                    evidence=evidence,
+                    values={"closed": count, "closed_ms": closed_us / 1000},
+                )
+
+    def _far(self) -> Iterator[Finding]:
+        keys, found = distributions(self.parts["latencies"], ("client_ip", "broker"), {"p50": 0.5})
+        ways = {(row["client_ip"], row["broker"]): row["way_us"] for row in self.parts["ways"].table().to_pylist()}
+        rows = zip(keys.to_pylist(), found["p50"].to_pylist(), found["count"].to_pylist(), strict=True)
+        for key, median, count in rows:
+            way = ways.get((key["client_ip"], key["broker"]))
+            limits = self.thresholds
+            if way is None or way * 1000 < limits.way or way < limits.way_share * median:
+                continue
+            yield self.finding(
+                "note",
+                f"the way from {word(key['client_ip'])} to {key['broker']} and back takes {duration(way * 1000)} at "
+                f"least, of {duration(median * 1000)} that an answer takes in the middle",
+                meaning=(
+                    "Most of what the client waits for is the network between it and the broker: no setting of the "
+                    "broker makes it faster."
+                ),
+                advice=(
+                    "Ask for more at once (linger.ms and batch.size of producers, fetch.min.bytes of consumers, more "
+                    "requests in flight), read from a replica that is near (client.rack), or move one to the other."
+                ),
+                subject={**key, "trouble": "distance"},
+                count=count,
+                first=None,
+                last=None,
+                values={"round_trip_ms": way / 1000, "p50_ms": median / 1000},
+            )
+
+
+_CLOSED_SAID: Final = (
+    (
+        "client",
+        "The client does not read what the broker sends: it is busy with what it has, or stands still. Its responses "
+        "look slow, and are not the broker's fault.",
+        "See what the client does between two polls, its garbage collections, and receive.buffer.bytes.",
+    ),
+    (
+        "broker",
+        "The broker does not read what the client sends: its network threads are busy, or the client is throttled "
+        "(KIP-219) or sends faster than requests are handled.",
+        "See the broker's queue of requests, num.network.threads, quotas (throttled-clients) and disks.",
+    ),
+)
+
+
+def _pair(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    return {"client_ip": column(batch, "client_ip"), "broker": broker_endpoint(batch)}

@@ -1,0 +1,299 @@
+"""Requests that were never answered, and those that were answered late."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, integers, only, order_columns
+from kafkasniff.analysis.parameters import Duration
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.detectors.detector import Bodies, Detector
+from kafkasniff.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
+from kafkasniff.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
+from kafkasniff.detectors.wording import client, plural, subject
+from kafkasniff.model import Message
+from kafkasniff.sinks.printable import word
+from kafkasniff.sinks.times import duration
+
+__all__ = ["LateAnswers", "UnansweredRequests", "allowed_ns"]
+
+MAX_REQUESTS: Final = 100_000
+"""Unanswered requests that are looked at, the earliest."""
+
+_WAITS: Final = {
+    **dict.fromkeys(("Fetch", "ShareFetch"), ("max_wait_ms",)),
+    # Version 0 has no timeout of its own for rebalances: the session's counts (KIP-62).
+    "JoinGroup": ("rebalance_timeout_ms", "session_timeout_ms"),
+    **dict.fromkeys(
+        (
+            "CreateTopics",
+            "DeleteTopics",
+            "DeleteRecords",
+            "CreatePartitions",
+            "ElectLeaders",
+            "AlterPartitionReassignments",
+            "UpdateFeatures",
+            "AddRaftVoter",
+        ),
+        ("timeout_ms",),
+    ),
+}
+"""APIs whose broker takes its time on purpose, and the field of the request that says how long it may."""
+SHORT_WAIT_MS: Final = 1000
+"""A wait that is no longer counts as this long: so the bodies that say it need not be looked at."""
+SYNC_WAIT_MS: Final = 60_000
+"""SyncGroup is answered when the group's leader has sent its assignment; how long that may take the request does not
+say. This is the rebalance timeout of Connect's workers, the shortest default there is."""
+_NS_PER_MS: Final = 1_000_000
+
+
+def _waits_long(message: Message) -> bool:
+    body = message.body or {}
+    waits = (body.get(field) for field in _WAITS.get(message.api or "", ()))
+    return any(isinstance(wait, int) and wait > SHORT_WAIT_MS for wait in waits)
+
+
+_BODIES: Final[Bodies] = {("request", api): _waits_long for api in _WAITS}
+
+
+def allowed_ns(batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """How long the broker may wait before it answers each request, as the request says: nanoseconds."""
+    api, body = column(batch, "api"), column(batch, "request_body")
+    waits = np.zeros(batch.num_rows, np.int64)
+    for fields in dict.fromkeys(_WAITS.values()):
+        apis = [name for name, own in _WAITS.items() if own == fields]
+        mask = pc.fill_null(pc.is_in(api, value_set=pa.array(apis)), False).to_numpy(zero_copy_only=False)
+        if mask.any():
+            texts = body.filter(pa.array(mask))
+            told = pa.nulls(len(texts), pa.int64())
+            for field in fields:
+                # A quote within a string is escaped: nothing but the field itself looks like it.
+                found = pc.struct_field(pc.extract_regex(texts, rf'"{field}":(?P<number>-?\d{{1,10}})[,}}]'), "number")
+                number = found.cast(pa.int64())
+                told = pc.coalesce(told, pc.if_else(pc.greater(number, 0), number, pa.scalar(None, pa.int64())))
+            waits[mask] = np.maximum(integers(told), SHORT_WAIT_MS)
+    syncs = pc.fill_null(pc.equal(api, "SyncGroup"), False).to_numpy(zero_copy_only=False)
+    waits[syncs] = SYNC_WAIT_MS
+    return waits * _NS_PER_MS
+
+
+class UnansweredThresholds(Parameters, frozen=True, kw_only=True):
+    """Of `UnansweredRequests`."""
+
+    after: Annotated[
+        Duration,
+        Meta(ge=0, description="A request that waited so long, beside what it allows itself, is an error."),
+    ] = 30_000_000_000
+
+
+class UnansweredRequests(Detector[UnansweredThresholds]):
+    """Requests without a response though the response should be in the capture.
+
+    What a broker may wait on purpose is taken off (`max_wait_ms` of Fetch, `rebalance_timeout_ms` of JoinGroup …). A
+    request that its connection's end cut off sooner is a note, unless the broker was still allowed to wait. Requests
+    that were open when the capture ended count only if they had waited long enough by then; responses that a gap may
+    have swallowed never do. Where nothing was answered at all, it is a warning: captures may have one direction only.
+    """
+
+    name: ClassVar[str] = "unanswered-requests"
+    summary: ClassVar[str] = "Requests that were never answered, beyond the wait that they allow."
+    parameters_type = UnansweredThresholds
+    bodies = _BODIES
+
+    def reads(self) -> Mapping[str, Reading]:
+        own = ("api", "status", *CLIENT_COLUMNS, "broker_ip", "broker_port", "request_body", "duration_us")
+        return {
+            "exchanges": Reading((*ORDER, *own)),
+            "connections": Reading(("connection_id", "end_time_ns", "unanswered"), optional=True),
+        }
+
+    def shapes(self) -> Mapping[str, Shape]:
+        order = tuple((name, pa.int64()) for name in ORDER)
+        text = tuple((name, pa.string()) for name in ("api", "status"))
+        keys = (*order, *CLIENT, *BROKER, *text, ("wait_ns", pa.int64()))
+        high: Any = (("end_ns", pa.int64(), "max"),)
+        return {
+            "requests": Shape(keys=keys, order=ORDER, keep="earliest", bound=MAX_REQUESTS),
+            "connections": Shape(keys=(("connection_id", pa.int64()),), measures=high, bound=MAX_REQUESTS),
+            "end": Shape(keys=(("one", pa.int8()),), measures=(*high, ("answered", pa.int64(), "sum"))),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        if table == "connections":
+            end = column(batch, "end_time_ns")
+            self._ends(end, 0)
+            mask = pc.greater(column(batch, "unanswered"), 0)
+            self.parts["connections"].add(
+                {"connection_id": column(batch, "connection_id").filter(mask), "end_ns": end.filter(mask)}
+            )
+            return
+        lasted = pc.multiply(pc.fill_null(column(batch, "duration_us"), 0), 1000)
+        over = pc.add(column(batch, "time_ns"), pc.max_element_wise(lasted, pa.scalar(0, pa.int64())))
+        self._ends(over, pc.sum(in_any(batch, "status", ["answered", "orphan"])).as_py() or 0)
+        batch = only(batch, in_any(batch, "status", ["unanswered", "open"]))
+        self.parts["requests"].add(
+            {
+                **order_columns(batch),
+                **clients(batch),
+                "broker": broker_endpoint(batch),
+                **{name: column(batch, name) for name in ("api", "status")},
+                "wait_ns": allowed_ns(batch),
+            }
+        )
+
+    def _ends(self, times: pa.Array, answered: int) -> None:
+        self.parts["end"].add({"one": [0], "end_ns": [pc.max(times).as_py()], "answered": [answered]})
+
+    def findings(self) -> list[Finding]:
+        ends = {row["connection_id"]: row["end_ns"] for row in self.parts["connections"].table().to_pylist()}
+        whole = self.parts["end"].table()
+        end, answered = (pc.max(whole.column(name)).as_py() for name in ("end_ns", "answered"))
+        found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        order = [(name, "ascending") for name in ORDER]
+        table = self.parts["requests"].table()
+        for row in table.take(pc.sort_indices(table, sort_keys=order)).to_pylist():
+            over = end if row["status"] == "open" else ends.get(row["connection_id"])
+            known = over is not None and row["time_ns"] is not None
+            row["waited_ns"] = max(over - row["time_ns"], 0) if known else None
+            # Without times nobody knows that it was too early.
+            beyond = row["waited_ns"] - row["wait_ns"] if known else None
+            long = beyond is not None and beyond >= self.thresholds.after
+            if long or (row["status"] == "unanswered" and not (row["wait_ns"] and (beyond is None or beyond <= 0))):
+                key = (long, row["client_id"], row["client_ip"], row["broker"], row["api"])
+                found.setdefault(key, []).append(row)
+        return [self._finding(key[0], rows, bool(answered)) for key, rows in found.items()]
+
+    def _finding(self, long: bool, rows: list[dict[str, Any]], answered: bool) -> Finding:
+        row, times = rows[0], [row["time_ns"] for row in rows if row["time_ns"] is not None]
+        waited = max((row["waited_ns"] for row in rows if row["waited_ns"] is not None), default=None)
+        told = plural(len(rows), f"{word(row['api'])} request" if row["api"] is not None else "request")
+        who = f"of {client(row)} to {row['broker']}"
+        if long:
+            severity: Severity = "error" if answered else "warning"
+            title = f"{told} {who} never answered; the longest waited {duration(waited or 0)}"
+            meaning = (
+                "The broker took the request and said nothing, for longer than clients wait by default "
+                "(request.timeout.ms): it is overloaded, hangs, or something on the way dropped the response."
+            )
+            if not answered:
+                meaning = f"Nothing was answered at all: the capture may hold only what clients send. Else: {meaning}"
+            advice = (
+                "See what else this broker answered at that time, and its request queue and log; "
+                "look for retransmits of the connection, and for proxies or firewalls that forget connections."
+            )
+        else:
+            severity = "note"
+            title = f"{told} {who} cut off by the end of the connection"
+            meaning = (
+                "The connection ended before the response came; the client cannot know whether the broker did it. "
+                "At the end of a program that is usual."
+            )
+            advice = "If the program went on: see who closed the connection, and the log of the broker at that time."
+        evidence = tuple(
+            Evidence(
+                one["connection_id"],
+                one["exchange_id"],
+                one["time_ns"],
+                "" if one["waited_ns"] is None else f"waited {duration(one['waited_ns'])}",
+            )
+            for one in rows[:MAX_EVIDENCE]
+        )
+        return self.finding(
+            severity,
+            title,
+            meaning=meaning,
+            advice=advice,
+            subject=subject(row, "client_id", "client_ip", "broker", "api"),
+            count=len(rows),
+            first=min(times, default=None),
+            last=max(times, default=None),
+            evidence=evidence,
+            values={"waited_ms": None if waited is None else waited / _NS_PER_MS},
+        )
+
+
+class LateThresholds(Parameters, frozen=True, kw_only=True):
+    """Of `LateAnswers`."""
+
+    late: Annotated[
+        Duration, Meta(ge=1, description="An answer is late that came so long after the request's own wait.")
+    ] = 1_000_000_000
+    at_least: Annotated[int, Meta(ge=1, description="So many late answers are a warning; fewer are a note.")] = 5
+    timeout: Annotated[
+        Duration, Meta(ge=1, description="A single answer as late as this is an error (request.timeout.ms).")
+    ] = 30_000_000_000
+
+
+class LateAnswers(Detector[LateThresholds]):
+    """Answers that took long, without what the request allows the broker to wait.
+
+    Latency is from the request's last byte to the response's first, at the point of capture. A throttle time in the
+    response is taken off, too: brokers before 2.0 held the answer back that long (KIP-219).
+    """
+
+    name: ClassVar[str] = "late-answers"
+    summary: ClassVar[str] = "Requests that were answered late, beyond the wait that they allow."
+    parameters_type = LateThresholds
+    bodies = _BODIES
+
+    _late = Tally("late", (*CLIENT, *BROKER, ("api", pa.string())), sums=("total_us",), highs=("worst_us",))
+
+    def reads(self) -> Mapping[str, Reading]:
+        own = ("api", "latency_us", "throttle_time_ms", *CLIENT_COLUMNS, "broker_ip", "broker_port", "request_body")
+        return {"exchanges": Reading((*ORDER, *own))}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        return self._late.shapes()
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        threshold = self.thresholds.late // 1000
+        batch = only(batch, pc.greater_equal(column(batch, "latency_us"), threshold))
+        if not batch.num_rows:
+            return
+        throttle = np.maximum(integers(column(batch, "throttle_time_ms")), 0) * 1000
+        late = integers(column(batch, "latency_us")) - allowed_ns(batch) // 1000 - throttle
+        mask = late >= threshold
+        batch, late = only(batch, pa.array(mask)), late[mask]
+        keys = {**clients(batch, broker=True), "api": column(batch, "api")}
+        note = pa.array([f"{duration(int(one) * 1000)} late" for one in late], pa.string())
+        self._late.add(self, batch, keys, note, total_us=late, worst_us=late)
+
+    def findings(self) -> list[Finding]:
+        found = []
+        for row, evidence in self._late.rows(self):
+            worst, count = row["worst_us"], row["count"]
+            severity: Severity = "note"
+            if worst * 1000 >= self.thresholds.timeout:
+                severity = "error"
+            elif count >= self.thresholds.at_least:
+                severity = "warning"
+            told = plural(count, f"{word(row['api'])} request" if row["api"] is not None else "request")
+            found.append(
+                self.finding(
+                    severity,
+                    f"{told} of {client(row)} answered late by {row['broker']}, the worst by {duration(worst * 1000)}",
+                    meaning=(
+                        "What the request itself allows the broker to wait is taken off already: it was slow to do "
+                        "the work, or to get to it. After request.timeout.ms (30 s by default) clients give up and "
+                        "send it again."
+                    ),
+                    advice=(
+                        "Compare the brokers (slow-broker), and look for retransmits on the connection; on the broker "
+                        "for full request queues, slow disks, long garbage collections and replicas that lag."
+                    ),
+                    subject=subject(row, "client_id", "client_ip", "broker", "api"),
+                    count=count,
+                    first=row["first"],
+                    last=row["last"],
+                    evidence=evidence,
+                    values={"worst_ms": worst / 1000, "mean_ms": row["total_us"] / count / 1000},
+                )
+            )
+        return found

@@ -1,0 +1,85 @@
+"""Trace ids in the headers of records, as libraries of tracing put them there.
+
+| header | what writes it, and where its form is described |
+| `traceparent`, `elastic-apm-traceparent`, `googclient_traceparent` | W3C Trace Context, 3.2 |
+| `b3`, `X-B3-TraceId` | B3 of Zipkin, single and multi (openzipkin/b3-propagation) |
+| `uber-trace-id` | Jaeger (propagation format of its clients) |
+| `x-datadog-trace-id` | Datadog: 64 bits in decimal |
+| `X-Amzn-Trace-Id` | AWS X-Ray: `Root=1-…` |
+| `X-Cloud-Trace-Context` | Google Cloud |
+
+Names count as written here, or in lower case. A value that is not exactly of the form says nothing: whatever it is, it
+is shown with the header.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+__all__ = ["MAX_TRACE_IDS", "TRACE_HEADERS", "add_trace_id", "trace_id"]
+
+MAX_TRACE_IDS: Final = 8
+"""Ids of one record that are told: links to several traces are rare, and any number of headers may be."""
+MAX_VALUE: Final = 1_024
+"""Bytes of a value that is looked at; X-Ray's may have further fields."""
+
+_HEX: Final = rb"[0-9a-f]"
+_W3C: Final = re.compile(
+    rb"(?!ff)(?:00-(?P<id>%b{32})-(?P<span>%b{16})-%b{2}|(?!00)%b{2}-(?P<id2>%b{32})-(?P<span2>%b{16})-%b{2}(?:-.*)?)"
+    % ((_HEX,) * 7),
+    re.DOTALL,
+)
+_B3: Final = re.compile(rb"(?P<id>(?:%b{16}){1,2})-%b{16}(?:-[01d](?:-%b{16})?)?" % ((_HEX,) * 3), re.IGNORECASE)
+_B3_ID: Final = re.compile(rb"(?P<id>(?:%b{16}){1,2})" % _HEX, re.IGNORECASE)
+_JAEGER: Final = re.compile(
+    rb"(?P<id>%b{1,32})(?::|%%3A)%b{1,16}(?::|%%3A)%b{1,16}(?::|%%3A)%b{1,2}" % ((_HEX,) * 4), re.IGNORECASE
+)
+_DATADOG: Final = re.compile(rb"(?P<id>[1-9][0-9]{0,19})")
+_X_RAY: Final = re.compile(rb"(?:[^;]*;){0,8}?\s*Root=(?P<id>1-%b{8}-%b{24})(?:;.*)?" % ((_HEX,) * 2), re.DOTALL)
+_GOOGLE: Final = re.compile(rb"(?P<id>%b{32})(?:/[0-9]{1,20}(?:;o=[0-3])?)?" % _HEX, re.IGNORECASE)
+
+_FORMS: Final = (
+    (_W3C, ("traceparent", "elastic-apm-traceparent", "googclient_traceparent")),
+    (_B3, ("b3",)),
+    (_B3_ID, ("X-B3-TraceId",)),
+    (_JAEGER, ("uber-trace-id",)),
+    (_DATADOG, ("x-datadog-trace-id",)),
+    (_X_RAY, ("X-Amzn-Trace-Id",)),
+    (_GOOGLE, ("X-Cloud-Trace-Context",)),
+)
+TRACE_HEADERS: Final = {spelling: form for form, names in _FORMS for name in names for spelling in (name, name.lower())}
+"""The form of a header's value, by its key."""
+
+
+def trace_id(key: str, value: bytes | None) -> str | None:
+    """The trace id in a header of `TRACE_HEADERS`: hex in lower case, Datadog's in decimal; None where there is none.
+
+    Jaeger leaves zeros in front away: they are put back, to 16 or 32 digits.
+    """
+    if value is None or len(value) > MAX_VALUE:
+        return None
+    form = TRACE_HEADERS[key]
+    found = form.fullmatch(value)
+    if found is None:
+        return None
+    text = (found["id"] or found["id2"]).decode("ascii").lower()
+    if form is _DATADOG:
+        return text if int(text) < 1 << 64 else None
+    if form is _X_RAY:
+        return text
+    if form is _JAEGER:
+        text = text.rjust(16 if len(text) <= 16 else 32, "0")
+    spans = [found[name] for name in ("span", "span2") if name in form.groupindex and found[name] is not None]
+    # All zeros are no id, by the specifications.
+    return text if text.strip("0") and all(span.strip(b"0") for span in spans) else None
+
+
+def add_trace_id(record: dict[str, Any], header: dict[str, Any]) -> None:
+    """Add what a header of `TRACE_HEADERS` says to `_trace_ids` of its record, each id once."""
+    found = trace_id(header["key"], header["value"])
+    if found is None:
+        return
+    told: list[str] = record.setdefault("_trace_ids", [])
+    if found not in told and len(told) < MAX_TRACE_IDS:
+        told.append(found)

@@ -1,0 +1,227 @@
+"""The charts of a report: what `Contents` hold as specifications in Vega-Lite, and these as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from kafkasniff.kafka.errors import error_by_code
+from kafkasniff.report.contents import Contents
+from kafkasniff.report.drawing import (
+    NAMES_AXIS,
+    SILENT,
+    Drawing,
+    Row,
+    Spec,
+    TimeAxis,
+    amounts_axis,
+    colours_of,
+    height_of,
+    labels_of,
+    legend_of,
+    series_of,
+)
+from kafkasniff.report.latency_charts import latency_histogram, latency_over_time, latency_ranges
+from kafkasniff.report.svg import svg_of
+from kafkasniff.sinks.printable import word
+from kafkasniff.sinks.summaries.phrases import amount
+from kafkasniff.sinks.times import duration
+
+__all__ = ["Chart", "charts_of"]
+
+MAX_BARS: Final = 12
+"""Rows of a chart of bars."""
+MAX_REBALANCES: Final = 200
+"""Marks of the chart of groups."""
+UNKNOWN: Final = "unknown"
+
+
+class Chart(msgspec.Struct, frozen=True):
+    """Pictures of one thing."""
+
+    title: str
+    note: str
+    """What the pictures do not say themselves: units, what a bar is."""
+    legend: list[tuple[str, str]]
+    """Series and the names of their colours."""
+    pictures: list[str]
+    """SVG, one below the other."""
+
+
+def charts_of(contents: Contents) -> dict[str, list[Chart]]:
+    """The charts by the section of the page that they stand in; none where there is nothing to show."""
+    found: dict[str, list[Chart]] = {
+        "traffic": [],
+        "latency": [],
+        "errors": [],
+        "topics": [],
+        "clients": [],
+        "groups": [],
+    }
+    axis = TimeAxis(contents)
+
+    def add(section: str, title: str, note: str, *drawings: Drawing | None) -> None:
+        drawn = [one for one in drawings if one is not None]
+        if drawn:
+            legend = [each for one in drawn for each in one.legend.items()]
+            found[section].append(Chart(title, note, legend, [svg_of(one.spec, f"{title}: {note}") for one in drawn]))
+
+    per_span = f"in bars of {duration(contents.width)}"
+    timed = [row for row in contents.traffic if row["start"] is not None]
+    add("traffic", "Exchanges", f"by API, {per_span}", _stacked(axis, _by_api(timed), _number))
+    sizes = [(row["start"], "responses", row["response_bytes"]) for row in timed]
+    sizes += [(row["start"], "requests", row["request_bytes"]) for row in timed]
+    add("traffic", "Bytes", per_span, _stacked(axis, sizes, amount))
+    ranges = "bars from the median to 99%, lines from the shortest to the longest"
+    add("latency", "Latency by API", ranges, latency_ranges(contents))
+    for api, counts in contents.histograms.items():
+        spans = [row for row in contents.latencies if row["api"] == api]
+        note = f"from the median to 99% {per_span}; below, how many took how long"
+        add("latency", word(api), note, latency_over_time(axis, spans), latency_histogram(counts))
+    wrong = [
+        (row["start"], _error_name(row["code"]), row["errors"]) for row in contents.errors if row["start"] is not None
+    ]
+    wrong += [(row["start"], SILENT, row["unanswered"]) for row in timed]
+    add("errors", "Errors", f"by code, {per_span}", _stacked(axis, wrong, _number))
+    topics = [(one.topic, "produced", one.produced.bytes) for one in contents.answer.topics]
+    topics += [(one.topic, "fetched", one.fetched.bytes) for one in contents.answer.topics]
+    topics += [(one.topic, "replicated", one.replicated.bytes) for one in contents.answer.topics]
+    add("topics", "Bytes of topics", "as on the wire, the busiest", _bars(topics, amount))
+    clients = [(one.client_id, "sent", one.request_bytes) for one in contents.answer.clients]
+    clients += [(one.client_id, "received", one.response_bytes) for one in contents.answer.clients]
+    add("clients", "Bytes of clients", "by client id, the busiest", _bars(clients, amount))
+    note = "from what set them off to the last assignment, with the generation"
+    add("groups", "Rebalances", note, _groups(axis, contents))
+    return found
+
+
+def _by_api(rows: Iterable[Row]) -> list[tuple[int, str, int]]:
+    return [(row["start"], row["api"] or UNKNOWN, row["exchanges"]) for row in rows]
+
+
+def _number(value: int) -> str:
+    return f"{value:,}"
+
+
+def _error_name(code: int | None) -> str:
+    if code is None:
+        return UNKNOWN
+    told = error_by_code(code)
+    return str(code) if told is None else told.name
+
+
+def _stacked(axis: TimeAxis, values: Sequence[tuple[int, str, int]], told: Callable[[int], str]) -> Drawing | None:
+    """Bars over time, one upon the other."""
+    by_start, names = series_of(values)
+    rows: list[Spec] = []
+    for start, numbers in sorted(by_start.items()):
+        base = 0
+        for name in names:
+            if name in numbers:
+                description = f"{axis.told(start)} {name}: {told(numbers[name])}"
+                rows.append(
+                    {**axis.span(start), "y": base, "y2": base + numbers[name], "series": name, "told": description}
+                )
+                base += numbers[name]
+    if not rows:
+        return None
+    legend = legend_of(names)
+    spec: Spec = {
+        "data": {"values": rows},
+        "mark": {"type": "rect"},
+        "encoding": {
+            "x": axis.encoding(),
+            "x2": {"field": "x2"},
+            "y": amounts_axis("y", max(row["y2"] for row in rows)),
+            "y2": {"field": "y2"},
+            "color": colours_of(legend),
+            "description": {"field": "told"},
+        },
+    }
+    return Drawing(spec, legend)
+
+
+def _bars(values: Sequence[tuple[str | None, str, int]], told: Callable[[int], str]) -> Drawing | None:
+    """A bar for each of the names with the most, its parts one behind the other."""
+    by_name, parts = series_of(values)
+    ranked = sorted(by_name, key=lambda name: (-sum(by_name[name].values()), name is None, name or ""))[:MAX_BARS]
+    labels = labels_of(ranked)
+    rows: list[Spec] = []
+    for name, label in labels.items():
+        base = 0
+        for part in parts:
+            if part in by_name[name]:
+                size = by_name[name][part]
+                told_of = f"{label} {part}: {told(size)}"
+                rows.append({"y": label, "x": base, "x2": base + size, "series": part, "told": told_of})
+                base += size
+    if not rows:
+        return None
+    legend = legend_of(parts)
+    spec: Spec = {
+        "height": height_of(len(ranked)),
+        "data": {"values": rows},
+        "mark": {"type": "bar", "height": 11},
+        "encoding": {
+            "y": {"field": "y", "type": "nominal", "sort": [*labels.values()], "axis": NAMES_AXIS},
+            "x": amounts_axis("x", max(row["x2"] for row in rows)),
+            "x2": {"field": "x2"},
+            "color": colours_of(legend),
+            "description": {"field": "told"},
+        },
+    }
+    return Drawing(spec, legend)
+
+
+def _groups(axis: TimeAxis, contents: Contents) -> Drawing | None:
+    """A line of time for each group, a bar for each rebalance, its generation above."""
+    labels = labels_of(one.group_id for one in contents.answer.groups[:MAX_BARS])
+    rows = []
+    for row in contents.generations[:MAX_REBALANCES]:
+        group = labels.get(row["group_id"])
+        if row["time_us"] is None or group is None:
+            continue
+        begin = 1000 * row["time_us"]
+        end = begin + 1000 * (row["duration_us"] or 0)
+        # What lasted no time would not be seen.
+        least = (axis.high - axis.low) // 150
+        generation = "" if row["generation"] is None else str(row["generation"])
+        cause = f": {word(row['cause'], 120)}" if row["cause"] else ""
+        rows.append(
+            {
+                "y": group,
+                "x": begin / 1e6,
+                "x2": max(end, begin + least) / 1e6,
+                "series": "members left" if row["generation"] is None else "new generation",
+                "generation": generation,
+                "told": f"{axis.told(begin)} {group} {generation}{cause}",
+            }
+        )
+    if not rows:
+        return None
+    legend = {"new generation": "purple", "members left": "orange"}
+    used = [group for group in labels.values() if any(row["y"] == group for row in rows)]
+    y = {"field": "y", "type": "nominal", "sort": used, "axis": {**NAMES_AXIS, "grid": True}}
+    spec: Spec = {
+        "height": 34 * len(used) + 40,
+        "data": {"values": rows},
+        "layer": [
+            {
+                "mark": {"type": "bar", "height": 12},
+                "encoding": {
+                    "x": axis.encoding(),
+                    "x2": {"field": "x2"},
+                    "y": y,
+                    "color": colours_of(legend),
+                    "description": {"field": "told"},
+                },
+            },
+            {
+                "mark": {"type": "text", "dy": -12, "fontSize": 9, "align": "left", "aria": False},
+                "encoding": {"x": axis.encoding(), "y": y, "text": {"field": "generation"}},
+            },
+        ],
+    }
+    return Drawing(spec, legend)

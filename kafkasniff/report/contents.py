@@ -1,0 +1,187 @@
+"""What a report shows, gathered from rows: the same from a capture and from its export."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from kafkasniff.analysis.accumulator import Accumulator, Reading
+from kafkasniff.analysis.export import Export
+from kafkasniff.analysis.overview import Answer, Overview
+from kafkasniff.analysis.overview.section import Section
+from kafkasniff.detectors import Detectors, Finding
+from kafkasniff.detectors.detector import united
+from kafkasniff.model import Message
+from kafkasniff.report.ladder import Ladder, Rung, Talk
+from kafkasniff.report.traffic import ErrorsOverTime, LatenciesOverTime, TrafficOverTime
+from kafkasniff.rows.resolve import Names
+
+__all__ = ["Contents", "Gathering", "Shown"]
+
+MAX_ROWS: Final = 200
+"""Rows of each table."""
+MAX_FINDINGS: Final = 100
+"""Findings, the worst ones."""
+MAX_SHOWN: Final = 24
+"""Connections whose exchanges are shown,"""
+MAX_FOR_FINDINGS: Final = 16
+"""of which so many because a finding is about them; others have the most to tell."""
+MAX_HISTOGRAMS: Final = 8
+"""APIs whose latencies are shown, those that were called most."""
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A connection whose exchanges are shown."""
+
+    talk: Talk
+    rungs: list[Rung]
+    """In order of time; some may be missing between them."""
+
+
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a page is made of. Times are nanoseconds since 1970, latencies microseconds, sizes bytes."""
+
+    answer: Answer
+    """As `stats` tells it, its lists cut at `MAX_ROWS`."""
+    findings: list[Finding]
+    """Worst first."""
+    more_findings: int
+    """That are left out."""
+    width: int
+    """Of a span of time, nanoseconds."""
+    traffic: list[dict[str, Any]]
+    """By span and API: start, api, exchanges, unanswered, request_bytes, response_bytes."""
+    errors: list[dict[str, Any]]
+    """By span and code: start, code, errors."""
+    latencies: list[dict[str, Any]]
+    """By span and API: start, api, count, low, high, p50, p90, p99."""
+    histograms: dict[str, list[int]]
+    """By API, how many latencies lie between `traffic.EDGES`."""
+    generations: list[dict[str, Any]]
+    """Of groups, as the question `rebalances` has them, but `time_us`: microseconds since 1970."""
+    more_generations: int
+    shown: list[Shown]
+    witnesses: dict[int, Talk]
+    """Connections that findings name, by their ids, whether they are shown or not."""
+    connections: int
+    """That had exchanges."""
+    notes: list[str]
+
+
+class Gathering:
+    """Takes rows of the tables, of exports or staged (`exports.counted`), and gives `Contents`.
+
+    They depend on the rows alone, not on their order, their batches, or how partial answers were merged. `detectors`:
+    all by default.
+    """
+
+    def __init__(self, detectors: Detectors | None = None) -> None:
+        self.overview = Overview()
+        self.detectors = Detectors() if detectors is None else detectors
+        self._traffic, self._errors, self._latencies = TrafficOverTime(), ErrorsOverTime(), LatenciesOverTime()
+        self._ladder = Ladder()
+
+    @property
+    def _own(self) -> tuple[Accumulator[Any], ...]:
+        return (self._traffic, self._errors, self._latencies, self._ladder)
+
+    def reads(self) -> dict[str, Reading]:
+        """The tables, with the columns that are needed of them, those of detectors apart."""
+        return united(self.overview.reads(), *(part.reads() for part in self._own))
+
+    def wants_body(self, message: Message) -> bool:
+        """Whether the body's JSON is needed. Asked of every message."""
+        return self.overview.wants_body(message) or self.detectors.wants_body(message)
+
+    def has(self, table: str) -> None:
+        """Note that there is a table, though it may have no rows."""
+        self.overview.has(table)
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        """Take rows of a table, with the columns that detectors need, too."""
+        self._take(batch, table)
+        self.detectors.update(batch, table)
+
+    def _take(self, batch: pa.RecordBatch, table: str) -> None:
+        self.overview.update(batch, table)
+        for part in self._own:
+            if table in part.reads():
+                part.update(batch, table)
+
+    def read(self, export: Export) -> None:
+        """Take the rows of an export. Raises CaptureError, UsageError as `Export.batches` does."""
+        for table, reading in self.reads().items():
+            # Of keys that are missing there are no sizes, and of hashes wrong ones.
+            if table in export.tables and (table != "records" or export.has_payload):
+                self.has(table)
+                for batch in export.batches(table, reading):
+                    self._take(batch, table)
+        self.detectors.read(export)
+
+    def merge(self, other: Gathering) -> None:
+        """Take another's rows."""
+        self.overview.merge(other.overview)
+        self.detectors.merge(other.detectors)
+        for mine, theirs in zip(self._own, other._own, strict=True):
+            mine.merge(theirs)
+
+    def contents(self, names: Names | None = None) -> Contents:
+        """The rows so far. `names`: what captures among the sources told."""
+        for part in self._own:
+            if isinstance(part, Section):
+                part.names = names
+        answer = self.overview.answer(MAX_ROWS, names)
+        found = self.detectors.findings(names)
+        findings = found[:MAX_FINDINGS]
+        generations = self.overview.rebalances()
+        talks = {talk.connection_id: talk for talk in self._ladder.talks()}
+        chosen = _chosen(findings, talks)
+        rungs = self._ladder.rungs(set(chosen))
+        busiest = [one.api for one in answer.apis if one.api is not None and one.latency is not None]
+        return Contents(
+            answer=answer,
+            findings=findings,
+            more_findings=len(found) - len(findings),
+            width=self._traffic.width,
+            traffic=self._traffic.result().to_pylist(),
+            errors=self._errors.result().to_pylist(),
+            latencies=self._latencies.result().to_pylist(),
+            histograms=self._latencies.histograms(busiest[:MAX_HISTOGRAMS]),
+            generations=_timed(generations.slice(0, MAX_ROWS)).to_pylist(),
+            more_generations=max(generations.num_rows - MAX_ROWS, 0),
+            witnesses={one: talks[one] for one in _named(findings) if one in talks},
+            shown=[Shown(talks[one], rungs.get(one, [])) for one in chosen],
+            connections=len(talks),
+            notes=[*answer.notes, *self._notes()],
+        )
+
+    def _notes(self) -> list[str]:
+        named = [(part.name.removeprefix("report-"), note) for part in self._own for note in part.notes()]
+        return [*(f"{name}: {note}" for name, note in named), *self.detectors.notes()]
+
+
+def _timed(table: pa.Table) -> pa.Table:
+    """Rows with `time_us` in place of `time`."""
+    place = table.schema.get_field_index("time")
+    return table.set_column(place, "time_us", table.column("time").cast(pa.int64()))
+
+
+def _named(findings: Iterable[Finding]) -> list[int]:
+    """Connections that findings name: the first witness of each before the second of any, worst findings first."""
+    by_place = sorted(
+        ((place, number, one) for number, finding in enumerate(findings) for place, one in enumerate(finding.evidence)),
+        key=lambda each: each[:2],
+    )
+    return list(dict.fromkeys(one.connection_id for _, _, one in by_place))
+
+
+def _chosen(findings: Iterable[Finding], talks: dict[int, Talk]) -> list[int]:
+    """Connections to show: those that findings are about, the worst first, and those with the most to tell."""
+    found = dict.fromkeys([one for one in _named(findings) if one in talks][:MAX_FOR_FINDINGS])
+    for connection_id in talks:
+        if len(found) < MAX_SHOWN:
+            found[connection_id] = None
+    return list(found)

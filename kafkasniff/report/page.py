@@ -1,0 +1,245 @@
+"""The page: one file that needs no other, and may load none.
+
+Text comes into it through Jinja's escaping, charts through `svg`. The policy in its head allows nothing but the one
+style and the one script that stand in the page, by their hashes: what slipped through all the same would not run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from kafkasniff.detectors import SEVERITIES, Evidence, Finding
+from kafkasniff.errors import MissingPartError
+from kafkasniff.hosts import Hosts
+from kafkasniff.report.charts import Chart, charts_of
+from kafkasniff.report.contents import Contents
+from kafkasniff.report.ladder import Talk
+from kafkasniff.report.steps import Link, anchors_of, ladders_of
+from kafkasniff.report.tables import address, moment, tables_of
+from kafkasniff.sinks.printable import cut, printable, word
+from kafkasniff.sinks.summaries.phrases import amount
+from kafkasniff.sinks.times import clock_time, date_of, duration
+
+__all__ = ["MAX_PAGE", "page_of"]
+
+MAX_PAGE: Final = 16 << 20
+"""Bytes of a page: what the bounds on its tables, charts and steps come to at the very most."""
+MAX_SOURCES: Final = 20
+"""Names of captures and folders."""
+OPEN_FINDINGS: Final = 5
+"""Findings whose text is there to be seen at once, none of them notes where there are more."""
+MAX_SENTENCE: Final = 600
+"""Characters of a sentence of a finding, or of a name of a source."""
+MAX_NOTES: Final = 50
+"""Sentences on what is not known, or was left out."""
+MAX_VALUE: Final = 80
+"""Characters of a value of a finding."""
+MAX_VALUES: Final = 20
+"""Values of a finding."""
+
+_FOLDER: Final = Path(__file__).parent / "page"
+
+
+class _Tile(msgspec.Struct, frozen=True):
+    """A number at the top."""
+
+    name: str
+    value: str
+    bad: bool = False
+
+
+class _Shown(msgspec.Struct, frozen=True):
+    """A finding with what the page makes of it."""
+
+    anchor: str
+    open: bool
+    finding: Finding
+    time: str
+    subject: list[tuple[str, str]]
+    values: list[tuple[str, str]]
+    evidence: list[tuple[Link, str]]
+    """Where it is to be seen, and what; a link without an anchor leads nowhere: that connection is not shown."""
+
+
+def page_of(contents: Contents, sources: Sequence[str], *, broken: bool = False, hosts: Hosts | None = None) -> bytes:
+    """The page. `sources`: the captures and folders as they were named; `broken`: one of them was cut or damaged.
+
+    `hosts`: names and racks of addresses.
+    Raises MissingPartError where a package is not installed.
+    """
+    try:
+        import jinja2
+        import markupsafe
+    except ImportError:
+        raise MissingPartError("report needs the package jinja2: pip install 'kafkasniff[report]'") from None
+    style, script = (_file(name) for name in ("page.css", "page.js"))
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    answer = contents.answer
+    days = answer.first is None or answer.last is None or date_of(answer.first) != date_of(answer.last)
+    charts = charts_of(contents)
+
+    def safe(text: str) -> str:
+        """Text of our own, or made safe."""
+        return markupsafe.Markup(text)
+
+    def pictured(chart: Chart) -> dict[str, Any]:
+        # What `svg.cleaned` has made needs no escaping.
+        return {**msgspec.structs.asdict(chart), "pictures": [safe(one) for one in chart.pictures]}
+
+    text = environment.get_template("page.html.jinja").render(
+        policy=_policy(style, script),
+        style=safe(style),
+        script=safe(script),
+        name=_name(sources),
+        sources=[cut(printable(one), MAX_SENTENCE) for one in sources[:MAX_SOURCES]],
+        more_sources=max(len(sources) - MAX_SOURCES, 0),
+        when=_when(contents),
+        broken=broken,
+        tiles=_tiles(contents),
+        findings=_findings(contents, days=days),
+        more_findings=contents.more_findings,
+        severities=[(one, sum(each.severity == one for each in contents.findings)) for one in SEVERITIES],
+        charts={section: [pictured(chart) for chart in some] for section, some in charts.items()},
+        tables=tables_of(contents, hosts),
+        ladders=ladders_of(contents.shown, contents.findings, hosts),
+        more_connections=contents.connections - len(contents.shown),
+        notes=[cut(printable(note), MAX_SENTENCE) for note in contents.notes[:MAX_NOTES]],
+        more_notes=max(len(contents.notes) - MAX_NOTES, 0),
+    )
+    data = text.encode("utf-8", "replace")
+    assert len(data) <= MAX_PAGE, "the bounds on what a page shows do not hold"
+    return data
+
+
+def _file(name: str) -> str:
+    return (_FOLDER / name).read_text("utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    """Content-Security-Policy (CSP level 3): nothing is loaded, sent or run but what has these hashes."""
+
+    def source(text: str) -> str:
+        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+    ours = f"style-src {source(style)}; script-src {source(script)}"
+    return f"default-src 'none'; {ours}; base-uri 'none'; form-action 'none'"
+
+
+def _name(sources: Sequence[str]) -> str:
+    first = cut(printable(Path(sources[0]).name or sources[0]), MAX_SENTENCE) if sources else ""
+    return f"{first} and {len(sources) - 1} more" if len(sources) > 1 else first
+
+
+def _when(contents: Contents) -> str:
+    first, last = contents.answer.first, contents.answer.last
+    if first is None or last is None:
+        return "without times"
+    end = clock_time(last) if date_of(first) == date_of(last) else f"{date_of(last)} {clock_time(last)}"
+    return f"{date_of(first)} {clock_time(first)} to {end} UTC"
+
+
+def _tiles(contents: Contents) -> list[_Tile]:
+    answer = contents.answer
+    counts = answer.exchanges
+    tiles = []
+    if answer.first is not None and answer.last is not None:
+        tiles.append(_Tile("time", duration(answer.last - answer.first)))
+    tiles += [
+        _Tile("exchanges", f"{counts.exchanges:,}"),
+        _Tile("with errors", f"{counts.with_errors:,}", counts.with_errors > 0),
+        _Tile("unanswered", f"{counts.unanswered:,}", counts.unanswered > 0),
+        _Tile("from clients", amount(counts.request_bytes)),
+        _Tile("from brokers", amount(counts.response_bytes)),
+    ]
+    if answer.connections is not None:
+        seen = answer.connections
+        tiles += [
+            _Tile("connections", f"{seen.kafka:,}"),
+            _Tile("retransmits", f"{seen.retransmits:,}", seen.retransmits > 0),
+            _Tile("bytes lost", amount(seen.bytes_lost), seen.bytes_lost > 0),
+        ]
+        if seen.not_kafka or seen.undecided:
+            tiles.append(_Tile("other connections", f"{seen.not_kafka + seen.undecided:,}"))
+    return tiles
+
+
+def _findings(contents: Contents, *, days: bool) -> list[_Shown]:
+    anchors = anchors_of(contents.shown)
+    few = len(contents.findings) <= OPEN_FINDINGS
+    return [
+        _Shown(
+            anchor=f"finding-{number}",
+            open=number <= OPEN_FINDINGS and (few or finding.severity != "note"),
+            finding=_cut(finding),
+            time=_span(finding, days=days),
+            subject=_pairs(finding.subject),
+            values=_pairs(finding.values),
+            evidence=[_evidence(one, anchors, contents.witnesses, days=days) for one in finding.evidence],
+        )
+        for number, finding in enumerate(contents.findings, 1)
+    ]
+
+
+def _cut(finding: Finding) -> Finding:
+    """With sentences of some length at most."""
+    texts = {name: cut(getattr(finding, name), MAX_SENTENCE) for name in ("detector", "title", "meaning", "advice")}
+    return msgspec.structs.replace(finding, **texts)
+
+
+def _span(finding: Finding, *, days: bool) -> str:
+    first, last = (moment(one, days=days) for one in (finding.first, finding.last))
+    return first if first == last or not last else f"{first} to {last}"
+
+
+def _pairs(values: dict[str, Any]) -> list[tuple[str, str]]:
+    """Values by name, safe to show; those that are not known left out."""
+    return [
+        (word(name).replace("_", " "), _value(value))
+        for name, value in list(values.items())[:MAX_VALUES]
+        if value is not None
+    ]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return cut(", ".join(_value(one) for one in value[:MAX_VALUES]), MAX_VALUE)
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return word(value, MAX_VALUE) if isinstance(value, str) else cut(printable(str(value)), MAX_VALUE)
+
+
+def _evidence(evidence: Evidence, anchors: dict[int, str], talks: dict[int, Talk], *, days: bool) -> tuple[Link, str]:
+    anchor = anchors.get(evidence.connection_id, "")
+    if evidence.exchange_id is None:
+        where = "connection"
+    else:
+        where = f"exchange #{evidence.exchange_id}"
+        anchor = anchor and f"{anchor}-{evidence.exchange_id}"
+    talk = talks.get(evidence.connection_id)
+    client = "" if talk is None else address(talk.client_ip, talk.client_port)
+    told = " ".join(
+        one
+        for one in (
+            client and f"of {client}",
+            moment(evidence.time_ns, days=days),
+            cut(printable(evidence.note), MAX_SENTENCE),
+        )
+        if one
+    )
+    return Link(anchor, where), told

@@ -1,0 +1,250 @@
+"""The ladder of a connection: what its two ends said, in order of time, one step each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from kafkasniff.detectors import Evidence, Finding
+from kafkasniff.hosts import Hosts
+from kafkasniff.model import Endpoint
+from kafkasniff.report.contents import Shown
+from kafkasniff.report.ladder import Rung
+from kafkasniff.sinks.printable import printable, word
+from kafkasniff.sinks.summaries.phrases import amount, count
+from kafkasniff.sinks.times import duration
+
+__all__ = ["Ladder", "Link", "Sighting", "Step", "anchors_of", "ladders_of"]
+
+MAX_NOTES: Final = 3
+"""Findings that are told at one step."""
+
+Kind = Literal["request", "response", "gap", "witness"]
+
+
+class Link(msgspec.Struct, frozen=True):
+    """A place in the page."""
+
+    anchor: str
+    text: str
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A request, a response, exchanges that are not shown, or one that a finding is about and that was not kept."""
+
+    kind: Kind
+    time: str = ""
+    """Since the connection's first exchange."""
+    title: str
+    detail: str = ""
+    trouble: str = ""
+    """What is wrong with it."""
+    anchor: str = ""
+    findings: list[Link] = []
+
+
+class Ladder(msgspec.Struct, frozen=True, kw_only=True):
+    """One connection."""
+
+    anchor: str
+    client: str
+    broker: str
+    client_id: str
+    told: str
+    """What is in it, with numbers."""
+    trouble: str
+    findings: list[Link]
+    """That are about it as a whole."""
+    steps: list[Step]
+
+
+class Sighting(msgspec.Struct, frozen=True):
+    """What a finding says of one exchange or connection."""
+
+    link: Link
+    evidence: Evidence
+
+
+def anchors_of(shown: Iterable[Shown]) -> dict[int, str]:
+    """The anchors of connections that are shown."""
+    return {one.talk.connection_id: f"connection-{number}" for number, one in enumerate(shown, 1)}
+
+
+def ladders_of(shown: Sequence[Shown], findings: Sequence[Finding], hosts: Hosts | None = None) -> list[Ladder]:
+    """The ladders, in order, with links to the findings (`finding-N`) that are about their steps.
+
+    `hosts`: names of addresses.
+    """
+    sightings: dict[int, list[Sighting]] = {}
+    for number, finding in enumerate(findings, 1):
+        link = Link(f"finding-{number}", f"{finding.severity} {number}")
+        for evidence in finding.evidence:
+            sightings.setdefault(evidence.connection_id, []).append(Sighting(link, evidence))
+    anchors = anchors_of(shown)
+    return [
+        _ladder(one, anchors[one.talk.connection_id], sightings.get(one.talk.connection_id, []), hosts) for one in shown
+    ]
+
+
+def _ladder(shown: Shown, anchor: str, sightings: Sequence[Sighting], hosts: Hosts | None) -> Ladder:
+    talk = shown.talk
+    told = f"{count(talk.exchanges, 'exchange')}, {amount(talk.bytes)}"
+    if talk.time_ns is not None and talk.last is not None:
+        told += f", {duration(talk.last - talk.time_ns)}"
+    trouble = [
+        f"{number:,} {name}"
+        for number, name in ((talk.with_errors, "with errors"), (talk.unanswered, "unanswered"))
+        if number
+    ]
+    by_exchange: dict[int, list[Sighting]] = {}
+    for one in sightings:
+        if one.evidence.exchange_id is not None:
+            by_exchange.setdefault(one.evidence.exchange_id, []).append(one)
+    return Ladder(
+        anchor=anchor,
+        client=_place(talk.client_ip, talk.client_port, hosts),
+        broker=_place(talk.broker_ip, talk.broker_port, hosts),
+        client_id="" if talk.client_id is None else word(talk.client_id),
+        told=told,
+        trouble=", ".join(trouble),
+        findings=_links(one for one in sightings if one.evidence.exchange_id is None),
+        steps=_steps(shown, anchor, by_exchange),
+    )
+
+
+def _place(ip: str | None, port: int | None, hosts: Hosts | None) -> str:
+    if ip is None or port is None:
+        return "?"
+    name = None if hosts is None else hosts.name(ip, port)
+    place = printable(str(Endpoint(ip, port)))
+    return place if name is None else f"{word(name)} ({place})"
+
+
+def _links(sightings: Iterable[Sighting]) -> list[Link]:
+    return list({one.link.anchor: one.link for one in sightings}.values())[:MAX_NOTES]
+
+
+def _steps(shown: Shown, anchor: str, sightings: dict[int, list[Sighting]]) -> list[Step]:
+    start = shown.talk.time_ns
+    kept = {rung.exchange_id for rung in shown.rungs}
+    # (time, exchange, order within it) → step; without times exchanges stay one behind the other.
+    placed: list[tuple[int, int, int, Step]] = []
+    for rung in shown.rungs:
+        begin = rung.time_ns if rung.time_ns is not None else 0
+        about = _links(sightings.get(rung.exchange_id, ()))
+        place = f"{anchor}-{rung.exchange_id}"
+        if rung.status != "orphan":
+            placed.append((begin, rung.exchange_id, 0, _request(rung, start, place, about)))
+        if rung.response_size is not None:
+            end = begin + 1000 * (rung.latency_us or 0)
+            alone = rung.status == "orphan"
+            step = _response(
+                rung, None if rung.time_ns is None else end, start, place if alone else "", about if alone else []
+            )
+            placed.append((end, rung.exchange_id, 1, step))
+    for exchange_id in sightings.keys() - kept:
+        seen = sightings[exchange_id]
+        time_ns = seen[0].evidence.time_ns
+        step = Step(
+            kind="witness",
+            time=_since(time_ns, start),
+            title=f"exchange {exchange_id}",
+            detail="; ".join(dict.fromkeys(one.evidence.note for one in seen if one.evidence.note)),
+            anchor=f"{anchor}-{exchange_id}",
+            findings=_links(seen),
+        )
+        placed.append((time_ns or 0, exchange_id, 0, step))
+    placed.sort(key=lambda each: each[:3])
+    return _with_gaps(placed, shown.talk.exchanges)
+
+
+def _with_gaps(placed: Sequence[tuple[int, int, int, Step]], exchanges: int) -> list[Step]:
+    """The steps, and where exchanges between them are not shown: they are numbered in the order of their requests."""
+    ids = sorted({exchange_id for _, exchange_id, _, _ in placed})
+    missing = {one: one - before - 1 for before, one in zip([-1, *ids], ids, strict=False)}
+    steps: list[Step] = []
+    for _, exchange_id, _, step in placed:
+        hidden = missing.pop(exchange_id, 0)
+        if hidden > 0:
+            steps.append(Step(kind="gap", title=f"{count(hidden, 'exchange')} not shown"))
+        steps.append(step)
+    rest = exchanges - 1 - ids[-1] if ids else exchanges
+    if rest > 0:
+        steps.append(Step(kind="gap", title=f"{count(rest, 'exchange')} not shown"))
+    return steps
+
+
+def _since(time_ns: int | None, start: int | None) -> str:
+    if time_ns is None or start is None:
+        return ""
+    return f"{(time_ns - start) / 1e9:.6f}"
+
+
+def _request(rung: Rung, start: int | None, anchor: str, findings: list[Link]) -> Step:
+    version = "" if rung.api_version is None else f" v{rung.api_version}"
+    api = "?" if rung.api is None else word(rung.api)
+    silent = {
+        "unanswered": "never answered",
+        "open": "no answer until the end",
+        "lost": "no answer seen: bytes are missing",
+    }
+    trouble = [silent.get(rung.status, "")]
+    if rung.retransmits:
+        trouble.append(count(rung.retransmits, "retransmit"))
+    return Step(
+        kind="request",
+        time=_since(rung.time_ns, start),
+        title=f"{api}{version}",
+        detail=", ".join(one for one in (*_about(rung), _size(rung.request_size)) if one),
+        trouble=", ".join(one for one in trouble if one),
+        anchor=anchor,
+        findings=findings,
+    )
+
+
+def _about(rung: Rung) -> list[str]:
+    parts = [f"#{rung.exchange_id}"]
+    topic = rung.topic or rung.topic_id
+    if topic is not None:
+        more = "" if rung.partition_count <= 1 else f" and {count(rung.partition_count - 1, 'partition')} more"
+        parts.append(f"{word(topic)}-{'?' if rung.partition is None else rung.partition}{more}")
+    if rung.group_id is not None:
+        parts.append(f"group {word(rung.group_id)}")
+    if rung.transactional_id is not None:
+        parts.append(f"transaction {word(rung.transactional_id)}")
+    if rung.record_count and rung.api == "Produce":
+        parts.append(count(rung.record_count, "record"))
+    if rung.acks is not None:
+        parts.append(f"acks {rung.acks}")
+    return parts
+
+
+def _response(rung: Rung, time_ns: int | None, start: int | None, anchor: str, findings: list[Link]) -> Step:
+    parts = [f"#{rung.exchange_id}"]
+    if rung.record_count and rung.api != "Produce":
+        parts.append(count(rung.record_count, "record"))
+    parts.append(_size(rung.response_size))
+    trouble = []
+    if rung.error_code or rung.error:
+        error = rung.error or f"error {rung.error_code}"
+        more = "" if not rung.error_count or rung.error_count == 1 else f" and {rung.error_count - 1} more"
+        trouble.append(f"{error}{more}")
+    if rung.throttle_time_ms:
+        trouble.append(f"throttled for {rung.throttle_time_ms:,} ms")
+    if rung.status == "orphan":
+        trouble.append("its request was not seen")
+    return Step(
+        kind="response",
+        time=_since(time_ns, start),
+        title="" if rung.latency_us is None else duration(1000 * rung.latency_us),
+        detail=", ".join(one for one in parts if one),
+        trouble=", ".join(trouble),
+        anchor=anchor,
+        findings=findings,
+    )
+
+
+def _size(size: int | None) -> str:
+    return "" if size is None else amount(size)

@@ -1,0 +1,148 @@
+"""Charts: specifications in Vega-Lite (https://vega.github.io/vega-lite/) to SVG that may stand in a page.
+
+vl-convert renders them with Vega, without a browser and without the network. What it gives is looked through here: only
+elements and attributes that a chart needs come into a page, no styles, links, scripts or ids. Colours are variables of
+the page's style, so that one picture is right in light, dark and print. Each mark's description becomes its tooltip.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+from xml.etree import ElementTree
+
+from kafkasniff.errors import MissingPartError
+
+__all__ = ["MAX_SVG", "SERIES", "cleaned", "colour", "svg_of"]
+
+WIDTH: Final = 360
+"""Units of all charts: the width of a phone. The page puts as many side by side as there is room for."""
+HEIGHT: Final = 150
+FONT: Final = "Arial, Liberation Sans, Helvetica, sans-serif"
+"""Of the same widths wherever one of the first three is there: room is made for labels when the picture is."""
+MAX_SVG: Final = 1 << 20
+"""Characters of one chart; `spans.MAX_SPANS` and the bounds on series keep it far below."""
+
+SERIES: Final = ("blue", "orange", "green", "purple", "teal", "brown", "pink", "olive")
+"""Names of the colours that tell series apart."""
+_COLOURS: Final = {
+    "blue": "#2f6fb3",
+    "orange": "#d9730d",
+    "green": "#2a9d63",
+    "purple": "#8257b8",
+    "teal": "#128a9c",
+    "brown": "#8d6e3f",
+    "pink": "#c2498c",
+    "olive": "#7d8a1f",
+    "red": "#c4372b",
+    "grey": "#8a8f98",
+    "text": "#444",
+    "faint": "#ddd",
+    "panel": "#f5f6f8",
+}
+_TAGS: Final = frozenset({"svg", "g", "path", "rect", "text", "tspan", "line", "circle", "title"})
+_ATTRIBUTES: Final = frozenset(
+    {
+        "viewBox", "class", "transform", "d", "x", "y", "x1", "x2", "y1", "y2", "dx", "dy", "width", "height", "cx",
+        "cy", "r", "fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray",
+        "stroke-linecap", "stroke-linejoin", "stroke-miterlimit", "opacity", "font-family", "font-size", "font-weight",
+        "font-style", "text-anchor", "pointer-events", "display", "role", "aria-label", "aria-hidden",
+    }
+)  # fmt: skip
+_NAMESPACE: Final = "http://www.w3.org/2000/svg"
+_LONG_NUMBER: Final = re.compile(r"-?\d+\.\d{2,}(?:e-?\d+)?")
+
+
+def colour(name: str) -> str:
+    """A colour of the page's style, with the one to take where the picture stands alone."""
+    return f"var(--{name},{_COLOURS[name]})"
+
+
+def _config() -> dict[str, Any]:
+    text, faint = colour("text"), colour("faint")
+    return {
+        "font": FONT,
+        "background": None,
+        "view": {"stroke": None},
+        "axis": {
+            "labelColor": text,
+            "titleColor": text,
+            "gridColor": faint,
+            "domainColor": faint,
+            "tickColor": faint,
+            "labelFontSize": 10,
+            "titleFontSize": 10,
+            "titleFontWeight": "normal",
+            "labelLimit": 110,
+        },
+        "text": {"color": text},
+    }
+
+
+def svg_of(spec: dict[str, Any], label: str) -> str:
+    """A chart as SVG, `WIDTH` wide; `label`: what it shows, for who does not see it.
+
+    Raises MissingPartError where vl-convert is not installed.
+    """
+    try:
+        import vl_convert
+    except ImportError:
+        raise MissingPartError("report needs the package vl-convert-python: pip install 'kafkasniff[report]'") from None
+    whole = {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "width": WIDTH,
+        "height": HEIGHT,
+        "autosize": {"type": "fit", "contains": "padding"},
+        "padding": {"left": 8, "top": 6, "right": 8, "bottom": 2},
+        "config": _config(),
+        **spec,
+    }
+    return cleaned(vl_convert.vegalite_to_svg(whole, allowed_base_urls=[]), label)
+
+
+def cleaned(svg: str, label: str) -> str:
+    """A picture with nothing in it but what a chart needs. Raises ValueError for what is no SVG."""
+    if len(svg) > MAX_SVG:
+        raise ValueError("a chart is too long")
+    try:
+        root = ElementTree.fromstring(svg)
+    except ElementTree.ParseError as error:
+        raise ValueError(f"a chart is no XML: {error}") from error
+    if root.tag != f"{{{_NAMESPACE}}}svg":
+        raise ValueError(f"a chart is no SVG but {root.tag}")
+    _clean(root)
+    root.attrib = {"viewBox": root.get("viewBox", ""), "class": "chart", "role": "img", "aria-label": label}
+    ElementTree.register_namespace("", _NAMESPACE)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _clean(element: ElementTree.Element) -> None:
+    described = element.get("aria-label") if element.get("role") == "graphics-symbol" else None
+    for declaration in (element.attrib.pop("style", None) or "").split(";"):
+        name, colon, value = declaration.partition(":")
+        if colon:
+            element.attrib[name.strip()] = value.strip()
+    for name, value in list(element.attrib.items()):
+        if name not in _ATTRIBUTES or "url(" in value or name in ("role", "aria-label"):
+            del element.attrib[name]
+        elif name in ("d", "transform", "x", "y", "x1", "x2", "y1", "y2", "width", "height"):
+            element.set(name, _LONG_NUMBER.sub(_short, value))
+    for child in list(element):
+        known = isinstance(child.tag, str) and child.tag.removeprefix(f"{{{_NAMESPACE}}}") in _TAGS
+        if known and not _is_empty(child):
+            _clean(child)
+        else:
+            element.remove(child)
+    if described is not None and element.tag != f"{{{_NAMESPACE}}}g":
+        title = ElementTree.Element(f"{{{_NAMESPACE}}}title")
+        title.text = described
+        element.insert(0, title)
+
+
+def _is_empty(element: ElementTree.Element) -> bool:
+    """Backgrounds and foregrounds of groups that draw nothing."""
+    return element.get("display") == "none" or "display: none" in element.get("style", "")
+
+
+def _short(found: re.Match[str]) -> str:
+    return f"{float(found[0]):.1f}".rstrip("0").rstrip(".")

@@ -1,0 +1,138 @@
+"""What is counted by span of time: exchanges by API, error codes, latencies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis.accumulator import Reading
+from kafkasniff.analysis.columns import column, integers, only
+from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
+from kafkasniff.analysis.overview.apis import NOT_ANSWERED
+from kafkasniff.analysis.overview.section import TEXT, api_labels
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.percentiles import middle_of
+from kafkasniff.analysis.questions.errors import error_codes
+from kafkasniff.report.spans import START, OverTime
+
+__all__ = ["EDGES", "QUANTILES", "ErrorsOverTime", "LatenciesOverTime", "TrafficOverTime", "histogram"]
+
+MAX_ROWS: Final = 1 << 17
+"""Rows of a count by span; spans are some hundred, APIs and error codes fewer."""
+QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+EDGES: Final = tuple(round(step * 10**power) for power in range(9) for step in (1, 2, 5))
+"""Microseconds between which latencies are counted in a histogram: 1 µs to 500 s, three to each power of ten."""
+
+
+class TrafficOverTime(OverTime):
+    """Exchanges and bytes by span and API."""
+
+    name: ClassVar[str] = "report-traffic"
+    summary: ClassVar[str] = "Exchanges and bytes over time."
+
+    def reads(self) -> Mapping[str, Reading]:
+        own = ("time_ns", "api", "api_key", "status", "request_size", "response_size")
+        return {"exchanges": Reading(own)}
+
+    def counted(self) -> Mapping[str, Shape]:
+        names = ("exchanges", "unanswered", "request_bytes", "response_bytes")
+        measures: Any = tuple((name, pa.int64(), "sum") for name in names)
+        return {"traffic": Shape(keys=(START, ("api", TEXT)), measures=measures, weight="exchanges", bound=MAX_ROWS)}
+
+    def count(self, batch: pa.RecordBatch, starts: pa.Array) -> None:
+        unanswered = pc.is_in(column(batch, "status"), value_set=pa.array(NOT_ANSWERED, TEXT))
+        self.parts["traffic"].add(
+            {
+                "start": starts,
+                "api": api_labels(batch),
+                "exchanges": np.ones(batch.num_rows, np.int64),
+                "unanswered": unanswered.cast(pa.int64()),
+                "request_bytes": pc.fill_null(column(batch, "request_size"), 0),
+                "response_bytes": pc.fill_null(column(batch, "response_size"), 0),
+            }
+        )
+
+    def result(self) -> pa.Table:
+        """Rows by `start` and `api`, in that order; those without a time last."""
+        return self.spans("traffic").sort_by([("start", "ascending"), ("api", "ascending")])
+
+
+class ErrorsOverTime(OverTime):
+    """Error codes by span."""
+
+    name: ClassVar[str] = "report-errors"
+    summary: ClassVar[str] = "Error codes over time."
+
+    _OWN: ClassVar = ("api_key", "error_code", "error_count", "partitions", "response_body")
+
+    def reads(self) -> Mapping[str, Reading]:
+        return {"exchanges": Reading(("time_ns", *self._OWN))}
+
+    def counted(self) -> Mapping[str, Shape]:
+        measures: Any = (("errors", pa.int64(), "sum"),)
+        return {"errors": Shape(keys=(START, ("code", pa.int32())), measures=measures, weight="errors", bound=MAX_ROWS)}
+
+    def count(self, batch: pa.RecordBatch, starts: pa.Array) -> None:
+        # Errors are few: one by one.
+        wrong = pc.fill_null(pc.greater(column(batch, "error_count"), 0), False)
+        begin = starts.filter(wrong).to_pylist()
+        told = zip(*(column(only(batch, wrong), name).to_pylist() for name in self._OWN), strict=True)
+        found: list[tuple[int | None, int | None, int]] = []
+        for start, (api_key, code, count, partitions, body) in zip(begin, told, strict=True):
+            codes = error_codes(api_key, code, count, partitions or [], body)
+            found += [(start, one, times) for (one, _), times in codes.items()]
+        self.parts["errors"].add(
+            {
+                "start": pa.array([start for start, _, _ in found], pa.int64()),
+                "code": pa.array([code for _, code, _ in found], pa.int32()),
+                "errors": pa.array([times for *_, times in found], pa.int64()),
+            }
+        )
+
+    def result(self) -> pa.Table:
+        """Rows by `start` and `code`, in that order; those without a time last."""
+        return self.spans("errors").sort_by([("start", "ascending"), ("code", "ascending")])
+
+
+class LatenciesOverTime(OverTime):
+    """How latencies of each API are distributed, by span and over all."""
+
+    name: ClassVar[str] = "report-latencies"
+    summary: ClassVar[str] = "Distributions of latencies over time."
+
+    def reads(self) -> Mapping[str, Reading]:
+        return {"exchanges": Reading(("time_ns", "api", "api_key", "latency_us"))}
+
+    def counted(self) -> Mapping[str, Shape]:
+        return {"latencies": distribution_shape((START, ("api", TEXT)))}
+
+    def count(self, batch: pa.RecordBatch, starts: pa.Array) -> None:
+        known = pc.is_valid(column(batch, "latency_us"))
+        keys = {"start": starts.filter(known), "api": api_labels(batch).filter(known)}
+        self.parts["latencies"].add(distribution_rows(keys, column(batch, "latency_us").filter(known)))
+
+    def result(self) -> pa.Table:
+        """By `start` and `api`: `count`, `low`, `high` and `QUANTILES`, microseconds; not those without a time."""
+        self.spans("latencies")
+        keys, found = distributions(self.parts["latencies"], ["start", "api"], QUANTILES)
+        columns = {"start": keys.column("start"), "api": keys.column("api")}
+        columns |= {name: found[name] for name in ("count", "low", "high", *QUANTILES)}
+        table = pa.table(columns)
+        return table.filter(pc.is_valid(table.column("start")))
+
+    def histograms(self, apis: Sequence[str]) -> dict[str, list[int]]:
+        """How many latencies of some APIs lie between the `EDGES`: one number more than edges, the ends open."""
+        return {api: histogram(self.parts["latencies"].table(), api) for api in apis}
+
+
+def histogram(latencies: pa.Table, api: str) -> list[int]:
+    """Of the rows of one API, how many values lie below each of the `EDGES`, and above the last one."""
+    rows = latencies.filter(pc.equal(latencies.column("api"), api))
+    values = middle_of(integers(rows.column("bucket")))
+    places = np.searchsorted(np.array(EDGES), values, side="right")
+    counts = np.bincount(places, weights=integers(rows.column("count")), minlength=len(EDGES) + 1)
+    return [int(one) for one in counts]

@@ -1,0 +1,23 @@
+"""Where the time of exchanges went: what brokers, clients and the network between them took (docs/timing.md)."""
+
+from kafkasniff.timing.exchanges import ExchangeTimes, Timed
+from kafkasniff.timing.link import Half, Link, Trouble
+from kafkasniff.timing.phases import PARTS, Marks, Parts, split
+from kafkasniff.timing.waits import Wait, answers_at_once, wait_of
+from kafkasniff.timing.watch import LinkWatch
+
+__all__ = [
+    "PARTS",
+    "ExchangeTimes",
+    "Half",
+    "Link",
+    "LinkWatch",
+    "Marks",
+    "Parts",
+    "Timed",
+    "Trouble",
+    "Wait",
+    "answers_at_once",
+    "split",
+    "wait_of",
+]

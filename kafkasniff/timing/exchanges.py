@@ -1,0 +1,148 @@
+"""Where the time of each exchange of captures went: what an inspector yields, beside what the packets tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from kafkasniff.entities import mentions
+from kafkasniff.inspector import Output
+from kafkasniff.model import Connection, Exchange, Message, SaslToken
+from kafkasniff.packets import PacketBatch
+from kafkasniff.timing.link import Link, Trouble
+from kafkasniff.timing.phases import Marks, Parts, split
+from kafkasniff.timing.waits import Wait, answers_at_once, wait_of
+from kafkasniff.timing.watch import LinkWatch
+
+__all__ = ["ExchangeTimes", "Timed"]
+
+MAX_BEFORE: Final = 1 << 17
+"""Connections of which it is known what came last; those whose end was seen are let go of."""
+_FETCHES: Final = (1, 78)
+
+
+class Timed(msgspec.Struct, frozen=True):
+    """One exchange and where its time went."""
+
+    exchange: Exchange
+    marks: Marks | None
+    """None: without both messages and their times."""
+    parts: Parts
+    wait: Wait | None = None
+    throttle_ms: int = 0
+    link: Link | None = None
+    """Its connection, as the packets tell it; None: it is not remembered."""
+    client_trouble: Trouble = Trouble()
+    """From the first byte of the request to the last one of the response, what went wrong with the client's packets."""
+    broker_trouble: Trouble = Trouble()
+
+
+class _Before:
+    """What was on a connection before the exchange that comes next."""
+
+    __slots__ = ("muted_until", "quiet_since", "response_done")
+
+    def __init__(self) -> None:
+        self.response_done: int | None = None
+        self.quiet_since: int | None = None
+        self.muted_until: int | None = None
+
+
+class ExchangeTimes:
+    """Give it each batch (`packets`), then what the inspector made of it (`events`), which must have `exchanges`.
+
+    `connections` of the inspector, if it tells them, end what is remembered of each.
+    """
+
+    def __init__(self, watch: LinkWatch | None = None) -> None:
+        self.watch = LinkWatch() if watch is None else watch
+        self._before: dict[int, _Before] = {}
+
+    def packets(self, batch: PacketBatch) -> None:
+        """Take the next packets."""
+        self.watch.feed(batch)
+
+    def events(self, events: Iterable[Output]) -> Iterator[Timed]:
+        """Each exchange among the next events of the inspector, in their order."""
+        for event in events:
+            if isinstance(event, Exchange):
+                yield self._exchange(event)
+            elif isinstance(event, SaslToken):
+                if event.connection is not None and event.time_ns is not None:
+                    self._of(event.connection).quiet_since = event.time_ns
+            elif isinstance(event, Connection):
+                self._before.pop(event.connection, None)
+
+    def _of(self, connection: int) -> _Before:
+        before = self._before.get(connection)
+        if before is None:
+            if len(self._before) >= MAX_BEFORE:
+                del self._before[next(iter(self._before))]
+            before = self._before[connection] = _Before()
+        return before
+
+    def _exchange(self, exchange: Exchange) -> Timed:
+        request, response = exchange.request, exchange.response
+        before = self._of(exchange.connection)
+        if request is None or response is None:
+            # Silence begins behind what was asked, too: with acks 0 nothing else comes.
+            done = response or request
+            if done is not None and done.time_ns is not None:
+                before.quiet_since = max(before.quiet_since or 0, done.time_ns)
+            return Timed(exchange, None, Parts(), link=self._link(request or response))
+        link = self._link(request)
+        marks = _marks(exchange, request, response, before, link)
+        if marks is None:
+            return Timed(exchange, None, Parts(), link=link)
+        throttle = _integer(response, "throttle_time_ms")
+        at_once = answers_at_once(request.api_key, request.api_version)
+        wait = _wait(request, response)
+        network = None if link is None else link.to_broker(marks.response_done)
+        parts = split(marks, network=network, wait=wait, throttle_ns=throttle * 1_000_000, at_once=at_once)
+        before.response_done = max(before.response_done or 0, marks.response_done)
+        before.quiet_since = max(before.quiet_since or 0, marks.response_done)
+        if throttle and not parts.held:
+            before.muted_until = max(before.muted_until or 0, marks.response_first + throttle * 1_000_000)
+        trouble = (Trouble(), Trouble())
+        if link is not None:
+            span = marks.request_first, marks.response_done
+            trouble = (link.client.between(*span), link.broker.between(*span))
+        return Timed(exchange, marks, parts, wait, throttle, link, *trouble)
+
+    def _link(self, message: Message | None) -> Link | None:
+        if message is None or message.client is None or message.broker is None or message.time_ns is None:
+            return None
+        return self.watch.find(message.client, message.broker, message.time_ns)
+
+
+def _marks(exchange: Exchange, request: Message, response: Message, before: _Before, link: Link | None) -> Marks | None:
+    latency, duration = exchange.latency_ns, exchange.duration_ns
+    asked, answered = request.time_ns, response.time_ns
+    if asked is None or answered is None or latency is None or duration is None:
+        return None
+    response_first = asked + latency
+    return Marks(
+        answered - duration,
+        asked,
+        response_first,
+        answered,
+        before.response_done,
+        before.quiet_since,
+        None if link is None else link.client.sent_again(asked, response_first),
+        before.muted_until,
+    )
+
+
+def _wait(request: Message, response: Message) -> Wait | None:
+    fetched = 0
+    if request.api_key in _FETCHES:
+        facts = mentions(request, response).partitions.values()
+        fetched = sum(one.bytes or 0 for one in facts)
+    return wait_of(request.api_key, request.body, response.body, fetched, len(response.errors))
+
+
+def _integer(message: Message, field: str) -> int:
+    value = None if message.body is None else message.body.get(field)
+    return value if isinstance(value, int) and value > 0 else 0

@@ -1,0 +1,443 @@
+"""What the packets of one TCP connection tell about its network: handshake, round trips, trouble. No payload is read.
+
+Theory of operation. Each `Half` is one sender. Of its data one segment at a time is timed until the receiver has
+acknowledged it, as Jacobson's timer does, and not if it was sent again meanwhile (Karn's algorithm; RFC 6298, section
+3). What is measured is the way from the capture point to the receiver and back, so that the client's half tells how far
+away the broker is. Receivers wait before they acknowledge (RFC 9293, 3.8.6.3), so that only low values mean anything:
+each half keeps the falling record of them. A handshake is answered by the kernel at once, and is the best measure.
+
+Everything is asked for by time afterwards (`between`), and what lies behind the asked span has no say: so the answer
+about an exchange does not depend on how far the packets were read when it was asked.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
+
+from kafkasniff.packets import ACK, FIN, RST, SYN
+
+__all__ = [
+    "MAX_HOLES",
+    "MAX_RECORDS",
+    "MAX_REMEMBERED",
+    "MAX_TROUBLE",
+    "Budget",
+    "Half",
+    "Link",
+    "Opening",
+    "Trouble",
+    "Vantage",
+]
+
+MAX_TROUBLE: Final = 65_536
+"""Retransmissions, late segments and closed windows that each half of a connection remembers; further ones are only
+counted."""
+MAX_RECORDS: Final = 256
+"""Falling values of the round trip that a half remembers; a real one has some ten."""
+MAX_HOLES: Final = 64
+"""Open holes that a half remembers, to tell a segment that came late from one that came again."""
+MAX_REMEMBERED: Final = 1 << 22
+"""The same of all connections of a run together, some 40 bytes each."""
+MAX_FLYING: Final = 64
+"""Segments per half that are not acknowledged yet and of which it is known when they were sent first, the latest."""
+MAX_LOOKED: Final = 256
+"""Lost segments within one exchange that are looked at."""
+RECENT: Final = 8
+"""Segments per half remembered to tell one packet captured twice from a retransmission."""
+
+_MASK: Final = (1 << 32) - 1
+_HALF: Final = 1 << 31
+FAR: Final = 4
+"""One way counts as the longer one when it takes so many times the other."""
+NOWHERE_NS: Final = 100_000
+"""Round trips below this say nothing about where the capture was made: one machine, or one switch."""
+
+Vantage = Literal["client", "broker", "between", "anywhere"]
+"""Where packets were captured: near the client, near the broker, well between them; anywhere: both are so near that it
+makes no difference."""
+Opening = Literal["answered", "refused", "unanswered"]
+"""What became of a handshake."""
+
+
+class Trouble(NamedTuple):
+    """What went wrong in a span of time, from one sender."""
+
+    again: int = 0
+    """Segments that came again: lost behind the capture point, or acknowledged too late."""
+    late: int = 0
+    """Segments that came behind later ones: lost or reordered in front of the capture point."""
+    late_ns: int = 0
+    """For how long they were missing, all together."""
+    closed: int = 0
+    """Windows of size 0: this end could take no more data."""
+    closed_ns: int = 0
+    """How long they lasted within the span."""
+
+
+class Budget:
+    """How much all connections of a run together may remember still."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MAX_REMEMBERED
+
+
+class Half:
+    """One sender of a connection."""
+
+    __slots__ = (
+        "_closed_since",
+        "_flying",
+        "_holes",
+        "_next",
+        "_recent",
+        "_timed_end",
+        "_timed_since",
+        "again",
+        "closed",
+        "closed_sum",
+        "data",
+        "fin",
+        "isn",
+        "late",
+        "late_sum",
+        "link",
+        "lost",
+        "lost_count",
+        "opened",
+        "packets",
+        "peer",
+        "records",
+        "samples",
+        "total_ns",
+    )
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.peer: Half = self
+        self.isn: int | None = None
+        """Initial sequence number, where its SYN was seen."""
+        self.fin = False
+        self.packets = 0
+        self.data = 0
+        """Payload bytes, those that came again included."""
+        self.records: list[tuple[int, int]] = []
+        """(time, round trip to the receiver) whenever one was lower than all before it; ns."""
+        self.samples = 0
+        self.total_ns = 0
+        """How many round trips there were, and their sum."""
+        self.again: list[int] = []
+        """Times of segments that came again."""
+        self.lost: list[tuple[int, int]] = []
+        """Of those, what was not acknowledged before it came again: that time, and when it was sent first."""
+        self.late: list[int] = []
+        """Times of segments that came late."""
+        self.late_sum: list[int] = [0]
+        """How long the first 0, 1, 2 … of them were missing together."""
+        self.closed: list[int] = []
+        """When its window was closed."""
+        self.opened: list[int] = []
+        """When it was opened again; the last one may be closed still."""
+        self.closed_sum: list[int] = [0]
+        """How long the first 0, 1, 2 … of them lasted together."""
+        self.lost_count = 0
+        """How much of what went wrong is not remembered."""
+        self._next: int | None = None
+        self._timed_end: int | None = None
+        self._timed_since = 0
+        self._holes: list[tuple[int, int, int]] = []
+        self._closed_since: int | None = None
+        self._recent: list[int] = []
+        self._flying: list[tuple[int, int]] = []
+
+    def packet(  # noqa: PLR0917 (one row of a batch, in the hot path)
+        self, time: int, seq: int, ack: int, flags: int, window: int, wire: int, ident: int
+    ) -> None:
+        """Take a packet that it sent; `time` is known. Hot: once for each packet."""
+        self.packets += 1
+        peer = self.peer
+        if flags & ACK:
+            end = peer._timed_end
+            if end is not None and (ack - end) & _MASK < _HALF:
+                peer._timed_end = None
+                peer._sample(time, time - peer._timed_since)
+            flying = peer._flying
+            while flying and (ack - flying[0][0]) & _MASK < _HALF:
+                del flying[0]
+        if flags & (SYN | FIN | RST):
+            self._flagged(time, seq, flags, wire, ident)
+            if flags & SYN:
+                seq = (seq + 1) & _MASK
+        else:
+            if window:
+                if self._closed_since is not None:
+                    self._opened(time)
+            elif self._closed_since is None:
+                self._closed_since = time
+                if self._remembers(self.closed):
+                    self.closed.append(time)
+            link = self.link
+            if link.acknowledged is None and link.answered is not None and self is link.client:
+                link.acknowledged = time
+        if wire:
+            self._data(time, seq, wire, ident)
+
+    def _data(self, time: int, seq: int, wire: int, ident: int) -> None:
+        end = (seq + wire) & _MASK
+        expected = self._next
+        self.data += wire
+        if expected is None:
+            self._next = end
+        else:
+            ahead = (end - expected) & _MASK
+            if not 0 < ahead < _HALF:
+                self._repeated(time, seq, end, wire, ident)
+                return
+            missing = (seq - expected) & _MASK
+            if 0 < missing < _HALF:
+                if len(self._holes) >= MAX_HOLES:
+                    del self._holes[0]
+                self._holes.append((expected, seq, time))
+            self._next = end
+        if self._timed_end is None:
+            self._timed_end, self._timed_since = end, time
+        self._is_known(seq, wire, ident)
+        flying = self._flying
+        flying.append((end, time))
+        if len(flying) > MAX_FLYING:
+            del flying[0]
+
+    def _repeated(self, time: int, seq: int, end: int, wire: int, ident: int) -> None:
+        """A segment whose bytes are not behind all others."""
+        if self._is_known(seq, wire, ident):
+            return  # one packet, captured twice
+        for place, (begin, until, since) in enumerate(self._holes):
+            if (end - begin) & _MASK in range(1, _HALF) and (until - seq) & _MASK in range(1, _HALF):
+                if self._remembers(self.late):
+                    self.late.append(time)
+                    self.late_sum.append(self.late_sum[-1] + max(time - since, 0))
+                rest = [(begin, seq, since), (end, until, since)]
+                self._holes[place : place + 1] = [one for one in rest if (one[1] - one[0]) & _MASK in range(1, _HALF)]
+                return
+        if wire == 1 and self._next is not None and end == self._next:
+            return  # a keep-alive (RFC 9293, 3.8.4)
+        self._timed_end = None
+        if self._remembers(self.again):
+            self.again.append(time)
+            sent = next((since for flown, since in self._flying if (flown - end) & _MASK < _HALF), None)
+            if sent is not None:
+                self.lost.append((time, sent))
+
+    def _flagged(self, time: int, seq: int, flags: int, wire: int, ident: int) -> None:
+        link = self.link
+        if flags & SYN:
+            copied = self._is_known(seq, 1 << 32, ident)
+            if self._next is None:
+                self._next = (seq + 1) & _MASK
+            self.isn = seq
+            if flags & ACK:
+                if link.answered is None:
+                    link.answered = time
+            elif not copied:
+                link.syns += 1
+                link.asked_last = time if link.answered is None else link.asked_last
+            return
+        if flags & RST:
+            if not link.closed:
+                link.reset_by = self
+            if link.asked is not None and link.answered is None and self is not link.client:
+                link.refused = time
+            link.closed = True
+        elif flags & FIN:
+            self.fin = True
+            link.closed = link.closed or self.peer.fin
+
+    def _opened(self, time: int) -> None:
+        assert self._closed_since is not None
+        if len(self.opened) < len(self.closed):
+            self.opened.append(time)
+            self.closed_sum.append(self.closed_sum[-1] + max(time - self._closed_since, 0))
+        self._closed_since = None
+
+    def _sample(self, time: int, taken: int) -> None:
+        """A round trip to the receiver was measured."""
+        if taken < 0:
+            return  # clocks of several captures that disagree
+        self.samples += 1
+        self.total_ns += taken
+        records = self.records
+        if (not records or taken < records[-1][1]) and len(records) < MAX_RECORDS:
+            records.append((time, taken))
+
+    def _is_known(self, seq: int, wire: int, ident: int) -> bool:
+        """Note a packet; True where the same is among the last ones. Hot: once for each with data."""
+        # One integer takes a fraction of what a tuple takes.
+        key = wire << 64 | seq << 32 | ident
+        recent = self._recent
+        if key in recent:
+            return True
+        recent.append(key)
+        if len(recent) > RECENT:
+            del recent[0]
+        return False
+
+    @property
+    def remembered(self) -> int:
+        """How much of what went wrong it keeps."""
+        return len(self.again) + len(self.late) + len(self.closed)
+
+    def _remembers(self, found: Sequence[object]) -> bool:
+        budget = self.link.budget
+        if len(found) < MAX_TROUBLE and budget.left > 0:
+            budget.left -= 1
+            return True
+        self.lost_count += 1
+        return False
+
+    def round_trip(self, until: int) -> int | None:
+        """The least round trip to the receiver that acknowledgements had shown by then, in ns; None: none had."""
+        place = bisect_right(self.records, (until, 1 << 63))
+        return self.records[place - 1][1] if place else None
+
+    def sent_again(self, sent: int, until: int) -> int | None:
+        """When what was sent by `sent` and lost behind the capture point was sent for the last time by `until`.
+
+        None: nothing of it was lost in that time, as far as the capture shows.
+        """
+        place = bisect_right(self.lost, (until, 1 << 63))
+        for time, first in reversed(self.lost[max(place - MAX_LOOKED, 0) : place]):
+            if time <= sent:
+                return None
+            if first <= sent:
+                return time
+        return None
+
+    def between(self, first: int, last: int) -> Trouble:
+        """What went wrong from `first` to `last`, both included (ns since the epoch)."""
+        if not (self.again or self.late or self.closed):
+            return _NO_TROUBLE
+        again = bisect_right(self.again, last) - bisect_left(self.again, first)
+        low, high = bisect_left(self.late, first), bisect_right(self.late, last)
+        late, late_ns = max(high - low, 0), self.late_sum[max(high, low)] - self.late_sum[low]
+        # Windows that were open again by `first` are over; those closed after `last` are none of this span.
+        low, high = bisect_right(self.opened, first), bisect_right(self.closed, last)
+        if low >= high:
+            return Trouble(again, late, late_ns)
+        done = min(high, len(self.opened))
+        lasted = self.closed_sum[done] - self.closed_sum[low] if done > low else 0
+        if done < high:
+            lasted += last - self.closed[high - 1]
+        elif self.opened[high - 1] > last:
+            lasted -= self.opened[high - 1] - last
+        lasted -= max(first - self.closed[low], 0)
+        return Trouble(again, late, late_ns, high - low, max(lasted, 0))
+
+
+_NO_TROUBLE: Final = Trouble()
+
+
+class Link:
+    """One lifetime of a connection. Times are ns since the epoch."""
+
+    __slots__ = (
+        "acknowledged",
+        "answered",
+        "asked",
+        "asked_last",
+        "before",
+        "budget",
+        "client",
+        "closed",
+        "ends",
+        "first_time",
+        "halves",
+        "last_time",
+        "refused",
+        "reset_by",
+        "syns",
+    )
+
+    def __init__(
+        self, ends: tuple[tuple[int, int, int], tuple[int, int, int]], time: int, budget: Budget, *, asks: bool
+    ) -> None:
+        self.budget = budget
+        self.ends = ends
+        """(address high half, low half, port) of the sender of the first packet, and of the other end."""
+        self.halves = (Half(self), Half(self))
+        """In the same order."""
+        self.halves[0].peer, self.halves[1].peer = self.halves[1], self.halves[0]
+        self.first_time = self.last_time = time
+        self.asked = time if asks else None
+        """The first SYN."""
+        self.asked_last = self.asked
+        """The SYN that was answered: the last one before the answer."""
+        self.answered: int | None = None
+        """SYN and ACK."""
+        self.acknowledged: int | None = None
+        """The client's first packet behind that."""
+        self.refused: int | None = None
+        self.syns = 0
+        self.reset_by: Half | None = None
+        self.closed = False
+        self.before: Link | None = None
+        """The connection that had the same ends before, as long as somebody may ask for it."""
+        # Without a SYN the end with the higher port: those of clients come from the upper range (RFC 6335, section 6).
+        self.client = self.halves[0 if asks or ends[0][2] > ends[1][2] else 1]
+
+    def give_back(self) -> None:
+        """Nobody asks for it any more: others may remember as much."""
+        self.budget.left += sum(half.remembered for half in self.halves)
+
+    @property
+    def broker(self) -> Half:
+        """The other end."""
+        return self.client.peer
+
+    def end(self, half: Half) -> tuple[int, int, int]:
+        """Its address and port."""
+        return self.ends[0 if half is self.halves[0] else 1]
+
+    @property
+    def opening(self) -> Opening | None:
+        """What became of its handshake; None: it was not seen to begin."""
+        if self.asked is None:
+            return None
+        if self.answered is not None:
+            return "answered"
+        return "refused" if self.refused is not None else "unanswered"
+
+    def handshake(self) -> tuple[int | None, int | None]:
+        """From the capture point to the broker and back, and to the client and back, by the handshake; ns."""
+        broker = client = None
+        if self.answered is not None:
+            if self.asked_last is not None and self.answered >= self.asked_last:
+                broker = self.answered - self.asked_last
+            if self.acknowledged is not None and self.acknowledged >= self.answered:
+                client = self.acknowledged - self.answered
+        return broker, client
+
+    def to_broker(self, until: int) -> int | None:
+        """The least round trip from the capture point to the broker that was seen by then; ns."""
+        return _least(self.handshake()[0], self.client.round_trip(until))
+
+    def to_client(self, until: int) -> int | None:
+        """The same to the client."""
+        return _least(self.handshake()[1], self.broker.round_trip(until))
+
+    def vantage(self) -> Vantage | None:
+        """Where the capture was made, by the handshake; None: it was not seen whole."""
+        broker, client = self.handshake()
+        if broker is None or client is None:
+            return None
+        if max(broker, client) < NOWHERE_NS:
+            return "anywhere"
+        if broker >= FAR * client:
+            return "client"
+        return "broker" if client >= FAR * broker else "between"
+
+
+def _least(*values: int | None) -> int | None:
+    return min((one for one in values if one is not None), default=None)

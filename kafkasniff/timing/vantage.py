@@ -1,0 +1,89 @@
+"""Where a capture was made, by its handshakes, and what cannot be known from there."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from kafkasniff.timing.exchanges import Timed
+from kafkasniff.timing.link import Vantage
+
+__all__ = ["Span", "Unknown", "Vantages", "unknown_of"]
+
+MAX_SEEN: Final = 1 << 20
+"""Connections of which it is remembered that they were counted."""
+
+Unknown = Literal["response", "round-trip", "delayed-acks", "vantage", "client-side", "wait", "beyond-least"]
+"""response: no response, or no times, so that nothing can be told apart; round-trip: the way to the broker, which is in
+its time; delayed-acks: it is known by acknowledgements alone, which may be late; vantage: where the capture was made;
+client-side: what lies between the client and here, by which the client waited longer; wait: whether the broker waited
+as it was asked to; beyond-least: whether this exchange's way to the broker took longer than the least, which would be
+in the broker's time."""
+
+
+def unknown_of(timed: Timed) -> tuple[Unknown, ...]:
+    """What cannot be known of where an exchange's time went."""
+    marks, link = timed.marks, timed.link
+    if marks is None or timed.parts.broker is None:
+        return ("response",)
+    found: list[Unknown] = []
+    if link is None or link.to_broker(marks.response_done) is None:
+        found.append("round-trip")
+    else:
+        if link.handshake()[0] is None:
+            found.append("delayed-acks")
+        found.append("beyond-least")
+    vantage = None if link is None else link.vantage()
+    if vantage is None:
+        found.append("vantage")
+    elif vantage in ("broker", "between"):
+        found.append("client-side")
+    if timed.parts.may_wait:
+        found.append("wait")
+    return tuple(found)
+
+
+class Span(msgspec.Struct):
+    """The lowest and the highest of some durations, in nanoseconds."""
+
+    low: int
+    high: int
+
+
+class Vantages:
+    """How many connections were captured where, and how far away the ends were, by the handshakes."""
+
+    def __init__(self) -> None:
+        self.counts: dict[Vantage, int] = {}
+        self.unknown = 0
+        """Connections whose handshake is not in the capture."""
+        self.to_broker: Span | None = None
+        self.to_client: Span | None = None
+        self._seen: set[int] = set()
+
+    def take(self, timed: Timed) -> None:
+        """Count the connection of an exchange, once."""
+        number = timed.exchange.connection
+        if number in self._seen or len(self._seen) >= MAX_SEEN:
+            return
+        self._seen.add(number)
+        vantage = None if timed.link is None else timed.link.vantage()
+        if timed.link is None or vantage is None:
+            self.unknown += 1
+            return
+        self.counts[vantage] = self.counts.get(vantage, 0) + 1
+        broker, client = timed.link.handshake()
+        self.to_broker = _wider(self.to_broker, broker)
+        self.to_client = _wider(self.to_client, client)
+
+    @property
+    def connections(self) -> int:
+        """How many were counted."""
+        return self.unknown + sum(self.counts.values())
+
+
+def _wider(span: Span | None, value: int | None) -> Span | None:
+    if value is None:
+        return span
+    return Span(value, value) if span is None else Span(min(span.low, value), max(span.high, value))

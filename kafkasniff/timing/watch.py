@@ -1,0 +1,132 @@
+"""All connections of a run as their packets tell them: packet batches in, a `Link` for each connection kept.
+
+It stands beside the inspector and takes the same batches; nothing of it runs unless somebody asks where time went.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from kafkasniff.model import Endpoint
+from kafkasniff.packets import ACK, NO_TIME, SYN, PacketBatch
+from kafkasniff.tcp.reassembly import IDLE_NS, LINGER_NS
+from kafkasniff.timing.link import Budget, Half, Link
+
+__all__ = ["MAX_LINKS", "LinkWatch"]
+
+MAX_LINKS: Final = 1 << 16
+"""Connections that are remembered, the latest; some 4 kB each."""
+
+_End = tuple[int, int, int]
+_Ends = tuple[int, int, int, int, int, int]
+"""Source and destination of a packet."""
+
+
+class LinkWatch:
+    """Follows all connections, or those of some `ports`. `over`: is given each connection that is let go, or is left.
+
+    A connection begins and ends as for reassembly: with a SYN of another number, or after a silence.
+    """
+
+    def __init__(self, *, ports: Iterable[int] = (), over: Callable[[Link], None] | None = None) -> None:
+        self._ports = np.array(sorted(set(ports)), dtype=np.uint16)
+        self._over = over
+        self._halves: dict[_Ends, Half] = {}
+        """By source and destination; both halves of a connection are in it."""
+        self._budget = Budget()
+        self._replaced: list[Link] = []
+        """Connections whose ends were used before, within the last batch."""
+        self.forgotten = 0
+        """Connections that were let go of because there are too many."""
+
+    def feed(self, batch: PacketBatch) -> None:
+        """Take the next packets. Hot: a loop over all of them."""
+        for link in self._replaced:
+            link.before = None
+        self._replaced.clear()
+        mask = batch.time_ns != NO_TIME
+        if len(self._ports):
+            mask &= np.isin(batch.src_port, self._ports) | np.isin(batch.dst_port, self._ports)
+        names = ("src_hi", "src_lo", "src_port", "dst_hi", "dst_lo", "dst_port")
+        more = ("time_ns", "seq", "ack", "flags", "window", "wire_length", "ident")
+        whole = bool(mask.all())
+        columns = [getattr(batch, name) if whole else getattr(batch, name)[mask] for name in (*names, *more)]
+        halves = self._halves
+        ends = zip(*(one.tolist() for one in columns[:6]), strict=True)
+        rows = zip(*(one.tolist() for one in columns[6:]), strict=True)
+        for key, (time, seq, ack, flags, window, wire, ident) in zip(ends, rows, strict=True):
+            half = halves.get(key)
+            if half is None or (flags & SYN and half.isn != seq) or time - half.link.last_time >= LINGER_NS:
+                half = self._half(key, half, time, seq, flags)
+            link = half.link
+            link.last_time = max(link.last_time, time)
+            half.packet(time, seq, ack, flags, window, wire, ident)
+
+    def _half(self, key: _Ends, half: Half | None, time: int, seq: int, flags: int) -> Half:
+        """The sender of a packet that may be the first of a connection."""
+        asks = bool(flags & SYN) and not flags & ACK
+        old = None if half is None else half.link
+        if half is not None and old is not None:
+            silent = time - old.last_time
+            other = asks and half.isn != seq
+            if not other and silent < IDLE_NS and not (old.closed and silent >= LINGER_NS):
+                return half
+        link = Link((key[:3], key[3:]), time, self._budget, asks=asks)
+        if old is not None:
+            link.before = old
+            self._replaced.append(link)
+            self._tell(old)
+            # What is new goes to the end of the table, where it is not let go of first.
+            self._remove(key)
+        self._halves[(*key[3:], *key[:3])] = link.halves[1]
+        self._halves[key] = link.halves[0]
+        if len(self._halves) > 2 * MAX_LINKS:
+            oldest = next(iter(self._halves))
+            self._tell(self._halves[oldest].link)
+            self._remove(oldest)
+            self.forgotten += 1
+        return link.halves[0]
+
+    def _remove(self, key: _Ends) -> None:
+        # A forged packet may have two equal ends, and one entry.
+        self._halves.pop(key, None)
+        self._halves.pop((*key[3:], *key[:3]), None)
+
+    def _tell(self, link: Link) -> None:
+        # At once, though it may be asked for until the next batch: where batches end must change nothing.
+        link.give_back()
+        if self._over is not None:
+            self._over(link)
+
+    def close(self) -> None:
+        """There are no more packets."""
+        for link in dict.fromkeys(half.link for half in self._halves.values()):
+            self._tell(link)
+        self._halves.clear()
+
+    def find(self, client: Endpoint, broker: Endpoint, time_ns: int) -> Link | None:
+        """The connection between two ends at a time, with `client` as the client's; None: it is not remembered."""
+        ends = (*_numbers(client), *_numbers(broker))
+        half = self._halves.get(ends)
+        if half is None:
+            return None
+        link = half.link
+        while link.before is not None and time_ns < link.first_time:
+            link = link.before
+        # What was said tells the roles better than ports.
+        link.client = link.halves[0 if link.ends[0] == ends[:3] else 1]
+        return link
+
+
+@lru_cache(maxsize=4096)
+def _numbers(end: Endpoint) -> _End:
+    """Address and port as packets have them (IPv4 mapped into IPv6)."""
+    address = ipaddress.ip_address(end.address)
+    if address.version == 4:
+        return 0, 0xFFFF << 32 | int(address), end.port
+    return int(address) >> 64, int(address) & (1 << 64) - 1, end.port

@@ -1,0 +1,205 @@
+"""Estimates and tests: against published examples, tables, closed forms, pairs counted one by one, and simulation."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from random import Random
+
+import numpy as np
+import pytest
+
+from kafkasniff.analysis.comparison.inference import (
+    Estimate,
+    Limits,
+    above,
+    difference,
+    holm,
+    probability,
+    quantile,
+    ratio,
+    student_quantile,
+    student_tail,
+    superiority,
+    threshold,
+)
+
+PAIN = ([1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 2, 4, 1, 1], [3, 3, 4, 3, 1, 2, 3, 1, 1, 5, 4])
+"""Pain scores of two treatments (Brunner and Munzel 2000; Neubert and Brunner 2007, table 1)."""
+
+
+def alone(values: list[int], axis: list[int]) -> np.ndarray:
+    """Each value in a span of its own."""
+    return np.array([[int(one == value) for one in axis] for value in values])
+
+
+def scattered(random: Random, spans: int, axis: int) -> np.ndarray:
+    return np.array([[random.choice((0, 0, 1, 3)) for _ in range(axis)] for _ in range(spans)])
+
+
+def test_the_published_example_of_brunner_and_munzel() -> None:
+    """Statistic, estimate and p value as the authors, R's lawstat and SciPy's documentation have them."""
+    before, after = (alone(values, [1, 2, 3, 4, 5]) for values in PAIN)
+    found = superiority(before, after)
+    assert found is not None
+    assert found[0].value == pytest.approx(found[1].value)
+    assert found[1].value == pytest.approx(0.788961, abs=1e-6)
+    statistic = (found[1].value - 0.5) / math.sqrt(found[0].variance + found[1].variance)
+    assert statistic == pytest.approx(3.1374674823029505, abs=1e-12)
+    assert probability(*found, expected=0.5) == pytest.approx(0.0057862086661515377, rel=1e-9)
+
+
+def test_superiority_is_that_of_all_pairs() -> None:
+    random = Random(1)
+    for _ in range(20):
+        before, after = (scattered(random, random.randrange(1, 6), 7) for _ in range(2))
+        mine, theirs = before.sum(axis=0), after.sum(axis=0)
+        if not mine.sum() or not theirs.sum():
+            assert superiority(before, after) is None
+            continue
+        pairs = sum(
+            mine[one] * theirs[other] * (1.0 if other > one else 0.5 if other == one else 0.0)
+            for one, other in product(range(7), range(7))
+        )
+        found = superiority(before, after)
+        assert found is not None
+        for estimate in found:
+            assert estimate.value == pytest.approx(pairs / (mine.sum() * theirs.sum()))
+
+
+def test_spans_count_and_not_exchanges() -> None:
+    """Each value ten times in its span tells no more than once; in ten spans it does."""
+    before, after = (alone(values, [1, 2, 3, 4, 5]) for values in PAIN)
+    once, often, apart = (
+        superiority(before, after),
+        superiority(before * 10, after * 10),
+        superiority(np.repeat(before, 10, axis=0), np.repeat(after, 10, axis=0)),
+    )
+    assert once is not None
+    assert often is not None
+    assert apart is not None
+    assert probability(*often, expected=0.5) == pytest.approx(probability(*once, expected=0.5))
+    assert probability(*apart, expected=0.5) < probability(*once, expected=0.5) / 1000
+
+
+@pytest.mark.parametrize(
+    ("freedom", "share", "value"),
+    [
+        (1, 0.975, 12.706), (2, 0.975, 4.303), (5, 0.975, 2.571), (10, 0.975, 2.228), (30, 0.975, 2.042),
+        (120, 0.975, 1.980), (4, 0.95, 2.132), (10, 0.995, 3.169), (29, 0.9995, 3.659), (1, 0.9995, 636.619),
+    ],
+)  # fmt: skip
+def test_student_s_t_as_in_printed_tables(freedom: int, share: float, value: float) -> None:
+    assert student_quantile(share, freedom) == pytest.approx(value, abs=6e-4)
+    assert student_tail(value, freedom) == pytest.approx(1 - share, rel=2e-3)
+
+
+def test_student_s_t_in_closed_form() -> None:
+    for deviation in (0.0, 0.01, 0.5, 1.0, 3.0, 40.0, 1e4):
+        assert student_tail(deviation, 1) == pytest.approx(0.5 - math.atan(deviation) / math.pi, rel=1e-6, abs=1e-15)
+        of_two = 0.5 - deviation / (2 * math.sqrt(2 + deviation**2))
+        assert student_tail(deviation, 2) == pytest.approx(of_two, rel=1e-6, abs=1e-12)
+        assert student_tail(-deviation, 2) == pytest.approx(1 - of_two)
+    # Towards the normal distribution.
+    assert student_tail(1.96, 1e6) == pytest.approx(0.5 * math.erfc(1.96 / math.sqrt(2)), rel=1e-4)
+
+
+def test_a_ratio_of_sums() -> None:
+    """Equal weights: mean and squared standard error."""
+    values = np.array([3.0, 5.0, 10.0, 2.0])
+    found = ratio(values, np.ones(4))
+    assert found is not None
+    assert found.value == 5.0
+    assert found.variance == pytest.approx(values.var(ddof=1) / 4)
+    assert found.spans == 4
+    # A span with nothing in it is none; unequal ones tell less.
+    padded = ratio(np.append(values, 0), np.array([1, 1, 1, 1, 0]))
+    assert padded == found
+    heavy = ratio(np.array([100.0, 5, 5]), np.array([98, 1, 1]))
+    assert heavy is not None
+    assert heavy.spans == pytest.approx(100**2 / (98**2 + 2))
+    assert ratio(np.zeros(3), np.zeros(3)) is None
+    alone_in_time = ratio(np.array([4]), np.array([2]))
+    assert alone_in_time is not None
+    assert (alone_in_time.value, math.isnan(alone_in_time.variance)) == (2.0, True)
+
+
+def test_probability_of_what_does_not_vary() -> None:
+    """Nothing says more than a permutation of the spans could: 2 of C(10, 5) ways."""
+    before, after = Estimate(1.0, 0.0, 5), Estimate(2.0, 0.0, 5)
+    assert probability(before, after) == pytest.approx(2 / 252)
+    assert probability(before, before) == 1.0
+    assert probability(before, Estimate(2.0, math.nan, 1.0)) == 1.0
+    assert probability(Estimate(1.0, 1e-30, 5), after) == pytest.approx(2 / 252)
+
+
+def test_welch_s_test() -> None:
+    """Welch's own kind of example: against the statistic worked out by hand from means and variances."""
+    before, after = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9], [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8]
+    one, other = (ratio(np.array(values), np.ones(len(values))) for values in (before, after))
+    assert one is not None
+    assert other is not None
+    variances = np.var(before, ddof=1) / len(before), np.var(after, ddof=1) / len(after)
+    freedom = sum(variances) ** 2 / (variances[0] ** 2 / 5 + variances[1] ** 2 / 8)
+    deviation = abs(np.mean(after) - np.mean(before)) / math.sqrt(sum(variances))
+    assert probability(one, other) == pytest.approx(2 * student_tail(deviation, freedom))
+
+
+def test_quantiles_and_their_limits() -> None:
+    """Of 100 values the 40th and the 61st bound the median with 95% (binomial tables); one rank less here."""
+    values = np.arange(1, 101)
+    found = quantile(np.eye(100, dtype=int), values, 0.5, 0.95)
+    assert found.value == 50
+    assert abs(found.low - 40) <= 1
+    assert abs(found.high - 61) <= 1
+    assert quantile(np.eye(100, dtype=int), values, 0.99, 0.95) == Limits(99, 98, 100)
+    # Of one span nobody knows more than its extremes.
+    assert quantile(np.ones((1, 100), int), values, 0.5, 0.95) == Limits(50, 1, 100)
+
+
+def test_limits_of_a_difference() -> None:
+    found = difference(Limits(10, 8, 13), Limits(15, 14, 17))
+    assert found.value == 5
+    assert found.low == pytest.approx(5 - math.sqrt(1 + 9))
+    assert found.high == pytest.approx(5 + math.sqrt(4 + 4))
+
+
+def test_the_tail() -> None:
+    before, after = np.array([[98, 1, 1, 0]]), np.array([[0, 97, 1, 2]])
+    # Both weigh the same, however many there are.
+    assert threshold(before, after * 1000, 0.01) == 2
+    assert threshold(before, after, 0.02) == 1
+    share = above(after, 2)
+    assert share is not None
+    assert share.value == 0.02
+    assert threshold(np.array([[7]]), np.array([[9]]), 0.01) == 0
+
+
+def test_holm_s_example() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_nothing_is_found_in_noise_that_is_slow() -> None:
+    """Exchanges of a span share its load. What is found where there is nothing: 5%, not 40% as by exchange."""
+    state = np.random.RandomState(7)
+    by_span, by_exchange, runs = 0, 0, 200
+
+    def sample() -> np.ndarray:
+        load = state.normal(0, 1, 20)
+        values = np.clip(np.round(10 + 3 * (load[:, None] + state.normal(0, 1, (20, 30)))), 0, 24).astype(int)
+        return np.array([np.bincount(row, minlength=25) for row in values])
+
+    for _ in range(runs):
+        before, after = sample(), sample()
+        found = superiority(before, after)
+        assert found is not None
+        by_span += probability(*found, expected=0.5) < 0.05
+        flat = [np.repeat(np.eye(25, dtype=int), one.sum(axis=0), axis=0) for one in (before, after)]
+        found = superiority(*flat)
+        assert found is not None
+        by_exchange += probability(*found, expected=0.5) < 0.05
+    # Three standard deviations of a binomial around 5%.
+    assert abs(by_span / runs - 0.05) < 0.046
+    assert by_exchange / runs > 0.4

@@ -1,0 +1,95 @@
+"""Where time went, by rows of an export: crafted rows with known answers, in any order and any number of parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkasniff.analysis.timing import Timing, TimingParameters
+from kafkasniff.errors import UsageError
+from tests.analysis.tables import Row, batch_of, exchange, partition
+
+FETCH = {"max_wait_ms": 500, "min_bytes": 1}
+
+
+def rows() -> list[Row]:
+    return [
+        exchange("Fetch", 0, latency_us=503_000, duration_us=503_500, request_body=FETCH, partitions=[partition()]),
+        exchange(
+            "Fetch",
+            1,
+            latency_us=40_000,
+            duration_us=41_000,
+            request_body=FETCH,
+            partitions=[partition(bytes=70), partition("payments")],
+        ),
+        exchange("Produce", 2, latency_us=30_000, duration_us=30_000, api_version=3, throttle_time_ms=20),
+        exchange("Produce", 3, latency_us=5_000, duration_us=6_000, api_version=9, throttle_time_ms=900, retransmits=2),
+        exchange("SyncGroup", 4, latency_us=8_000, duration_us=8_000, request_body={"assignments": []}),
+        exchange("Produce", 5, latency_us=None, duration_us=None, status="no_response"),
+        exchange("Produce", 6, latency_us=-5, duration_us=10, request_body="{not json"),
+        exchange("Fetch", 7, latency_us=600_000, duration_us=600_000, request_body="[]"),
+    ]
+
+
+def answer(some: list[Row], *by: Any) -> list[Row]:
+    timing = Timing(TimingParameters(by=by or ("api",)))
+    timing.update(batch_of(some))
+    return list(timing.result().to_pylist())
+
+
+def totals(row: Row) -> dict[str, int]:
+    """Microseconds of the parts that took any time."""
+    return {
+        name.removesuffix("_total_us"): value for name, value in row.items() if name.endswith("_total_us") and value
+    }
+
+
+def test_what_rows_tell() -> None:
+    found = {row["api"]: row for row in answer(rows())}
+    assert totals(found["Fetch"]) == {
+        "duration": 503_500 + 41_000 + 600_000,
+        "latency": 503_000 + 40_000 + 600_000,
+        "transfer": 1500,
+        "wait": 500_000,
+        "broker": 3_000 + 40_000 + 600_000,
+        "may_wait": 40_000,
+    }
+    assert totals(found["Produce"]) == {
+        "duration": 36_000,
+        "latency": 35_000,
+        "transfer": 1000,
+        "held": 20_000,
+        "broker": 15_000,
+    }
+    assert totals(found["SyncGroup"]) == {"duration": 8_000, "latency": 8_000, "wait": 8_000}
+    counts = [(row["exchanges"], row["timed"], row["retransmits"]) for row in found.values()]
+    assert counts == [(3, 3, 0), (4, 2, 2), (1, 1, 0)]
+    fetch = found["Fetch"]
+    assert (fetch["wait_count"], fetch["wait_p50_us"], fetch["wait_max_us"]) == (1, 500_000, 500_000)
+
+
+def test_by_topic_an_exchange_counts_for_each() -> None:
+    found = answer(rows(), "topic")
+    assert [(row["topic"], row["exchanges"]) for row in found] == [(None, 6), ("orders", 2), ("payments", 1)]
+    with pytest.raises(UsageError):
+        Timing(TimingParameters(by=()))
+
+
+def test_parts_merge() -> None:
+    whole, parts = Timing(TimingParameters(by=("api", "client"))), []
+    every = rows()
+    whole.update(batch_of(every))
+    for place in (5, 2, 0, 7, 1, 6, 3, 4):
+        part = Timing(TimingParameters(by=("api", "client")))
+        part.update(batch_of([every[place]]))
+        parts.append(Timing.from_state(part.state()))
+    first = parts[0]
+    for other in parts[1:]:
+        first.merge(other)
+    assert first.result().equals(whole.result())
+
+
+def test_nothing() -> None:
+    assert answer([]) == []

@@ -1,0 +1,314 @@
+"""Trouble between clients and brokers, and what only looks like it: for `test_network_answers`."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from typing import Any
+
+from tests.craft.conversation import Conversation
+from tests.craft.packet import ACK, RST, SYN
+from tests.craft.samples import BROKER
+from tests.detectors.scenes import heartbeat, produce, records
+from tests.detectors.talks import SECOND, Talk
+
+OTHER = ("10.0.0.10", 9092)
+TOPICS = {"topics": [{"name": "orders"}]}
+
+
+def advertised(*brokers: tuple[str, int]) -> dict[str, Any]:
+    """A Metadata response that names brokers."""
+    return {"brokers": [{"node_id": number, "host": host, "port": port} for number, (host, port) in enumerate(brokers)]}
+
+
+def asking(
+    brokers: Sequence[tuple[str, int]], times: int = 4, *, address: str = "10.0.0.5", port: int = 51_334
+) -> Talk:
+    """A client that asks for metadata, several times."""
+    talk = Talk(address, port)
+    heartbeat(talk)
+    for _ in range(times):
+        talk.ask("Metadata", 1, TOPICS, advertised(*brokers), then=1)
+    return talk
+
+
+class Attempt(Conversation):
+    """A connection that does not come about."""
+
+    def __init__(self, number: int, *, refused: bool, broker: tuple[str, int] = OTHER) -> None:
+        super().__init__(("10.0.0.5", 52_000 + number), broker)
+        self.wait(number * SECOND)
+        syn = self._add("client", SYN)
+        if refused:
+            self._seen["broker"] = self._next["client"]
+            self._add("broker", RST | ACK)
+        else:
+            self.wait(SECOND)
+            self.packets.append(syn.but(time_ns=self.time_ns, ident=999))
+
+
+def refused() -> list[Conversation]:
+    """Told to go to two brokers, it goes to one, and is refused three times by the other."""
+    talk = asking([BROKER, OTHER], 1)
+    produce(talk, records())
+    return [talk.ended(), *(Attempt(number, refused=True) for number in range(3))]
+
+
+def unanswered() -> list[Conversation]:
+    return [asking([OTHER], 1).ended(), Attempt(1, refused=False), Attempt(3, refused=False)]
+
+
+def refused_at_first() -> list[Conversation]:
+    """It was starting, and the client came in a little later; something that no broker advertises refuses, too."""
+    late = Talk(port=51_400, after=9, broker=OTHER)
+    produce(late, records())
+    elsewhere = Attempt(7, refused=True, broker=("10.0.0.77", 80))
+    return [asking([BROKER, OTHER], 1).ended(), Attempt(1, refused=True), elsewhere, late.ended()]
+
+
+def in_a_container() -> list[Conversation]:
+    return [asking([("localhost", 9092)]).ended()]
+
+
+def unknown_name() -> list[Conversation]:
+    return [asking([("kafka.internal", 9092)]).ended()]
+
+
+def arrived() -> list[Conversation]:
+    """By name: it went on to produce. By address: it is there already. Another asked twice."""
+    named = asking([("kafka.internal", 9092)])
+    produce(named, records())
+    there = asking([BROKER], address="10.0.0.6")
+    twice = asking([("kafka.internal", 9092)], 2, address="10.0.0.7")
+    return [named.ended(), there.ended(), twice.ended()]
+
+
+# -- versions
+
+
+def offers(*highest: tuple[tuple[str, int], dict[int, int]]) -> list[Conversation]:
+    """Each broker tells the highest version of some APIs."""
+    talks = []
+    for number, (broker, versions) in enumerate(highest):
+        talk = Talk(port=51_000 + number, after=number, broker=broker)
+        keys = [{"api_key": key, "min_version": 0, "max_version": high} for key, high in versions.items()]
+        talk.ask("ApiVersions", 0, {}, {"api_keys": keys})
+        talks.append(talk.ended())
+    return talks
+
+
+def upgraded() -> list[Conversation]:
+    return offers((BROKER, {0: 9, 1: 12, 18: 3}), (OTHER, {0: 9, 1: 16, 18: 3, 75: 0}))
+
+
+def alike() -> list[Conversation]:
+    """Two listeners of one release, which differ in an API, and a controller, which does not offer Produce."""
+    same = {0: 9, 1: 12, 18: 3}
+    return offers((BROKER, same), (OTHER, {**same, 64: 0}), (("10.0.0.11", 9093), {1: 16, 18: 4}))
+
+
+# -- connections
+
+
+def short_lived(count: int, seconds: float) -> list[Conversation]:
+    """`count` connections, one a second, each for so long."""
+    talks = []
+    for number in range(count):
+        talk = Talk(port=40_000 + number, after=number)
+        heartbeat(talk, then=seconds)
+        talks.append(talk.ended())
+    return talks
+
+
+def churning() -> list[Conversation]:
+    return short_lived(25, 0.01)
+
+
+def staying() -> list[Conversation]:
+    return short_lived(25, 30)
+
+
+# -- authentication and protocols
+
+
+def wrong_password() -> list[Conversation]:
+    talks = []
+    for number in range(2):
+        talk = Talk(port=51_000 + number, after=number)
+        talk.ask("SaslHandshake", 1, {"mechanism": "SCRAM-SHA-256"}, {"mechanisms": ["SCRAM-SHA-256"]})
+        talk.ask("SaslAuthenticate", 0, {"auth_bytes": b"x"}, {"error_code": 58})
+        talk.close("broker")
+        talks.append(talk)
+    return talks
+
+
+def right_password() -> list[Conversation]:
+    talk = Talk()
+    talk.ask("SaslHandshake", 1, {"mechanism": "PLAIN"}, {"mechanisms": ["PLAIN"]})
+    talk.ask("SaslAuthenticate", 0, {"auth_bytes": b"x"}, {})
+    produce(talk, records())
+    return [talk.ended()]
+
+
+def closed_behind_a_token() -> list[Conversation]:
+    """SaslHandshake v0: tokens travel bare, and a broker that does not like one closes."""
+    talk = Talk()
+    talk.ask("SaslHandshake", 0, {"mechanism": "PLAIN"}, {"mechanisms": ["PLAIN"]})
+    token = b"\0alice\0wrong"
+    talk.send("client", len(token).to_bytes(4, "big") + token)
+    talk.close("broker")
+    return [talk]
+
+
+def plain(address: str = "10.0.0.5") -> Talk:
+    """A client that is right here."""
+    talk = Talk(address, 50_000)
+    heartbeat(talk, then=0.5)
+    produce(talk, records())
+    return talk.ended()
+
+
+def browser() -> list[Conversation]:
+    """A web browser at a broker's port, behind a client that is right there."""
+    lost = Talk("10.0.0.8", 45_000, after=5)
+    lost.send("client", b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n" * 4)
+    lost.close("broker")
+    return [plain(), lost]
+
+
+def web_server() -> list[Conversation]:
+    """A Kafka client at a web server."""
+    talk = Talk()
+    talk.ask("ApiVersions", 0, {}, None)
+    talk.send("broker", b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+    talk.close("broker")
+    return [talk]
+
+
+def client_hello() -> bytes:
+    """What the standard library says first on TLS."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    side = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(incoming, outgoing, server_hostname="broker")
+    try:
+        side.do_handshake()
+    except ssl.SSLWantReadError:
+        return outgoing.read()
+    raise AssertionError("nobody answered")
+
+
+def tls_at_plaintext() -> list[Conversation]:
+    talk = Talk("10.0.0.8", 45_000, after=5)
+    talk.send("client", client_hello())
+    talk.close("broker")
+    return [plain(), talk]
+
+
+def web_beside() -> list[Conversation]:
+    """Web traffic that has nothing to do with Kafka."""
+    web = Talk("10.0.0.8", 45_000, broker=("10.0.0.99", 80))
+    web.send("client", b"GET / HTTP/1.1\r\nHost: shop\r\n\r\n" * 4)
+    return [plain(), web.ended()]
+
+
+# -- speed and the network
+
+
+def brokers(milliseconds: tuple[float, ...], count: int = 25) -> list[Conversation]:
+    """Each broker answers Metadata in its time."""
+    talks = []
+    for number, time in enumerate(milliseconds):
+        talk = Talk(port=51_000 + number, broker=(f"10.0.1.{number}", 9092))
+        for _ in range(count):
+            talk.ask("Metadata", 1, TOPICS, advertised(BROKER), wait=time / 1000)
+        talks.append(talk.ended())
+    return talks
+
+
+def one_is_slow() -> list[Conversation]:
+    return brokers((10, 60, 12))
+
+
+def all_alike() -> list[Conversation]:
+    return brokers((10, 14, 12))
+
+
+def lossy(every: int, delay: float) -> list[Conversation]:
+    """A request in `every` is sent again, `delay` seconds later, before it is answered."""
+    talk = Talk()
+    for number in range(40):
+        talk.ask("Metadata", 1, TOPICS, None)
+        if number % every == 0:
+            sent = talk.packets[-1]
+            talk.pause(delay)
+            talk.packets.append(sent.but(time_ns=talk.time_ns, ident=5000 + number))
+        talk.acknowledge("broker")
+        from tests.craft.from_layout import response_bytes
+
+        talk.send("broker", response_bytes(3, 1, number + 1, **advertised(BROKER)))
+    return [talk.ended()]
+
+
+def losses() -> list[Conversation]:
+    return lossy(5, 0.25)
+
+
+def a_single_loss() -> list[Conversation]:
+    return lossy(40, 0.25)
+
+
+def slow_reader() -> list[Conversation]:
+    """The client's window is closed for two seconds while the broker wants to send."""
+    talk = Talk()
+    heartbeat(talk)
+    talk.window = 0
+    talk.acknowledge("client")
+    talk.pause(2)
+    talk.window = 65_535
+    talk.acknowledge("client")
+    produce(talk, records())
+    return [talk.ended()]
+
+
+def far_away(way: float, work: float) -> list[Conversation]:
+    """A handshake that takes `way` seconds, and answers that take that and `work`."""
+    talk = Talk()
+    talk.packets[1] = talk.packets[1].but(time_ns=talk.packets[0].time_ns + round(way * SECOND))
+    talk.packets[2] = talk.packets[2].but(time_ns=talk.packets[1].time_ns + 10_000)
+    talk.pause(way)
+    for _ in range(10):
+        talk.ask("Metadata", 1, TOPICS, advertised(BROKER), wait=way + work, then=0.1)
+    return [talk.ended()]
+
+
+def another_continent() -> list[Conversation]:
+    return far_away(0.08, 0.001)
+
+
+def busy_broker() -> list[Conversation]:
+    return far_away(0.008, 0.1)
+
+
+# -- partitions
+
+
+def produced_to(*counts: int, known: int | None = None) -> list[Conversation]:
+    """Batches of 100 records, so many to each partition; `known`: the metadata tells that there are so many."""
+    talk = Talk()
+    partitions = [{"partition_index": number} for number in range(known or len(counts))]
+    named = {"topics": [{"name": "orders", "partitions": partitions}]}
+    talk.ask("Metadata", 1, TOPICS, {**advertised(BROKER), **named})
+    for partition, count in enumerate(counts):
+        for _ in range(count):
+            data = [{"index": partition, "records": records(100)}]
+            asked = {"acks": -1, "topic_data": [{"name": "orders", "partition_data": data}]}
+            answer = {"responses": [{"name": "orders", "partition_responses": [{"index": partition}]}]}
+            talk.ask("Produce", 5, asked, answer)
+    return [talk.ended()]
+
+
+def hot_partition() -> list[Conversation]:
+    return produced_to(1, 16, 1, 2, known=6)
+
+
+def spread() -> list[Conversation]:
+    return produced_to(4, 8, 4, 4)

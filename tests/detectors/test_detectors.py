@@ -1,0 +1,372 @@
+"""What all detectors have in common: names, thresholds, numbers, and that the rows alone decide."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.analysis.export import Export
+from kafkasniff.analysis.parameters import parameters_of
+from kafkasniff.analysis.partials import Partials
+from kafkasniff.detectors import SEVERITIES, Detectors, Finding, detector_names, find_detector, run
+from kafkasniff.detectors.detector import evidence_shape
+from kafkasniff.detectors.finding import MAX_EVIDENCE
+from kafkasniff.errors import UsageError
+from kafkasniff.rows.schemas import TABLES
+from tests.analysis.exports import write_export
+from tests.analysis.tables import exchange, partition
+from tests.analysis.test_merging import pool, pool_batch
+from tests.choice import examples
+from tests.cli.console import kafkasniff
+from tests.conftest import ROOT
+from tests.craft import kafka_bytes as kafka
+from tests.detectors import scenes
+from tests.detectors.talks import Talk, capture_of, checked
+from tests.enrich.talks import ORDERS
+from tests.golden import golden_file
+
+# So low that the rows of the pool show something.
+LOW = (
+    "unanswered-requests.after=0",
+    "late-answers.late=1ms",
+    "metadata-storms.at_least=1",
+    "all-topics.at_least=1",
+    "rebalance-storms.at_least=1",
+    "frequent-commits.at_least=1",
+    "oversized-messages.limit=4000",
+    "small-batches.at_least=1",
+    "small-batches.records=20",
+    "small-batches.per_second=0",
+    "uncompressed-batches.size=1",
+    "uncompressed-batches.batch=0",
+    "throttled-clients.total=0",
+    "empty-fetches.at_least=1",
+    "empty-fetches.share=0",
+    "empty-fetches.wait=1m",
+)
+
+
+# -- names and thresholds
+
+
+def test_each_detector_is_what_its_name_says() -> None:
+    names = detector_names()
+    assert len(set(names)) == len(names)
+    for name in names:
+        found = find_detector(name)
+        assert (found.name, found.name.replace("-", "").isalnum()) == (name, True)
+        assert found.summary.endswith(".")
+        for table, reading in found().reads().items():
+            # What is no table of an export is optional: only captures have it.
+            assert set(reading.columns) <= set(TABLES[table].names) if table in TABLES else reading.optional, name
+        for one in parameters_of(found):
+            assert one.help.endswith((".", "…")), (name, one.name)
+    assert find_detector("Late_Answers").name == "late-answers"
+    with pytest.raises(UsageError, match="late-answers"):
+        find_detector("late-answer")
+
+
+def test_which_are_asked() -> None:
+    assert [one.name for one in Detectors().detectors] == list(detector_names())
+    assert [one.name for one in Detectors(only=["not-leader", "late-answers"]).detectors] == [
+        "late-answers",
+        "not-leader",
+    ]
+    assert [one.name for one in Detectors(["late-answers", "not-leader"], ["late-answers"]).detectors] == ["not-leader"]
+    (made,) = Detectors(["late-answers"], settings=["late-answers.late=2.5s", "late_answers.at-least=9"]).detectors
+    assert (made.thresholds.late, made.thresholds.at_least) == (2_500_000_000, 9)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "late-answers.late",
+        "late=1s",
+        "nobody.late=1s",
+        "late-answers.nothing=1",
+        "late-answers.late=soon",
+        "late-answers.at_least=0",
+        "late-answers.at_least=x",
+        "late-answers.late=99999999999999999999s",
+        "late-answers.at_least=nan",
+        "not-leader.at_least=1",
+    ],
+)
+def test_thresholds_that_make_no_sense(settings: str) -> None:
+    with pytest.raises(UsageError):
+        Detectors(only=["late-answers"], settings=[settings])
+
+
+def test_numbers_that_are_none() -> None:
+    for value in ("nan", "inf", "-inf", "1e300"):
+        with pytest.raises(UsageError):
+            Detectors(settings=[f"small-batches.per_second={value}"])
+
+
+# -- the rows alone decide
+
+
+def fresh() -> Detectors:
+    return Detectors(settings=LOW)
+
+
+def said(detectors: Detectors) -> list[Finding]:
+    return detectors.findings()
+
+
+@functools.cache
+def in_one() -> list[Finding]:
+    whole = fresh()
+    for table in tables():
+        whole.update(pool_batch(table), table)
+    return said(whole)
+
+
+def tables() -> Sequence[str]:
+    return [table for table in fresh().reads() if table in ("exchanges", "records", "connections")]
+
+
+def test_the_pool_shows_something() -> None:
+    found = {finding.detector for finding in in_one()}
+    assert len(found) >= 12, found
+    assert all(len(finding.evidence) <= MAX_EVIDENCE for finding in in_one())
+    order = [SEVERITIES.index(finding.severity) for finding in in_one()]
+    assert order == sorted(order)
+    for finding in in_one():
+        json.loads(msgspec.json.encode(finding))
+        times = [one.time_ns for one in finding.evidence if one.time_ns is not None]
+        assert times == sorted(times)
+
+
+@examples(2)
+@given(data=st.data())
+def test_any_split_any_order_any_tree(data: st.DataObject) -> None:
+    pieces: list[tuple[str, list[int]]] = []
+    for table in tables():
+        order = list(range(len(pool(table))))
+        Random(data.draw(st.integers(0, 2**32))).shuffle(order)
+        cuts = sorted(data.draw(st.sets(st.integers(0, len(order)), max_size=2)))
+        pieces += [(table, order[low:high]) for low, high in zip([0, *cuts], [*cuts, len(order)], strict=True)]
+    parts = [fresh() for _ in range(data.draw(st.integers(1, 2)))]
+    for table, rows in data.draw(st.permutations(pieces)):
+        parts[data.draw(st.integers(0, len(parts) - 1))].update(
+            pool_batch(table).take(pa.array(rows, pa.int64())), table
+        )
+    while len(parts) > 1:
+        other = parts.pop()
+        if data.draw(st.booleans()):
+            other.detectors = tuple(type(one).from_state(one.state()) for one in other.detectors)
+        parts[data.draw(st.integers(0, len(parts) - 1))].merge(other)
+    assert said(parts[0]) == in_one()
+    assert said(parts[0]) == in_one()  # asking changes nothing
+
+
+def test_others_cannot_be_merged() -> None:
+    with pytest.raises(ValueError, match="same detectors"):
+        Detectors(["acks-zero"]).merge(Detectors(["all-topics"]))
+    with pytest.raises(ValueError, match="merged"):
+        Detectors(["acks-zero"]).merge(Detectors(["acks-zero"], settings=["acks-zero.at_least=2"]))
+
+
+def test_the_first_of_each_subject_stay() -> None:
+    """Of 3 subjects with 40 exchanges each, in any order, those with the lowest times."""
+    rows = [(subject, time) for subject in "abc" for time in range(40)]
+    for seed in range(3):
+        Random(seed).shuffle(rows)
+        part = Partials(evidence_shape((("subject", pa.string()),)))
+        for start in range(0, len(rows), 17):
+            some = rows[start : start + 17]
+            times = [time for _, time in some]
+            columns = {
+                "time_ns": times,
+                "connection_id": [1] * len(some),
+                "exchange_id": times,
+                "note": [""] * len(some),
+            }
+            part.add({"subject": [subject for subject, _ in some], **columns})
+        kept = sorted((row["subject"], row["time_ns"]) for row in part.table().to_pylist())
+        assert kept == [(subject, time) for subject in "abc" for time in range(MAX_EVIDENCE)]
+
+
+def test_so_many_findings_are_cut_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkasniff.detectors.together.MAX_FINDINGS", 3)
+    rows = [exchange("Produce", place, acks=0, client_id=f"p{place}", exchange_id=place) for place in range(5)]
+    detectors = Detectors(["acks-zero"])
+    detectors.update(pa.RecordBatch.from_pylist(rows, schema=TABLES["exchanges"]))
+    assert [one.subject["client_id"] for one in detectors.findings()] == ["p0", "p1", "p2"]
+    assert detectors.notes() == ["acks-zero: 2 more findings are left out"]
+
+
+# -- captures, exports and numbers
+
+
+def without_numbers(findings: list[Finding]) -> list[Finding]:
+    replace = msgspec.structs.replace
+    return [
+        replace(one, evidence=tuple(replace(each, connection=None, exchange=None) for each in one.evidence))
+        for one in findings
+    ]
+
+
+def everything() -> list[Talk]:
+    """Much that goes wrong, at once; each client at an address of its own."""
+    made = [
+        scenes.unanswered,
+        scenes.late,
+        scenes.hidden,
+        scenes.stale,
+        scenes.all_topics,
+        scenes.storm,
+        scenes.lost,
+        scenes.commits(120, 0.01, error=22),
+        scenes.produced(3, scenes.records(2), acks=0),
+        scenes.repeated(45),
+        scenes.hanging,
+        scenes.fenced(3),
+        scenes.produced(2, scenes.records(), throttle=600),
+        scenes.fetches(210, 0.01),
+    ]
+    talks = []
+    for number, scene in enumerate(made):
+        for talk in scene():
+            for packet_number, packet in enumerate(talk.packets):
+                src, dst = (f"10.0.1.{number}" if end == "10.0.0.5" else end for end in (packet.src, packet.dst))
+                talk.packets[packet_number] = packet._replace(src=src, dst=dst)
+            talks.append(talk)
+    return talks
+
+
+def test_a_capture_and_its_export(tmp_path: Path) -> None:
+    capture = capture_of(tmp_path / "all.pcap", everything())
+    assert kafkasniff("export", capture, "-o", tmp_path / "out").code == 0
+    one, other = run([str(capture)]), run([str(tmp_path / "out")])
+    assert {finding.detector for finding in one.findings} >= {
+        "unanswered-requests", "late-answers", "hidden-errors", "not-leader", "all-topics", "rebalance-storms",
+        "lost-members", "frequent-commits", "refused-commits", "acks-zero", "repeated-sequences",
+        "hanging-transactions", "fenced-producers", "throttled-clients", "empty-fetches",
+    }  # fmt: skip
+    assert without_numbers(one.findings) == other.findings
+    assert (one.notes, other.notes) == ([], [])
+
+
+def test_evidence_has_the_numbers_of_decode() -> None:
+    """Each number names the line in the golden file that has its error."""
+    capture = ROOT / "captures" / "java-errors.pcap"
+    lines = [json.loads(line) for line in golden_file(capture).read_text().splitlines()]
+    errors = {line["exchange"]: line for line in lines if line.get("errors")}
+    found = run([str(capture)], only=["hidden-errors", "oversized-messages"]).findings
+    assert [one.severity for one in found].count("error") == 3
+    for finding in found:
+        for one in finding.evidence:
+            assert one.exchange is not None
+            line = errors[one.exchange]
+            assert line["connection"] == one.connection
+            assert finding.subject["error_code"] in [error["code"] for error in line["errors"]]
+            assert finding.subject.get("api") in (None, line["api"])
+
+
+def test_more_exchanges_than_numbers_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those beyond the bound the key of the tables is told."""
+    monkeypatch.setattr("kafkasniff.detectors.numbers.MAX_NUMBERED", 3)
+    (found,) = checked(tmp_path / "many.pcap", scenes.late(), "late-answers").findings
+    numbers = [one.exchange for one in found.evidence]
+    assert len(numbers) == 6
+    assert numbers[:2] == [1, 2]
+    assert numbers[3:] == [None] * 3
+    assert [one.exchange_id for one in found.evidence] == sorted(one.exchange_id or 0 for one in found.evidence)
+    monkeypatch.setattr("kafkasniff.detectors.numbers.MAX_CONNECTIONS", 0)
+    (found,) = checked(tmp_path / "many.pcap", scenes.late(), "late-answers").findings
+    assert {(one.connection, one.exchange) for one in found.evidence} == {(None, None)}
+
+
+def test_a_topic_by_name_and_by_id_is_one(tmp_path: Path) -> None:
+    """Refused by id before anything tells the name, and by name."""
+    talk = Talk()
+    data = [{"topic_id": ORDERS[0], "partition_data": [{"index": 0, "records": scenes.records()}]}]
+    refused = [{"topic_id": ORDERS[0], "partition_responses": [{"index": 0, "error_code": 10}]}]
+    talk.ask("Produce", 13, {"acks": 1, "topic_data": data}, {"responses": refused})
+    scenes.produce(talk, scenes.records(), error=10)
+    talk.exchange(
+        kafka.metadata_request_by_id(9, [(kafka.NO_ID, "orders")]),
+        kafka.metadata_response_with_ids(9, [(ORDERS[0], "orders")], [(1, "10.0.0.9", 9092)]),
+    )
+    (found,) = checked(tmp_path / "ids.pcap", [talk.ended()], "oversized-messages").findings
+    assert (found.subject["topic"], found.count) == ("orders", 2)
+    assert [one.exchange for one in found.evidence] == [1, 2]
+
+
+def test_an_export_without_what_is_needed(tmp_path: Path) -> None:
+    folder = write_export(tmp_path / "some", connections=[])
+    detectors = Detectors(["acks-zero", "late-answers"])
+    detectors.read(Export.open(str(folder)))
+    assert detectors.findings() == []
+    (note,) = detectors.notes()
+    assert note == f"not looked for: late-answers, acks-zero: {folder} has no table exchanges"
+
+
+def test_an_export_without_times_and_bodies() -> None:
+    rows = [
+        {
+            **exchange("Produce", 0, status=status, acks=0, error_count=1, partitions=[partition(error_code=code)]),
+            **gone,
+        }
+        for gone in ({"time": None, "time_ns": None}, {"client_id": None, "client_ip": None})
+        for status, code in (("answered", 6), ("unanswered", 10), ("open", 45), ("answered", None), ("lost", 2))
+    ]
+    rows += [{**exchange(None, 0, status="orphan"), "error_count": None, "latency_us": None, "time_ns": None}]
+    detectors = fresh()
+    detectors.update(pa.RecordBatch.from_pylist(rows, schema=TABLES["exchanges"]))
+    found = detectors.findings()
+    assert {"not-leader", "oversized-messages", "acks-zero", "hidden-errors"} <= {one.detector for one in found}
+    assert all(one.title and one.meaning and one.advice for one in found)
+
+
+# -- what is shipped
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["java-connect", "java-group-classic", "librdkafka-acks0", "old-groups", "sarama", "zookeeper-0.10.2-cluster"],
+)  # fmt: skip
+def test_healthy_captures_have_notes_at_most(name: str) -> None:
+    answer = run([str(ROOT / "captures" / f"{name}.pcap")])
+    assert [one for one in answer.findings if one.severity != "note"] == []
+    assert answer.notes == []
+
+
+def test_damaged_captures(tmp_path: Path) -> None:
+    """Nothing but findings comes of bytes that make no sense."""
+    whole, random = capture_of(tmp_path / "all.pcap", [*scenes.storm(), *scenes.hanging()]).read_bytes(), Random(5)
+    path = tmp_path / "damaged.pcap"
+    for turn in range(4):
+        data = bytearray(whole[: random.randrange(24, len(whole))] if turn % 2 else whole)
+        for _ in range(60):
+            data[random.randrange(24, len(data))] = random.randrange(256)
+        path.write_bytes(data)
+        for finding in run([str(path)], settings=LOW).findings:
+            assert finding.title.isprintable()
+
+
+def test_no_rows() -> None:
+    assert fresh().findings() == []
+    assert fresh().notes() == []
+
+
+def values_of(value: Any) -> list[Any]:
+    return [one for each in value for one in values_of(each)] if isinstance(value, list | tuple) else [value]
+
+
+def test_values_are_plain() -> None:
+    for finding in in_one():
+        for value in [*finding.values.values(), *finding.subject.values()]:
+            assert all(type(one) in (str, int, float, bool, type(None)) for one in values_of(value)), finding

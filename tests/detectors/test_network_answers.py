@@ -1,0 +1,295 @@
+"""Detectors of trouble between clients and brokers: each on a capture that shows it, and on one that only looks so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from kafkasniff.detectors import Finding, run
+from kafkasniff.detectors import listeners as listening
+from tests.cli.console import kafkasniff
+from tests.conftest import ROOT
+from tests.craft.conversation import Conversation
+from tests.detectors import network_scenes as scenes
+from tests.detectors.talks import capture_of, checked
+
+CLIENT = {"client_id": "crafted", "client_ip": "10.0.0.5"}
+AT = {**CLIENT, "broker": "10.0.0.9:9092"}
+PAIR = {"client_ip": "10.0.0.5", "broker": "10.0.0.9:9092"}
+CAPTURES_ALONE = {"refused", "unanswered", "slow_reader", "another_continent"}
+"""Scenes of what exports do not tell: attempts to connect, windows, round trips."""
+
+
+class Case(NamedTuple):
+    detector: str
+    scene: Callable[[], Sequence[Conversation]]
+    severity: str
+    count: int
+    subject: dict[str, Any]
+    said: str
+    """Part of the title."""
+    evidence: list[tuple[int | None, int | None]]
+    """Numbers of connection and exchange, the first three."""
+    values: Mapping[str, Any] = MappingProxyType({})
+    settings: tuple[str, ...] = ()
+
+
+NOBODY = {"client_id": None, "client_ip": "10.0.0.5", "broker": "10.0.0.10:9092"}
+CASES = [
+    Case(
+        "unreached-listeners",
+        scenes.refused,
+        "error",
+        3,
+        NOBODY,
+        "3 connections of 10.0.0.5 to 10.0.0.10:9092, which brokers told it, refused; none came about",
+        [(None, None)] * 3,
+        {"attempts": 3, "opening": "refused"},
+    ),
+    Case(
+        "unreached-listeners",
+        scenes.unanswered,
+        "error",
+        2,
+        NOBODY,
+        "not answered",
+        [(None, None)] * 2,
+        {"attempts": 2, "opening": "unanswered"},
+    ),
+    Case(
+        "unreached-listeners",
+        scenes.in_a_container,
+        "error",
+        4,
+        AT,
+        "asked 10.0.0.9:9092 4 times for metadata and nothing else; it is told to go to the machine it runs on itself: "
+        "127.0.0.1:9092",
+        [(1, 2), (1, 3), (1, 4)],
+        {"asks": 4, "advertised": ["127.0.0.1:9092"]},
+    ),
+    Case(
+        "unreached-listeners",
+        scenes.unknown_name,
+        "note",
+        4,
+        AT,
+        "it is told to go to kafka.internal:9092",
+        [(1, 2), (1, 3), (1, 4)],
+    ),
+    Case(
+        "mixed-broker-versions",
+        scenes.upgraded,
+        "warning",
+        2,
+        {"brokers": ["10.0.0.10:9092", "10.0.0.9:9092"]},
+        "2 brokers with different versions of 1 API: 10.0.0.9:9092 (",
+        [(1, 1), (2, 2)],
+        {"apis": 1},
+    ),
+    Case(
+        "connection-churn",
+        scenes.churning,
+        "warning",
+        25,
+        CLIENT,
+        "opened 25 connections within 60.0 s, 25 of them for less than 5.00 s",
+        [(1, None), (2, None), (3, None)],
+        {"opened": 25, "short": 25, "reset": 0, "without_requests": 0, "requests": 25},
+        ("connection-churn.every=60s",),
+    ),
+    Case(
+        "sasl-failures",
+        scenes.wrong_password,
+        "error",
+        2,
+        {**AT, "error_code": 58},
+        "2 authentications of crafted at 10.0.0.5 with SCRAM-SHA-256 refused by 10.0.0.9:9092: "
+        "SASL_AUTHENTICATION_FAILED",
+        [(1, 2), (2, 4)],
+        {"mechanism": "SCRAM-SHA-256"},
+    ),
+    Case(
+        "sasl-failures",
+        scenes.closed_behind_a_token,
+        "error",
+        1,
+        {**AT, "error_code": None},
+        "with PLAIN refused by 10.0.0.9:9092: the connection is closed",
+        [(1, None)],
+    ),
+    Case(
+        "wrong-protocol",
+        scenes.browser,
+        "warning",
+        1,
+        {"client_id": None, "client_ip": "10.0.0.8", "broker": "10.0.0.9:9092", "kind": "not-kafka"},
+        "1 connection of 10.0.0.8 to 10.0.0.9:9092: ",
+        [(2, None)],
+    ),
+    Case(
+        "wrong-protocol",
+        scenes.web_server,
+        "error",
+        1,
+        {**AT, "kind": "answer-not-kafka"},
+        "1 connection of crafted at 10.0.0.5 to 10.0.0.9:9092: ",
+        [(1, None)],
+    ),
+    Case(
+        "wrong-protocol",
+        scenes.tls_at_plaintext,
+        "error",
+        1,
+        {"client_id": None, "client_ip": "10.0.0.8", "broker": "10.0.0.9:9092", "kind": "tls-unanswered"},
+        "TLS",
+        [(2, None)],
+    ),
+    Case(
+        "slow-broker",
+        scenes.one_is_slow,
+        "warning",
+        25,
+        {"broker": "10.0.1.1:9092"},
+        "10.0.1.1:9092 takes 60.",
+        [(2, None)],
+        {"apis": ["Metadata"]},
+    ),
+    Case(
+        "transport-trouble",
+        scenes.losses,
+        "warning",
+        8,
+        {**PAIR, "trouble": "retransmits"},
+        "between 10.0.0.5 and 10.0.0.9:9092 sent again; 8 exchanges slow for it",
+        [(1, 1), (1, 6), (1, 11)],
+        {"retransmits": 8, "unanswered": 0},
+    ),
+    Case(
+        "transport-trouble",
+        scenes.slow_reader,
+        "warning",
+        1,
+        {**PAIR, "trouble": "client-window"},
+        "10.0.0.5 took no data for 2.00 s in all: its window was closed 1 time",
+        [(1, None)],
+        {"closed": 1},
+    ),
+    Case(
+        "transport-trouble",
+        scenes.another_continent,
+        "note",
+        10,
+        {**PAIR, "trouble": "distance"},
+        "the way from 10.0.0.5 to 10.0.0.9:9092 and back takes 80.0 ms at least",
+        [],
+        {"round_trip_ms": 80.0},
+    ),
+    Case(
+        "skewed-partitions",
+        scenes.hot_partition,
+        "warning",
+        1600,
+        {"topic": "orders", "partition": 1},
+        "partition 1 of orders got 80% of 2,000 records",
+        [(1, 3), (1, 4), (1, 5)],
+        {"share": 0.8, "partitions": 6, "idle": 2, "records": 2000},
+    ),
+]
+FINE = [
+    ("unreached-listeners", scenes.refused_at_first),
+    ("unreached-listeners", scenes.arrived),
+    ("mixed-broker-versions", scenes.alike),
+    ("connection-churn", scenes.staying),
+    ("sasl-failures", scenes.right_password),
+    ("wrong-protocol", scenes.web_beside),
+    ("wrong-protocol", scenes.right_password),
+    ("slow-broker", scenes.all_alike),
+    ("transport-trouble", scenes.a_single_loss),
+    ("transport-trouble", scenes.busy_broker),
+    ("skewed-partitions", scenes.spread),
+]
+
+
+def plain(findings: Sequence[Finding]) -> list[Finding]:
+    """Without the numbers that exports do not have."""
+    return [
+        msgspec.structs.replace(
+            one,
+            evidence=tuple(msgspec.structs.replace(each, connection=None, exchange=None) for each in one.evidence),
+        )
+        for one in findings
+    ]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.detector}-{case.scene.__name__}")
+def test_what_is_there_is_found(case: Case, tmp_path: Path) -> None:
+    path = tmp_path / "crafted.pcap"
+    answer = checked(path, case.scene(), case.detector, settings=case.settings)
+    (found,) = answer.findings
+    assert answer.notes == []
+    told = (found.detector, found.severity, found.count, found.subject)
+    assert told == (case.detector, case.severity, case.count, case.subject)
+    assert case.said in found.title
+    if case.detector != "slow-broker":
+        assert [(one.connection, one.exchange) for one in found.evidence][:3] == case.evidence
+    else:
+        assert {one.connection for one in found.evidence} == {2}
+    assert {name: found.values[name] for name in case.values} == dict(case.values)
+    assert found.meaning.endswith(".")
+    assert found.advice.endswith(".")
+    msgspec.json.encode(found)
+    assert kafkasniff("export", path, "-o", tmp_path / "out").code == 0
+    exported = run([str(tmp_path / "out")], only=[case.detector], settings=case.settings).findings
+    assert exported == ([] if case.scene.__name__ in CAPTURES_ALONE else plain(answer.findings))
+
+
+@pytest.mark.parametrize(("detector", "scene"), FINE, ids=lambda value: getattr(value, "__name__", value))
+def test_what_is_fine_is_not(detector: str, scene: Callable[[], Sequence[Conversation]], tmp_path: Path) -> None:
+    answer = checked(tmp_path / "crafted.pcap", scene(), detector)
+    assert (answer.findings, answer.notes, answer.broken) == ([], [], False)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("java-sasl", {"sasl-failures": {None}}),
+        ("kraft-2.8", {}),
+        ("java-errors", {}),
+        ("tls/tls-plaintext-client", {"wrong-protocol": {"answer-not-kafka"}}),
+        ("tls/tls-plaintext-listener", {"wrong-protocol": {"tls-unanswered"}}),
+        ("tls/tls-refused", {"wrong-protocol": {"tls-alert"}}),
+    ],
+)
+def test_real_captures(name: str, told: dict[str, set[str | None]], tmp_path: Path) -> None:
+    """What their names say, and nothing else. A capture and its export say the same."""
+    only = sorted({case.detector for case in CASES})
+    path = ROOT / "captures" / f"{name}.pcap"
+    captured = run([str(path)], only=only).findings
+    found: dict[str, set[str | None]] = {}
+    for one in captured:
+        found.setdefault(one.detector, set()).add(one.subject.get("kind"))
+    assert found == told
+    assert kafkasniff("export", path, "-o", tmp_path / "out").code == 0
+    assert plain(captured) == run([str(tmp_path / "out")], only=only).findings
+
+
+def test_bodies_of_no_use() -> None:
+    for body in ("", "{", '{"brokers":[}', '{"brokers":[1,{"host":2,"port":"x"},{"host":"","port":1}]}', "\0" * 99):
+        assert listening._brokers(body) == []
+    assert listening._brokers('{"throttle_time_ms":0,"brokers":[{"node_id":1,"host":"a","port":9}]}') == [("a", 9)]
+
+
+def test_cut_captures(tmp_path: Path) -> None:
+    """Nothing fails on what is left of a capture."""
+    for number, case in enumerate(CASES[::4]):
+        path = capture_of(tmp_path / f"{number}.pcap", case.scene())
+        data = path.read_bytes()
+        path.write_bytes(data[: len(data) * 2 // 3])
+        answer = run([str(path)], only=[case.detector], settings=case.settings)
+        assert answer.broken
+        assert {one.detector for one in answer.findings} <= {case.detector}

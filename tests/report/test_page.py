@@ -1,0 +1,238 @@
+"""The page itself: what is in it, that nothing in it acts, and how large it can become."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+
+from kafkasniff.capture import open_captures
+from kafkasniff.detectors import Detectors, Evidence, Finding
+from kafkasniff.exports.counted import CountedRows
+from kafkasniff.exports.options import ExportOptions
+from kafkasniff.report import contents as contents_module
+from kafkasniff.report.contents import Contents, Gathering
+from kafkasniff.report.page import MAX_PAGE, page_of
+from tests.analysis.tables import Row, batch_of, connection, exchange, partition
+from tests.craft.batches import batch
+from tests.craft.samples import mixed
+from tests.craft.write import pcap_bytes
+from tests.test_hostile_strings import EVIL, harmless, talk
+
+pytest.importorskip("vl_convert")
+pytest.importorskip("jinja2")
+
+EVIL_MARKUP = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\" onclick='alert(1)' {{7*7}} &lt; --> ]]>"
+ATTRIBUTES = {
+    "aria-hidden", "aria-label", "charset", "class", "content", "data-filter", "hidden", "href", "http-equiv", "id",
+    "lang", "name", "open", "placeholder", "role", "scope", "tabindex", "type",
+}  # fmt: skip
+"""Of HTML; those of charts are looked at where they are made (`test_svg`)."""
+DRAWING = {"svg", "g", "path", "rect", "text", "tspan", "line", "circle"}
+
+
+class Elements(HTMLParser):
+    """Elements of a page with their attributes, and all its text."""
+
+    def __init__(self, page: bytes) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.words: list[str] = []
+        self.inside: dict[str, str] = {}
+        self._now = ""
+        self.feed(page.decode())
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        self._now = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self._now = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._now in ("script", "style"):
+            self.inside[self._now] = self.inside.get(self._now, "") + data
+        else:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def checked(page: bytes) -> Elements:
+    """The elements of a page in which nothing acts but its one script."""
+    found = Elements(page)
+    counts = Counter(tag for tag, _ in found.tags)
+    assert (counts["script"], counts["style"], counts["html"], counts["body"]) == (1, 1, 1, 1)
+    assert not counts.keys() & {
+        "img",
+        "iframe",
+        "object",
+        "embed",
+        "link",
+        "base",
+        "form",
+        "audio",
+        "video",
+        "template",
+    }
+    ids = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for tag, attributes in found.tags:
+        if tag not in DRAWING:
+            assert attributes.keys() <= ATTRIBUTES, (tag, attributes)
+        assert "style" not in attributes
+        if "href" in attributes:
+            # Each link leads to a place of the page itself.
+            assert attributes["href"].removeprefix("#") in ids
+            assert attributes["href"].startswith("#")
+    (policy,) = (each["content"] for tag, each in found.tags if tag == "meta" and "http-equiv" in each)
+    for tag in ("script", "style"):
+        told = base64.b64encode(hashlib.sha256(found.inside[tag].encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{told}';" in policy
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+    assert "://" not in found.inside["script"] + found.inside["style"]
+    return found
+
+
+def contents(**tables: list[Row]) -> Contents:
+    gathering = Gathering(Detectors(["unanswered-requests", "hidden-errors"]))
+    for table, rows in tables.items():
+        gathering.update(batch_of(rows, table), table)
+    return gathering.contents()
+
+
+@pytest.mark.xdist_group("browser")
+def test_a_real_capture(page: Path) -> None:
+    found = checked(page.read_bytes())
+    anchors = {each["id"] for _, each in found.tags if "id" in each}
+    assert anchors >= {
+        "overview",
+        "findings",
+        "traffic",
+        "latency",
+        "wrong",
+        "data",
+        "peers",
+        "membership",
+        "connections",
+    }
+    assert "events-group" in found.text
+    assert Counter(tag for tag, _ in found.tags)["svg"] > 8
+    assert 100_000 < page.stat().st_size < 2_000_000
+
+
+def test_hostile_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Charts of hostile words have their own test; drawing them takes most of the time.
+    monkeypatch.setattr("kafkasniff.report.charts.svg_of", lambda spec, label: "")
+    evil = [*EVIL.values(), EVIL_MARKUP]
+    found: list[Elements] = []
+    for names in (evil, [f"benign-{number}" for number in range(len(evil))]):
+        gathering = Gathering()
+        rows = CountedRows(ExportOptions(), gathering.update, wants_body=gathering.wants_body)
+        rows.feed(batch([packet for number, name in enumerate(names) for packet in talk(number, name).packets]))
+        found.append(checked(page_of(gathering.contents(rows.end()), names)))
+    hostile, benign = found
+    harmless("".join(hostile.words))
+    assert "alert(1)" not in hostile.inside["script"]
+    assert hostile.text.count("alert(1)") > 20
+    assert [tag for tag, _ in hostile.tags] == [tag for tag, _ in benign.tags]
+
+
+def test_hostile_findings_and_sources() -> None:
+    whole = contents(exchanges=[exchange("Produce", exchange_id=0, client_id=EVIL_MARKUP)])
+    finding = Finding(
+        detector=EVIL_MARKUP, severity="error", title=EVIL_MARKUP, meaning=EVIL_MARKUP, advice=EVIL_MARKUP,
+        subject={EVIL_MARKUP: EVIL_MARKUP, "list": [EVIL_MARKUP, 3], "none": None}, count=1, first=None, last=None,
+        evidence=(Evidence(1, 0, None, EVIL_MARKUP), Evidence(1, None, 5, ""), Evidence(77, 1, 5, "elsewhere")),
+        values={"limit": 3.14159, "whole": 1_000_000, "flag": True},
+    )  # fmt: skip
+    found = checked(page_of(msgspec.structs.replace(whole, findings=[finding]), [EVIL_MARKUP, "b"]))
+    assert "alert(1)" in found.text
+    links = [each["href"] for tag, each in found.tags if tag == "a"]
+    assert {"#connection-1-0", "#connection-1", "#finding-1"} <= set(links)
+    assert "exchange #1 " in found.text
+    assert "limit 3.142" in found.text
+    assert "whole 1,000,000" in found.text
+
+
+def test_nothing_at_all() -> None:
+    found = checked(page_of(contents(exchanges=[]), ["-"]))
+    assert "Nothing was found." in found.text
+    assert "without times" in found.text
+    assert checked(page_of(Gathering().contents(), [], broken=True)).text.count("cut or damaged") == 1
+
+
+def test_exchanges_without_times() -> None:
+    rows = [{**exchange("Produce", exchange_id=place), "time_ns": None, "time": None} for place in range(3)]
+    found = checked(page_of(contents(exchanges=rows), ["a"]))
+    assert "without times" in found.text
+    assert "Produce v" in found.text
+
+
+def test_a_page_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of everything than is shown, with names as long as Kafka allows that grow where they are escaped."""
+    monkeypatch.setattr("kafkasniff.report.charts.svg_of", lambda spec, label: "")
+    rows = []
+    for number in range(1, 251):
+        name = f"{number:04}" + "<" * 245
+        rows += [
+            exchange(
+                "Produce", number / 10 + place, connection_id=number, exchange_id=place, client_id=name,
+                client_port=number, broker_port=number, group_id=name, error_code=3, error_count=1,
+                partitions=[partition(name, error_code=3, bytes=10)],
+            )
+            for place in range(2)
+        ]  # fmt: skip
+    rows += [exchange("Metadata", place / 9, connection_id=1, exchange_id=place + 2) for place in range(500)]
+    whole = contents(exchanges=rows, connections=[connection(connection_id=number) for number in range(50)])
+    assert len(whole.answer.topics) == contents_module.MAX_ROWS
+    assert whole.answer.more["topics"] == 250 - contents_module.MAX_ROWS
+    assert len(whole.shown) == contents_module.MAX_SHOWN
+    assert whole.connections == 250
+    long = "<" * 100_000
+    finding = Finding(
+        detector="crafted", severity="error", title=long, meaning=long, advice=long, subject={long: long}, count=99,
+        first=None, last=None, evidence=tuple(Evidence(number, 0, None, long) for number in range(1, 11)),
+        values=dict.fromkeys((f"{number}{long}" for number in range(100)), long),
+    )  # fmt: skip
+    limit = contents_module.MAX_FINDINGS
+    whole = msgspec.structs.replace(whole, findings=[finding] * limit, notes=[long] * 1000)
+    page = page_of(whole, [f"{number}" * 9 for number in range(500)])
+    assert len(page) < MAX_PAGE / 2
+    text = checked(page).text
+    assert "and 226 more, which are not in this page" in text
+    assert "500 sources" in text
+
+
+def test_text_of_the_wire_is_not_lost() -> None:
+    rows = [exchange("Fetch", exchange_id=0, partitions=[partition("öre & co", 3)], record_count=4)]
+    text = checked(page_of(contents(exchanges=rows), ["Ünicode.pcap"])).text
+    assert '"öre & co"-3' in text
+    assert "Ünicode.pcap" in text
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_damaged_captures(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkasniff.report.charts.svg_of", lambda spec, label: "")
+    random = Random(seed)
+    data = bytearray(pcap_bytes(mixed()))
+    for _ in range(40):
+        data[random.randrange(24, len(data))] = random.randrange(256)
+    path = tmp_path / "damaged.pcap"
+    path.write_bytes(data[: random.randrange(len(data) // 2, len(data))])
+    gathering = Gathering()
+    rows = CountedRows(ExportOptions(), gathering.update, wants_body=gathering.wants_body)
+    with open_captures([str(path)]) as source:
+        for part in source:
+            rows.feed(part)
+    checked(page_of(gathering.contents(rows.end()), [str(path)], broken=source.broken))

@@ -1,0 +1,281 @@
+"""Exchanges of crafted captures whose every time is known, and of real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kafkasniff.inspector import Inspector
+from kafkasniff.packets import PacketBatch
+from kafkasniff.timing import PARTS, ExchangeTimes, Timed
+from kafkasniff.timing.vantage import Span, Vantages, unknown_of
+from tests.conftest import ROOT
+from tests.craft import kafka_bytes as kafka
+from tests.craft.batches import batch
+from tests.craft.conversation import interleaved
+from tests.craft.from_layout import request_bytes, response_bytes
+from tests.craft.packet import Packet
+from tests.timing.timeline import MS, Timeline, at
+
+
+def timed(batches: Sequence[PacketBatch]) -> list[Timed]:
+    inspector, times = Inspector(connections=True, records="batches"), ExchangeTimes()
+    found = []
+    for each in batches:
+        times.packets(each)
+        found += times.events(inspector.feed(each))
+    return found + list(times.events(inspector.close()))
+
+
+def of(packets: Sequence[Packet]) -> list[Timed]:
+    return timed([batch(packets)])
+
+
+def parts(one: Timed) -> dict[str, float]:
+    """The parts that took any time, in milliseconds."""
+    names = (*PARTS, "throttled", "may_wait")
+    return {name: getattr(one.parts, name) / MS for name in names if getattr(one.parts, name)}
+
+
+def asked(number: int) -> bytes:
+    return kafka.metadata_request(number, ["orders"])
+
+
+def answered(number: int) -> bytes:
+    return kafka.metadata_response(number, "broker", 9092, ["orders"])
+
+
+def test_think_network_broker_and_transfers() -> None:
+    line = Timeline()
+    line.open(4, 0.02)
+    request, response = asked(1), answered(1)
+    line.data("client", 10, request[:20])
+    line.data("client", 13, request[20:])
+    line.data("broker", 50, response[:30])
+    line.data("broker", 52, response[30:])
+    line.data("client", 152, asked(2))
+    line.data("broker", 155, answered(2))
+    first, second = of(line.packets)
+    assert parts(first) == {"request": 3, "network": 4, "broker": 33, "response": 2}
+    # The way back and forth took less this time than in the handshake, but that is not known before it is measured.
+    assert parts(second) == {"think": 100, "network": 3}
+    assert first.link is not None
+    assert first.link.vantage() == "client"
+    assert unknown_of(first) == ("beyond-least",)
+
+
+def test_in_line_on_one_connection() -> None:
+    """Three requests at once, answered in turn: the second and third wait for those in front of them."""
+    line = Timeline()
+    line.open(0.01, 0.01)
+    line.data("client", 10, asked(1) + asked(2))
+    line.data("client", 11, asked(3))
+    line.data("broker", 20, answered(1))
+    line.data("broker", 35, answered(2) + answered(3))
+    one, two, three = of(line.packets)
+    assert parts(one) == {"network": 0.01, "broker": 9.99}
+    assert parts(two) == {"behind": 10, "network": 0.01, "broker": 14.99}
+    assert parts(three) == {"behind": 24}
+    assert [each.parts.think for each in (one, two, three)] == [None, None, None]
+
+
+def test_waiting_for_data() -> None:
+    """`fetch_request` asks for one byte at least within 500 ms."""
+    records = kafka.record_batch([kafka.record(0, b"k", b"v")], 7)
+    line = Timeline()
+    line.open(1, 1)
+    line.data("client", 10, kafka.fetch_request(1, "orders", 7))
+    line.data("broker", 513, kafka.fetch_response(1, "orders", b"", 7))
+    line.data("client", 520, kafka.fetch_request(2, "orders", 7))
+    line.data("broker", 620, kafka.fetch_response(2, "orders", records, 8))
+    empty, full = of(line.packets)
+    assert parts(empty) == {"network": 1, "wait": 500, "broker": 2}
+    assert empty.parts.reason == "data"
+    assert parts(full) == {"think": 7, "network": 1, "broker": 99, "may_wait": 99}
+    assert "wait" in unknown_of(full)
+
+
+def test_throttled_by_version() -> None:
+    """Produce v9: the broker answers at once and does not read for 200 ms. Produce v3: it holds the answer back."""
+
+    def talk(version: int, answer_ms: float) -> list[Timed]:
+        line = Timeline()
+        line.open(0.01, 0.01)
+        data = kafka.record_batch([kafka.record(0, b"k", b"v")])
+        line.data("client", 10, kafka.produce_request(1, "orders", data, version=version, acks=1))
+        line.data("broker", 10 + answer_ms, response_bytes(0, version, 1, throttle_time_ms=200))
+        line.data("client", 110 + answer_ms, asked(2))
+        line.data("broker", 260 + answer_ms, answered(2))
+        return of(line.packets)
+
+    first, second = talk(9, 5)
+    assert parts(first) == {"network": 0.01, "broker": 4.99}
+    assert parts(second) == {"think": 100, "throttled": 100, "muted": 100, "network": 0.01, "broker": 49.99}
+    assert (first.throttle_ms, second.throttle_ms) == (200, 0)
+    first, second = talk(3, 205)
+    assert parts(first) == {"held": 200, "network": 0.01, "broker": 4.99}
+    assert parts(second) == {"think": 100, "network": 0.01, "broker": 149.99}
+    # A newer broker and an old client: it came too soon to have been held back.
+    first, second = talk(3, 5)
+    assert "held" not in parts(first)
+    assert parts(second)["muted"] == 100
+
+
+def test_members_of_a_group_wait() -> None:
+    line = Timeline()
+    line.open(0.01, 0.01)
+    line.data("client", 10, request_bytes(11, 5, 1, group_id="g", rebalance_timeout_ms=60_000))
+    line.data("broker", 3010, response_bytes(11, 5, 1))
+    line.data("client", 3011, request_bytes(14, 3, 2, group_id="g"))
+    line.data("broker", 3050, response_bytes(14, 3, 2))
+    join, sync = of(line.packets)
+    assert parts(join) == {"network": 0.01, "wait": 2999.99}
+    assert parts(sync) == {"think": 1, "network": 0.01, "wait": 38.99}
+    assert (join.parts.reason, sync.parts.reason) == ("members", "leader")
+
+
+def test_trouble_within_an_exchange() -> None:
+    line = Timeline()
+    line.open(1, 1)
+    request = line.data("client", 10, asked(1))
+    line.add(210, request.but(ident=500))
+    line.acked("broker", 211)
+    line.data("broker", 220, answered(1))
+    line.data("client", 300, asked(2))
+    line.data("broker", 310, answered(2))
+    first, second = of(line.packets)
+    assert (first.client_trouble.again, first.broker_trouble.again) == (1, 0)
+    assert second.client_trouble.again == 0
+    assert parts(first) == {"resent": 200, "network": 1, "broker": 9}
+    assert first.exchange.retransmits == 1
+
+
+def test_what_is_sent_again_for_others() -> None:
+    """The broker had acknowledged the first request; what was lost is the second one, while the first was at work."""
+    line = Timeline()
+    line.open(1, 1)
+    request = line.data("client", 10, asked(1))
+    line.acked("broker", 11)
+    line.add(12, request.but(ident=400))
+    second = line.data("client", 20, asked(2))
+    line.add(120, second.but(ident=500))
+    line.data("broker", 130, answered(1))
+    line.data("broker", 140, answered(2))
+    one, two = of(line.packets)
+    assert parts(one) == {"network": 1, "broker": 119}
+    assert parts(two) == {"resent": 100, "behind": 10, "network": 1, "broker": 9}
+
+
+def test_without_a_response() -> None:
+    """With acks 0, and where the capture ends; silence is counted from what was sent last."""
+    line = Timeline()
+    line.open(1, 1)
+    data = kafka.record_batch([kafka.record(0, b"k", b"v")])
+    line.data("client", 10, kafka.produce_request(1, "orders", data, acks=0))
+    line.data("client", 50, asked(2))
+    line.data("broker", 60, answered(2))
+    line.data("client", 70, asked(3))
+    ignored, middle, open_ = of(line.packets)
+    assert (ignored.marks, ignored.exchange.status) == (None, "no_response")
+    assert parts(middle) == {"think": 40, "network": 1, "broker": 9}
+    assert (open_.marks, open_.exchange.status) == (None, "open")
+    assert unknown_of(open_) == ("response",)
+
+
+def test_what_cannot_be_known() -> None:
+    """Nobody saw the handshake: by acknowledgements alone the way is known at most, and first not at all."""
+    line = Timeline()
+    line.data("client", 10, asked(1))
+    line.data("broker", 40, answered(1))
+    line.data("client", 50, asked(2))
+    line.acked("broker", 52)
+    line.data("broker", 80, answered(2))
+    first, second = of(line.packets)
+    # The acknowledgement came with the response.
+    assert parts(first) == {"network": 30}
+    assert unknown_of(first) == ("delayed-acks", "beyond-least", "vantage")
+    assert parts(second) == {"think": 10, "network": 2, "broker": 28}
+
+
+def test_vantages() -> None:
+    near, far = Timeline(client=("10.0.0.5", 50_001)), Timeline(client=("10.0.0.5", 50_002))
+    near.open(8, 0.01)
+    far.open(0.02, 20)
+    for line in (near, far):
+        line.data("client", 50, asked(1))
+        line.data("broker", 60, answered(1))
+        line.data("client", 70, asked(2))
+        line.data("broker", 80, answered(2))
+    vantages = Vantages()
+    found = of(interleaved([near, far]))
+    for one in found:
+        vantages.take(one)
+    assert (vantages.connections, vantages.counts, vantages.unknown) == (2, {"client": 1, "broker": 1}, 0)
+    assert vantages.to_broker == Span(20_000, 8 * MS)
+    assert vantages.to_client == Span(10_000, 20 * MS)
+    assert sorted(unknown_of(one) for one in found)[-1] == ("beyond-least", "client-side")
+
+
+def test_times_that_are_missing() -> None:
+    line = Timeline()
+    line.open(1, 1)
+    line.data("client", 10, asked(1))
+    line.data("broker", 20, answered(1))
+    (one,) = of([packet.but(time_ns=-(2**63)) for packet in line.packets])
+    assert (one.marks, one.link, unknown_of(one)) == (None, None, ("response",))
+
+
+def _facts(one: Timed) -> tuple[Any, ...]:
+    return (
+        one.exchange.exchange_id,
+        one.exchange.connection_id,
+        one.marks,
+        one.parts,
+        one.client_trouble,
+        one.broker_trouble,
+    )
+
+
+def _shipped(name: str, rows: int) -> list[PacketBatch]:
+    from kafkasniff.capture import open_captures
+
+    batches = []
+    with open_captures([str(ROOT / "captures" / f"{name}.pcap")]) as source:
+        for each in source:
+            rest = each
+            while len(rest) > rows:
+                part, rest = rest.split(rows)
+                batches.append(part)
+            batches.append(rest)
+    return batches
+
+
+@pytest.mark.parametrize(("name", "rows"), [("java-group-classic", 1), ("java-errors", 5), ("librdkafka-1.4", 11)])
+def test_batches_change_nothing(name: str, rows: int) -> None:
+    whole, split = timed(_shipped(name, 1 << 20)), timed(_shipped(name, rows))
+    assert [_facts(one) for one in whole] == [_facts(one) for one in split]
+    done = [one for one in whole if one.marks is not None]
+    assert len(done) > 20
+    for one in done:
+        assert one.marks is not None
+        total = sum(getattr(one.parts, name) or 0 for name in PARTS if name != "think")
+        assert total == one.exchange.duration_ns == one.marks.response_done - one.marks.request_first
+        assert one.exchange.latency_ns == one.marks.response_first - one.marks.request_done
+        assert one.exchange.retransmits >= one.client_trouble.again + one.broker_trouble.again
+
+
+def test_garbage_between_and_cut_off() -> None:
+    """What is not Kafka, or cut off in the midst, has no times; nothing fails."""
+    line = Timeline()
+    line.open(1, 1)
+    line.data("client", 10, asked(1))
+    line.data("broker", 20, answered(1)[:-3])
+    line.data("broker", 21, b"\xff" * 64)
+    line.data("client", 30, b"\0" * 50)
+    other = Timeline(client=("10.0.0.7", 60_000))
+    other.data("client", 5, b"GET / HTTP/1.1\r\n\r\n")
+    found = of(interleaved([line, other]))
+    assert all(one.exchange.connection == 1 for one in found)
+    assert at(0) <= min(one.marks.request_first for one in found if one.marks is not None)

@@ -1,0 +1,175 @@
+"""One exchange's time told apart, by times that the test says; and what requests ask brokers to wait for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.kafka import dissectors
+from kafkasniff.timing import PARTS, Marks, Parts, Wait, answers_at_once, split, wait_of, waits
+
+
+def parts(marks: Marks, **options: Any) -> dict[str, int]:
+    """The parts that took any time."""
+    options = {"network": None, "wait": None, "throttle_ns": 0, "at_once": True, **options}
+    found = split(marks, **options)
+    return {name: getattr(found, name) for name in (*PARTS, "throttled", "may_wait") if getattr(found, name)}
+
+
+def test_the_plain_case() -> None:
+    marks = Marks(1000, 1010, 1110, 1115, before_done=700, quiet_since=700)
+    assert parts(marks, network=30) == {"think": 300, "request": 10, "network": 30, "broker": 70, "response": 5}
+    # The way is never longer than what there is.
+    assert parts(marks, network=500) == {"think": 300, "request": 10, "network": 100, "response": 5}
+
+
+def test_in_line_behind_an_earlier_request() -> None:
+    marks = Marks(1000, 1010, 1110, 1115, before_done=1080, quiet_since=1080)
+    assert parts(marks) == {"request": 10, "behind": 70, "broker": 30, "response": 5}
+    assert split(marks, network=None, wait=None, throttle_ns=0, at_once=True).think is None
+    # Both responses came in one packet.
+    assert parts(marks._replace(before_done=1110)) == {"request": 10, "behind": 100, "response": 5}
+
+
+def test_lost_on_the_way() -> None:
+    """The broker has the request when it was sent again; what was answered meanwhile held up nothing."""
+    marks = Marks(1000, 1010, 1110, 1115, before_done=1030, quiet_since=1030, resent_at=1050)
+    assert parts(marks, network=5) == {"request": 10, "resent": 40, "network": 5, "broker": 55, "response": 5}
+    assert parts(marks._replace(before_done=1070)) == {
+        "request": 10,
+        "resent": 40,
+        "behind": 20,
+        "broker": 40,
+        "response": 5,
+    }
+
+
+def test_throttled_after_the_response() -> None:
+    """KIP-219: the broker answered at once and does not read; the client waits, or sends and is not heard."""
+    marks = Marks(1000, 1010, 1110, 1115, before_done=700, quiet_since=700, muted_until=900)
+    assert parts(marks) == {"think": 300, "throttled": 200, "request": 10, "broker": 100, "response": 5}
+    marks = marks._replace(muted_until=1050)
+    told = {"think": 300, "throttled": 300, "request": 10, "muted": 40, "broker": 60, "response": 5}
+    assert parts(marks) == told
+    assert parts(marks, throttle_ns=50) == told
+
+
+def test_throttled_before_the_response() -> None:
+    marks = Marks(1000, 1010, 1110, 1115)
+    assert parts(marks, throttle_ns=80, at_once=False) == {"request": 10, "held": 80, "broker": 20, "response": 5}
+    # It came sooner: a newer broker answered an old version at once.
+    assert parts(marks, throttle_ns=101, at_once=False) == {"request": 10, "broker": 100, "response": 5}
+
+
+@pytest.mark.parametrize(
+    ("wait", "expected"),
+    [
+        (Wait("data", 60, sure=True), {"wait": 60, "broker": 30}),
+        (Wait("data", 60, sure=False), {"broker": 90, "may_wait": 60}),
+        (Wait("data", 100, sure=True), {"wait": 90}),
+        (Wait("data", 500, sure=True), {"broker": 90, "may_wait": 90}),
+        (Wait("members", 500, sure=True), {"wait": 90}),
+        (Wait("leader", None, sure=True), {"wait": 90}),
+    ],
+)
+def test_waits_that_were_asked_for(wait: Wait, expected: dict[str, int]) -> None:
+    found = split(Marks(1000, 1000, 1100, 1100), network=10, wait=wait, throttle_ns=0, at_once=True)
+    assert {name: getattr(found, name) for name in ("wait", "broker", "may_wait") if getattr(found, name)} == expected
+    assert (found.network, found.reason) == (10, wait.reason)
+
+
+def test_times_that_go_backwards() -> None:
+    found = split(Marks(1000, 1010, 990, 1020, 700, 700), network=5, wait=None, throttle_ns=0, at_once=True)
+    assert found == Parts(think=300)
+
+
+TIMES = st.integers(0, 1000)
+
+
+MAYBE = st.none() | TIMES
+
+
+@given(st.lists(TIMES, min_size=4, max_size=4).map(sorted), st.tuples(MAYBE, MAYBE, MAYBE, MAYBE), TIMES, st.booleans())
+def test_parts_add_up_to_the_duration(
+    times: list[int], others: tuple[int | None, ...], throttle: int, at_once: bool
+) -> None:
+    before, muted, network, limit = others
+    resent = times[1] + throttle % 7 if throttle % 3 else None
+    wait = None if limit is None else Wait("data", limit, sure=bool(limit % 2))
+    marks = Marks(*times, before, before, resent, muted)
+    found = split(marks, network=network, wait=wait, throttle_ns=throttle, at_once=at_once)
+    values = [getattr(found, name) for name in PARTS if name != "think"]
+    assert sum(values) == times[3] - times[0]
+    assert min(values) >= 0
+    assert 0 <= found.may_wait <= found.broker  # type: ignore[operator]
+    assert 0 <= found.throttled <= (found.think or 0)
+
+
+# -- what requests ask for --------------------------------------------------------------------------------------------
+
+MS = 1_000_000
+FETCH = {"max_wait_ms": 500, "min_bytes": 100}
+
+
+def test_a_fetch_waits_for_data() -> None:
+    assert wait_of(1, FETCH, {}, 0, 0) == Wait("data", 500 * MS, sure=True)
+    assert wait_of(78, FETCH, {}, 99, 0) == Wait("data", 500 * MS, sure=True)
+    # It may have come at once, or at the end.
+    assert wait_of(1, FETCH, {}, 100, 0) == Wait("data", 500 * MS, sure=False)
+    for request in ({**FETCH, "max_wait_ms": 0}, {**FETCH, "min_bytes": 0}, {"max_wait_ms": 500}, {}, None):
+        assert wait_of(1, request, {}, 0, 0) is None
+    # Controllers wait until there is anything.
+    for topic in ({"topic": "__cluster_metadata"}, {"topic_id": "AAAAAAAAAAAAAAAAAAAAAQ"}):
+        request = {"max_wait_ms": 500, "min_bytes": 0, "topics": [topic]}
+        assert wait_of(1, request, {}, 0, 0) == Wait("data", 500 * MS, sure=True)
+        assert wait_of(1, request, {}, 1, 0) == Wait("data", 500 * MS, sure=False)
+    # Errors, and fetches beyond a quota, are answered at once.
+    assert wait_of(1, FETCH, {}, 0, 1) is None
+    assert wait_of(1, FETCH, {"throttle_time_ms": 20}, 0, 0) is None
+
+
+def test_groups_wait_for_their_members() -> None:
+    join = {"session_timeout_ms": 10, "rebalance_timeout_ms": 300}
+    assert wait_of(11, join, {}, 0, 0) == Wait("members", 300 * MS, sure=True)
+    assert wait_of(11, {"session_timeout_ms": 10}, {}, 0, 0) == Wait("members", 10 * MS, sure=True)
+    assert wait_of(11, join, {}, 0, 1) is None  # MEMBER_ID_REQUIRED, say
+    member, leader = {"assignments": []}, {"assignments": [{"member_id": "a"}]}
+    assert wait_of(14, member, {"error_code": 0}, 0, 0) == Wait("leader", None, sure=True)
+    assert wait_of(14, member, {"error_code": 27}, 0, 1) == Wait("leader", None, sure=True)
+    assert wait_of(14, member, {"error_code": 25}, 0, 1) is None
+    assert wait_of(14, member, None, 0, 0) is None
+    assert wait_of(14, leader, {"error_code": 0}, 0, 0) is None
+
+
+def test_produce_waits_for_replicas() -> None:
+    request = {"acks": -1, "timeout_ms": 1500}
+    assert wait_of(0, request, {}, 0, 0) == Wait("replicas", 1500 * MS, sure=False)
+    assert wait_of(0, {**request, "acks": 1}, {}, 0, 0) is None
+    assert wait_of(3, request, {}, 0, 0) is None
+    assert wait_of(None, request, {}, 0, 0) is None
+
+
+def test_values_of_no_use() -> None:
+    for value in (None, "x", -5, [], {}):
+        assert wait_of(1, {"max_wait_ms": value, "min_bytes": 1}, {}, 0, 0) is None
+
+
+def test_versions_that_let_the_client_wait() -> None:
+    """KIP-219 raised the version of each API by one, and a response must be able to tell a throttle time."""
+    assert answers_at_once(0, 6)
+    assert not answers_at_once(0, 5)
+    assert not answers_at_once(None, 6)
+    assert not answers_at_once(0, None)
+    assert not answers_at_once(17, 1)  # SaslHandshake has no throttle time
+    assert answers_at_once(44, 0)
+    for key, version in waits._SINCE.items():
+        api = dissectors.api(key)
+        assert api is not None
+        names = {field.name for field in api.response(max(version, api.min_version)).root.fields}
+        assert "throttle_time_ms" in names, api.name
+        if version > api.min_version and api.name != "OffsetForLeaderEpoch":
+            before = {field.name for field in api.response(version - 1).root.fields}
+            assert "throttle_time_ms" in before, api.name
