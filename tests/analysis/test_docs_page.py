@@ -28,7 +28,7 @@ def test_columns(name: str) -> None:
 @pytest.mark.parametrize("name", question_names())
 def test_options_and_their_defaults(name: str) -> None:
     text = SECTIONS[name].partition("| column |")[0]
-    assert set(re.findall(r"`--([a-z-]+)", text)) - {"no-json"} == {
+    assert set(re.findall(r"`--([a-z-]+)", text)) - {"no-json", "hosts"} == {
         one.name.replace("_", "-") for one in parameters_of(find_question(name))
     }
     for one in parameters_of(find_question(name)):
