@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.choice import DEEP
+from tests.choice import DEEP, in_turn, one_in
 from tests.conftest import shipped_captures
 from tests.craft import kafka_bytes as kb
 from tests.craft.batches import batch
@@ -28,6 +28,11 @@ SHIPPED = {path.name: path for path in shipped_captures()}
 WHOLE = [name for name, path in SHIPPED.items() if not is_cut(path)]
 LOST_FOR_EACH = 100_000 if DEEP else 3
 """How many segments of each capture are lost, one at a time."""
+
+PLACES = (0, 1, 2, 7, 39, 77, 78)
+"""Segments of a side of the conversation."""
+DEPTHS = (1, 2, 5, 12, 40)
+"""Requests on the way at once."""
 
 Ids = Callable[[int], int]
 
@@ -92,8 +97,7 @@ def split(packets: Sequence[Packet], without: int) -> Pairing:
     return pairing_of_batches(batch([packets[place]], [place]) for place in places)
 
 
-@pytest.mark.parametrize("depth", [1, 2, 5, 12, 40])
-@pytest.mark.parametrize("where", [0, 1, 2, 7, 39, 77, 78])
+@pytest.mark.parametrize(("where", "depth"), in_turn(PLACES, DEPTHS, 3))
 def test_a_lost_request_leaves_one_response_without_its_own(depth: int, where: int) -> None:
     packets = conversation(depth)
     lost = segments(packets, "client")[where]
@@ -106,8 +110,7 @@ def test_a_lost_request_leaves_one_response_without_its_own(depth: int, where: i
     assert split(packets, lost) == found
 
 
-@pytest.mark.parametrize("depth", [1, 2, 5, 12, 40])
-@pytest.mark.parametrize("where", [0, 1, 2, 7, 39, 77, 78])
+@pytest.mark.parametrize(("where", "depth"), in_turn(PLACES, DEPTHS, 3))
 def test_a_lost_response_leaves_one_request_without_its_own(depth: int, where: int) -> None:
     packets = conversation(depth)
     lost = segments(packets, "broker")[where]
@@ -133,8 +136,7 @@ def test_as_many_orphans_as_requests_were_in_the_segment(joined: int, where: int
 
 
 @pytest.mark.parametrize("ids", [rising, restarting])
-@pytest.mark.parametrize("depth", [3, 15])
-@pytest.mark.parametrize("size", [7, 20, 33, 50, 100])
+@pytest.mark.parametrize(("size", "depth"), in_turn([7, 20, 33, 50, 100], [3, 15], 2))
 @given(data=st.data())
 @settings(max_examples=3)
 def test_a_segment_with_parts_of_requests(size: int, depth: int, ids: Ids, data: st.DataObject) -> None:
@@ -234,7 +236,7 @@ def lost_in_turn(name: str) -> list[int]:
     return places[len(name) % step :: step]
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", one_in(2, WHOLE))
 def test_a_lost_segment_of_a_real_capture(name: str) -> None:
     for lost in lost_in_turn(name):
         check(packets_of(name), lost, original(name))

@@ -164,7 +164,15 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
             _given_up(rights),
             Output(environment, wanted.output) as output,
             _timer(seconds, source.stop),
-            Watch(environment, watching, source, inspector.summary, quiet=quiet) as watch,
+            Watch(
+                environment,
+                watching,
+                source,
+                inspector,
+                catalog=catalog,
+                selects=predicate is not None,
+                quiet=quiet,
+            ) as watch,
         ):
             sink: Sink = _NoSink()
             timed: TimedSink | None = None

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from kafkasniff.capture.live import LiveSource
     from kafkasniff.cli.pipeline import Event, Sink
     from kafkasniff.cli.top import TopView
-    from kafkasniff.model import Connection, Summary
+    from kafkasniff.enrich import Catalog
+    from kafkasniff.inspector import Inspector
+    from kafkasniff.model import Connection
     from kafkasniff.packets import PacketBatch
+    from kafkasniff.watch.findings import LiveFindings
     from kafkasniff.watch.metrics import Metrics
     from kafkasniff.watch.top import TopModel
 
@@ -98,7 +101,8 @@ class WatchOptions:
 class Watch:
     """Sees the events of a run and its clock; a context manager around it. Nobody may be watching.
 
-    Metrics are served where `options` listen, and not at all where they do not.
+    Metrics are served where `options` listen, and not at all where they do not. `catalog`: what the run knows of
+    topics; `selects`: it selects events.
     """
 
     def __init__(
@@ -106,17 +110,22 @@ class Watch:
         environment: Environment,
         options: WatchOptions,
         source: LiveSource,
-        summary: Summary,
+        inspector: Inspector,
         *,
+        catalog: Catalog,
+        selects: bool = False,
         quiet: bool = False,
     ) -> None:
         self._environment = environment
         self._options = options
         self._source = source
-        self._summary = summary
+        self._inspector = inspector
+        self._catalog = catalog
+        self._selects = selects
         self._quiet = quiet
         self._around = contextlib.ExitStack()
         self._model: TopModel | None = None
+        self._findings: LiveFindings | None = None
         self._view: TopView | None = None
         self._metrics: Metrics | None = None
         self._due = 0.0
@@ -134,8 +143,16 @@ class Watch:
                     self._environment.say(f"metrics at http://{shown}:{port}/metrics")
             if self._options.top:
                 from kafkasniff.cli.top import TopView
+                from kafkasniff.watch.findings import LiveFindings
                 from kafkasniff.watch.top import TopModel
 
+                inspector = self._inspector
+                self._findings = LiveFindings(
+                    lambda: inspector.level > 0,
+                    catalog=self._catalog,
+                    selects=self._selects,
+                    clock=self._environment.clock,
+                )
                 self._model = TopModel(", ".join(self._source.captures))
                 self._view = self._around.enter_context(TopView(self._environment, self._source.stop))
             self._around = self._around.pop_all()
@@ -148,13 +165,15 @@ class Watch:
         """A sink that shows events to who watches, and hands them on."""
         if not self._options:
             return inner
-        return _WatchedSink(inner, [one.take for one in (self._model, self._metrics) if one is not None])
+        return _WatchedSink(inner, [one.take for one in self._watchers()])
 
     def ended(self, connection: Connection) -> None:
         """A connection is over."""
-        for one in (self._model, self._metrics):
-            if one is not None:
-                one.take(connection)
+        for one in self._watchers():
+            one.take(connection)
+
+    def _watchers(self) -> list[TopModel | Metrics | LiveFindings]:
+        return [one for one in (self._model, self._metrics, self._findings) if one is not None]
 
     def batches(self, batches: Iterator[PacketBatch] | LiveSource) -> Iterator[PacketBatch]:
         """The batches of the source; when each has been dealt with, the clock goes on."""
@@ -162,6 +181,9 @@ class Watch:
             yield from batches
             return
         for batch in batches:
+            if self._findings is not None:
+                # The batch is going to be decoded at this level.
+                self._findings.look()
             yield batch
             self._tick(batch)
 
@@ -175,8 +197,9 @@ class Watch:
         if view is not None and view.wants():
             self._count()
             assert self._model is not None
-            focus = view.focus
-            view.offer(self._model.snapshot(threshold_ns=view.threshold_ns, focus=focus), focus)
+            assert self._findings is not None
+            focus, findings = view.focus, self._findings.shown()
+            view.offer(self._model.snapshot(threshold_ns=view.threshold_ns, focus=focus, findings=findings), focus)
             self._due = now + COUNT_SECONDS
         elif self._metrics is not None and now >= self._due:
             self._count()
@@ -186,9 +209,9 @@ class Watch:
         counts = list(zip(self._source.captures, self._source.counts(), strict=True))
         if self._model is not None:
             packets, drops = (sum(values) for values in zip(*(two for _, two in counts), strict=True))
-            self._model.captured(packets, drops, self._summary.kafka_connections)
+            self._model.captured(packets, drops, self._inspector.summary.kafka_connections)
         if self._metrics is not None:
-            self._metrics.captured(((name, *two) for name, two in counts), self._summary)
+            self._metrics.captured(((name, *two) for name, two in counts), self._inspector.summary)
 
 
 class _WatchedSink:

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 from kafkasniff.sinks.printable import word
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.sinks.times import duration
-from kafkasniff.watch.snapshot import ErrorRow, Row, Snapshot, Waiting
+from kafkasniff.watch.snapshot import ErrorRow, FindingRow, Row, Snapshot, Waiting
 
-__all__ = ["TABLES", "Column", "TableOf", "identity", "number", "sorted_rows", "time_text"]
+__all__ = ["FINDINGS_TABLE", "TABLES", "Column", "TableOf", "identity", "number", "sorted_rows", "time_text"]
 
 MAX_NAME: Final = 60
 """Characters of a name that came from the wire; the column cuts it further."""
@@ -32,6 +32,8 @@ class Column(NamedTuple):
     """Only in tables at least this wide."""
     alarm: bool = False
     """Anything but nothing catches the eye."""
+    style: Callable[[Any], str] | None = None
+    """How its text looks, by the row."""
 
 
 class TableOf(NamedTuple):
@@ -79,6 +81,8 @@ def identity(row: Any) -> tuple[object, ...]:
         return (row.connection, row.api, row.correlation_id)
     if isinstance(row, ErrorRow):
         return (row.api, row.error)
+    if isinstance(row, FindingRow):
+        return (row.detector, row.about)
     return (row.name, row.client, row.connection)
 
 
@@ -211,4 +215,22 @@ WAITING: Final = TableOf(
     ),
     0,
 )
-TABLES: Final = (APIS, ERRORS, CLIENTS, TOPICS, CONNECTIONS, WAITING)
+_SEVERITIES: Final = {"error": 2, "warning": 1}
+FINDINGS: Final = TableOf(
+    "findings",
+    lambda snapshot: () if snapshot.findings is None else snapshot.findings.rows,
+    (
+        Column(
+            "severity",
+            lambda row: row.severity,
+            lambda row: (_SEVERITIES.get(row.severity, 0), row.count),
+            style=lambda row: {"error": "red", "warning": "yellow"}.get(row.severity, ""),
+        ),
+        Column("finding", lambda row: row.title, flexible=True),
+        Column("times", lambda row: number(row.count), lambda row: row.count),
+        Column("detector", lambda row: row.detector, lambda row: row.detector, from_width=_WIDE),
+    ),
+    0,
+)
+TABLES: Final = (APIS, ERRORS, CLIENTS, TOPICS, CONNECTIONS, WAITING, FINDINGS)
+FINDINGS_TABLE: Final = TABLES.index(FINDINGS)

@@ -15,9 +15,10 @@ from rich.text import Text
 from kafkasniff.sinks.printable import printable, word
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.sinks.times import clock_time, duration
-from kafkasniff.watch.columns import TABLES, Column, number, time_text
+from kafkasniff.watch.columns import FINDINGS_TABLE, TABLES, Column, number, time_text
+from kafkasniff.watch.found import chosen_lines, findings_line
 from kafkasniff.watch.lines import GAP, Cell, Head, beside, exactly, one_line, table_lines
-from kafkasniff.watch.snapshot import Detail, Recent, Row, Snapshot, Waiting
+from kafkasniff.watch.snapshot import Detail, Findings, Recent, Row, Snapshot, Waiting
 from kafkasniff.watch.state import KEYS, ViewState
 
 __all__ = ["MIN_HEIGHT", "MIN_WIDTH", "screen"]
@@ -34,8 +35,8 @@ MAX_SOFTWARE: Final = 40
 
 _API_TITLES: Final = ("API", "requests", "errors", "p50", "p99", "max", "sent", "received")
 _RECENT_TITLES: Final = ("latest exchanges", "request", "corr. id", "latency", "sent", "received", "result")
-_FOOT: Final = "1-6 table  s sort  r reverse  ↑↓ row  Enter look into  p pause  +- threshold  h help  q quit"
-_FOOT_SHORT: Final = "1-6 table  s sort  ↑↓ row  Enter look into  p pause  h help  q quit"
+_FOOT: Final = "1-7 table  s sort  r reverse  ↑↓ row  Enter look into  p pause  +- threshold  h help  q quit"
+_FOOT_SHORT: Final = "1-7 table  s sort  ↑↓ row  Enter look into  p pause  h help  q quit"
 
 
 def screen(snapshot: Snapshot, state: ViewState, width: int, height: int) -> RenderableType:
@@ -50,6 +51,8 @@ def screen(snapshot: Snapshot, state: ViewState, width: int, height: int) -> Ren
         middle = _detail(snapshot.detail, state.focus, width, body)
     elif width >= WIDE and height >= HIGH:
         middle = _all_tables(snapshot, state, width, body)
+    elif state.table == FINDINGS_TABLE:
+        middle = _findings(snapshot, state, width, body)
     else:
         middle = _table(snapshot, state, state.table, width, body)
     foot = _FOOT if len(_FOOT) < width else _FOOT_SHORT
@@ -121,15 +124,19 @@ def _head(snapshot: Snapshot, state: ViewState, width: int, height: int) -> list
         _fact("problems", number(snapshot.problems), "bold yellow" if snapshot.problems else "bold"),
         _fact("packets", number(snapshot.packets)),
     ]
-    tabs = Text("  ").join(
+    names = [
         Text(f" {place} {table.title} ", "reverse" if place - 1 == state.table else "")
         for place, table in enumerate(TABLES, 1)
-    )
+    ]
+    tabs = Text("  ").join(names)
+    if tabs.cell_len > width:
+        tabs = Text().join(names)
     if state.focus is not None:
         tabs = Text(f" connection {state.focus} ", "reverse")
     return [
         _ends(title, right, width),
         *_packed([*rates[:4], *state_of[:3], *rates[4:], *state_of[3:]], width)[: height // 4],
+        *([] if snapshot.findings is None else [findings_line(snapshot.findings, width)]),
         one_line(tabs, width),
     ]
 
@@ -174,13 +181,35 @@ def _table(
 
 def _cell(column: Column, row: Any) -> Cell:
     text = column.text(row)
+    if column.style is not None:
+        return (text, column.style(row))
     return (text, "red" if column.alarm and text != "0" else "")
 
 
+def _findings(snapshot: Snapshot, state: ViewState, width: int, height: int) -> list[Text]:
+    """What was found, and the chosen one in full below."""
+    rows = state.rows(snapshot, FINDINGS_TABLE)
+    chosen = _chosen_finding(snapshot, state, width)
+    room = max(height - len(chosen) - 1, min(len(rows) + 1, height // 2))
+    return exactly([*_table(snapshot, state, FINDINGS_TABLE, width, room), Text(), *chosen], height)
+
+
+def _chosen_finding(snapshot: Snapshot, state: ViewState, width: int) -> list[Text]:
+    rows = state.rows(snapshot, FINDINGS_TABLE)
+    cursor = state.cursor(rows) if state.table == FINDINGS_TABLE else 0
+    return chosen_lines(snapshot.findings or Findings(), rows[cursor] if rows else None, width)
+
+
 def _all_tables(snapshot: Snapshot, state: ViewState, width: int, height: int) -> list[Text]:
-    """APIs, errors and waiting requests on the left, clients, topics and connections on the right."""
+    """APIs, errors and waiting requests on the left, clients, topics and connections on the right, findings below."""
     right = width // 2
     left = width - right - GAP
+    below: list[Text] = []
+    if snapshot.findings is not None:
+        high = height // 4
+        height -= high
+        listed = _table(snapshot, state, FINDINGS_TABLE, left, high, titled=True)
+        below = beside(listed, exactly([Text(), *_chosen_finding(snapshot, state, right)], high), left)
     third = height // 3
     heights = (third, third, height - 2 * third)
 
@@ -191,7 +220,7 @@ def _all_tables(snapshot: Snapshot, state: ViewState, width: int, height: int) -
             for line in _table(snapshot, state, place, wide, high, titled=True)
         ]
 
-    return beside(column((0, 1, 5), left), column((2, 3, 4), right), left)
+    return [*beside(column((0, 1, 5), left), column((2, 3, 4), right), left), *below]
 
 
 def _detail(detail: Detail | None, wanted: int, width: int, height: int) -> list[Text]:

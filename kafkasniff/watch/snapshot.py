@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Detail", "ErrorRow", "Recent", "Row", "Snapshot", "Waiting"]
+__all__ = ["Detail", "ErrorRow", "FindingRow", "Findings", "Recent", "Row", "Snapshot", "Waiting"]
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -97,6 +97,37 @@ class Detail(msgspec.Struct, frozen=True):
     waiting: tuple[Waiting, ...]
 
 
+class FindingRow(msgspec.Struct, frozen=True):
+    """What a detector found. Its sentences are safe to print."""
+
+    severity: str
+    title: str
+    meaning: str
+    advice: str
+    detector: str
+    about: str
+    """Tells it apart from others of the detector; not to be shown."""
+    count: int
+    """Exchanges, or connections, that showed it."""
+    connection: int | None
+    """One that shows it."""
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """What detectors have found so far."""
+
+    counts: dict[str, int] = {}
+    """By severity, the worst first."""
+    rows: tuple[FindingRow, ...] = ()
+    """Worst first; of many the worst."""
+    remarks: tuple[str, ...] = ()
+    """What is not known, and what bounds have cost; safe to print."""
+    paused: str = ""
+    """Why nothing is looked at now; empty where it is."""
+    anew: int = 0
+    """How often detectors began anew, with what came from then on."""
+
+
 class Snapshot(msgspec.Struct, frozen=True):
     """All of it."""
 
@@ -131,3 +162,5 @@ class Snapshot(msgspec.Struct, frozen=True):
     waiting: tuple[Waiting, ...] = ()
     """Those longest overdue, longest first."""
     detail: Detail | None = None
+    findings: Findings | None = None
+    """None: no detectors look."""

@@ -18,9 +18,9 @@ THRESHOLDS_NS: Final = tuple(
 PAGE: Final = 10
 
 KEYS: Final = (
-    ("1 … 6, Tab, ← →", "which table"),
+    ("1 … 7, Tab, ← →", "which table"),
     ("↑ ↓, j k, PgUp PgDn", "which row"),
-    ("Enter", "look into the connection of the row (connections, waiting)"),
+    ("Enter", "look into the connection of the row (connections, waiting, findings)"),
     ("Esc, Backspace", "back"),
     ("s, S", "sort by the next, the previous column"),
     ("r", "reverse the order"),
@@ -100,7 +100,7 @@ def _in_tables(state: ViewState, key: str, snapshot: Snapshot) -> ViewState:
             return _with(state, table=(place + 1) % len(TABLES), selected=None)
         case "left" | "backtab":
             return _with(state, table=(place - 1) % len(TABLES), selected=None)
-        case "1" | "2" | "3" | "4" | "5" | "6":
+        case "1" | "2" | "3" | "4" | "5" | "6" | "7":
             return _with(state, table=int(key) - 1, selected=None)
         case "s" | "S":
             sortable = TABLES[place].sortable

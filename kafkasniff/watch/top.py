@@ -19,7 +19,7 @@ from kafkasniff.watch.counts import (
     latency_quantiles,
 )
 from kafkasniff.watch.outstanding import Outstanding
-from kafkasniff.watch.snapshot import Detail, ErrorRow, Recent, Row, Snapshot, Waiting
+from kafkasniff.watch.snapshot import Detail, ErrorRow, Findings, Recent, Row, Snapshot, Waiting
 from kafkasniff.watch.traffic import PRODUCED, topic_traffic
 
 __all__ = ["DEFAULT_THRESHOLD_NS", "MAX_CLIENTS", "MAX_CONNECTIONS", "MAX_TOPICS", "TopModel", "api_name"]
@@ -240,8 +240,14 @@ class TopModel:
 
     # -- telling ----------------------------------------------------------------------------------------------------
 
-    def snapshot(self, *, threshold_ns: int = DEFAULT_THRESHOLD_NS, focus: int | None = None) -> Snapshot:
-        """What there is to show now; `focus`: the connection of which more is wanted."""
+    def snapshot(
+        self,
+        *,
+        threshold_ns: int = DEFAULT_THRESHOLD_NS,
+        focus: int | None = None,
+        findings: Findings | None = None,
+    ) -> Snapshot:
+        """What there is to show now; `focus`: the connection of which more is wanted; `findings` to go with it."""
         slot, start = self._slot, self._start_ns
         seconds = self._window_seconds()
         entries = list(self._apis)
@@ -290,6 +296,7 @@ class TopModel:
             ),
             tuple(self._waiting(one) for one in overdue[:MAX_WAITING]),
             None if focus is None else self._detail(focus, seconds),
+            findings,
         )
 
     def _errors(self) -> tuple[ErrorRow, ...]:

@@ -190,6 +190,26 @@ def test_the_view_and_its_keys(wire: Wire, person: Person) -> None:
     assert person.seen.rindex(b"\x1b[?25h") > person.seen.rfind(b"\x1b[?25l")
 
 
+def test_the_view_shows_findings(wire: Wire, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkasniff.watch.findings.FINDINGS_SECONDS", 0.1)
+    monkeypatch.setattr("kafkasniff.watch.findings.FINDINGS_REST", 1)
+
+    def steps() -> None:
+        person.waits_for("findings none")
+        person.waits_for("1 note")
+        person.types("7")
+        person.waits_for("A leader has moved")
+        person.waits_for("not-leader, 1×")
+        person.types("\r")
+        person.waits_for("latest exchanges")
+        wire.backlog = 0.3
+        person.types("\x1b")
+        person.waits_for("findings paused: behind until then 1 note")
+        person.types("q")
+
+    assert watched(person, steps).code == 0
+
+
 def test_the_view_follows_the_size_of_the_terminal(wire: Wire, person: Person) -> None:
     def steps() -> None:
         person.waits_for("1 APIs")
@@ -330,7 +350,9 @@ def test_who_watches_changes_no_line(wire: Wire, form: str) -> None:
     assert result.out.count(b"\n") > 40
 
 
-def test_metrics_alone(wire: Wire) -> None:
+def test_metrics_alone(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Detectors are for the view: without it they cannot even be missed.
+    monkeypatch.setitem(sys.modules, "kafkasniff.watch.findings", None)
     result, _ = measured(wire, "-q", wanted=('kafkasniff_requests_total{api="Produce"} 12.0',))
     assert (result.code, result.out, result.err) == (0, b"", "")
 

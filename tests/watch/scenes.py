@@ -10,7 +10,7 @@ from rich.console import Console
 
 from kafkasniff.model import Connection, Endpoint, ErrorCode, Exchange, Message, Problem
 from kafkasniff.watch.screen import screen
-from kafkasniff.watch.snapshot import Snapshot
+from kafkasniff.watch.snapshot import FindingRow, Findings, Snapshot
 from kafkasniff.watch.state import ViewState
 from kafkasniff.watch.top import TopModel
 
@@ -121,6 +121,28 @@ class Scene:
         yield from (request, response, talk.end(request, response))
 
 
+def _found(severity: str, detector: str, count: int, title: str, connection: int | None = None) -> FindingRow:
+    meaning = f"What {detector} means, in a sentence or two that may well be longer than a line of a small terminal is."
+    return FindingRow(severity, title, meaning, f"advice on {detector}.", detector, title, count, connection)
+
+
+FINDINGS = Findings(
+    {"error": 2, "warning": 1, "note": 3},
+    (
+        _found(
+            "error", "unanswered-requests", 4, "4 JoinGroup requests of consumer-billing-1 at 10.0.2.11 took 41 s", 3
+        ),
+        _found("error", "hanging-transactions", 1, r"the transaction of \x1b[2Jevil[bold] is open for 2 min", 5),
+        _found("warning", "not-leader", 12, "12 requests of orders-service at 10.0.1.5 to who does not lead", 1),
+        _found("note", "acks-zero", 1_234_567, "1,234,567 Produce requests of payments-service want no answer", 2),
+        _found("note", "small-batches", 900, "payments-service sends 1.2 records in a batch", 2),
+        _found("note", "all-topics", 6, "a client without an id asked for all topics 6 times"),
+    ),
+    ("not-leader: 3 more findings are left out",),
+    anew=2,
+)
+
+
 def cluster() -> TopModel:
     """Two producers, three consumers, one whose name is an attack, over twelve seconds; two requests are waiting."""
     model, scene = TopModel("eth0"), Scene()
@@ -205,5 +227,5 @@ def picture() -> str:
     """The screen with all tables as SVG, for the documents."""
     width, height = PICTURE_SIZE
     console = Console(file=io.StringIO(), width=width, height=height, record=True, force_terminal=True, emoji=False)
-    console.print(screen(cluster().snapshot(), ViewState(), width, height))
+    console.print(screen(cluster().snapshot(findings=FINDINGS), ViewState(), width, height))
     return console.export_svg(title="kafkasniff live --top", code_format=_SVG, unique_id="top")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import io
 import os
@@ -16,7 +17,7 @@ from kafkasniff.watch.columns import TABLES, number
 from kafkasniff.watch.screen import HIGH, MIN_HEIGHT, MIN_WIDTH, WIDE, screen
 from kafkasniff.watch.snapshot import Snapshot
 from kafkasniff.watch.state import ViewState
-from tests.watch.scenes import PICTURE_SIZE, Scene, Talk, cluster, drawn, picture, produce_body
+from tests.watch.scenes import FINDINGS, PICTURE_SIZE, Scene, Talk, cluster, drawn, picture, produce_body
 
 SCREENS = Path(__file__).parent / "screens"
 SIZES = [(80, 24), (200, 50)]
@@ -30,6 +31,11 @@ VIEWS = {
 WIDE_VIEWS = {"APIs": "tables", "connection": "connection", "help": "help"}
 
 
+@functools.cache
+def shot(focus: int | None = None) -> Snapshot:
+    return cluster().snapshot(focus=focus, findings=FINDINGS)
+
+
 def cases() -> list[object]:
     small = [pytest.param(f"{name}-80x24", view, 80, 24, id=f"{name}-80x24") for name, view in VIEWS.items()]
     wide = [
@@ -41,7 +47,7 @@ def cases() -> list[object]:
 
 @pytest.mark.parametrize(("name", "state", "width", "height"), cases())
 def test_the_screens(name: str, state: ViewState, width: int, height: int) -> None:
-    text = drawn(cluster().snapshot(focus=state.focus), state, width, height)
+    text = drawn(shot(state.focus), state, width, height)
     path = SCREENS / f"{name}.txt"
     if os.environ.get("KAFKASNIFF_SCREENS") == "write":
         path.write_text(text)
@@ -60,7 +66,7 @@ def test_no_other_screens_are_kept() -> None:
 )
 def test_every_size_is_filled_and_not_exceeded(view: str, width: int, height: int) -> None:
     state = VIEWS[view]
-    text = drawn(cluster().snapshot(focus=state.focus), state, width, height)
+    text = drawn(shot(state.focus), state, width, height)
     lines = text.splitlines()
     assert len(lines) == height
     assert max(display_width(line) for line in lines) <= width
@@ -69,7 +75,7 @@ def test_every_size_is_filled_and_not_exceeded(view: str, width: int, height: in
 
 
 def test_a_terminal_that_is_too_small_is_told() -> None:
-    assert drawn(cluster().snapshot(), ViewState(), 30, 5) == "too small: 30×5\n"
+    assert drawn(shot(), ViewState(), 30, 5) == "too small: 30×5\n"
 
 
 def test_before_the_first_packet() -> None:
@@ -89,16 +95,16 @@ def test_nothing_that_came_from_the_wire_reaches_the_terminal() -> None:
         model.take(event)
     model.take(talk.request(5, "Metadata"))
     model.advance(model.snapshot().now_ns or 0)
-    shot = model.snapshot(focus=1, threshold_ns=0)
+    seen = model.snapshot(focus=1, threshold_ns=0)
     for state in (*VIEWS.values(), ViewState(focus=1)):
         for width, height in SIZES:
             buffer = io.StringIO()
             console = Console(file=buffer, width=width, height=height, force_terminal=True, color_system="standard")
-            console.print(screen(shot, state, width, height))
+            console.print(screen(seen, state, width, height))
             plain = re.sub("\x1b\\[[0-9;]*m", "", buffer.getvalue())
             assert all(character.isprintable() or character == "\n" for character in plain)
             assert "owned\x07" not in plain
-    assert "[red]" in drawn(shot, ViewState(table=2), 200, 20)
+    assert "[red]" in drawn(seen, ViewState(table=2), 200, 20)
 
 
 def test_the_chosen_row_stays_in_sight() -> None:
@@ -109,12 +115,12 @@ def test_the_chosen_row_stays_in_sight() -> None:
         talk = Talk(scene, number_of, f"client-{number_of}", "10.0.0.1", "")
         for event in scene.whole(talk, number_of, 1000, "Metadata"):
             model.take(event)
-    shot = model.snapshot()
+    seen = model.snapshot()
     state = ViewState(table=2)
-    rows = state.rows(shot)
+    rows = state.rows(seen)
     chosen = ViewState(table=2, selected=(rows[-1].name, rows[-1].client, None))
-    assert str(rows[-1].name) not in drawn(shot, state, 80, 24)
-    assert str(rows[-1].name) in drawn(shot, chosen, 80, 24)
+    assert str(rows[-1].name) not in drawn(seen, state, 80, 24)
+    assert str(rows[-1].name) in drawn(seen, chosen, 80, 24)
 
 
 @pytest.mark.parametrize(
@@ -149,6 +155,6 @@ def test_the_picture_in_the_documents() -> None:
     if os.environ.get("KAFKASNIFF_SCREENS") == "write":
         path.write_text(picture())
     shown = words_of(path.read_text())
-    text = drawn(cluster().snapshot(), ViewState(), *PICTURE_SIZE)
+    text = drawn(shot(), ViewState(), *PICTURE_SIZE)
     assert " ".join(shown.replace("kafkasniff live --top", "", 1).split()) == " ".join(text.split())
     assert "url(http" not in path.read_text()
