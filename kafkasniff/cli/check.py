@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +16,7 @@ from kafkasniff.cli.options import (
     split_options,
     topic_ids_option,
 )
-from kafkasniff.errors import UsageError
+from kafkasniff.cli.sources import divide_sources
 
 if TYPE_CHECKING:
     from kafkasniff.detectors import Detectors, Finding
@@ -79,12 +78,7 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
         return _list(environment, detectors, options)
     if not sources:
         raise click.UsageError("Missing argument 'CAPTURE|DIR...'.")
-    folders = [one for one in sources if one != "-" and os.path.isdir(one)]
-    captures = tuple(one for one in sources if one not in folders)
-    if predicate is not None and folders:
-        raise UsageError(f"filters are for captures, and {folders[0]} is a folder: filter when it is exported")
-    if "-" in captures and environment.stdin_tty:
-        raise UsageError("stdin is a terminal: pipe a capture into it")
+    captures, folders = divide_sources(environment, sources, filtered=predicate is not None)
 
     from kafkasniff.analysis.export import Export
     from kafkasniff.cli.counted_captures import Captures

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import click
@@ -17,6 +16,7 @@ from kafkasniff.cli.options import (
     split_options,
     topic_ids_option,
 )
+from kafkasniff.cli.sources import divide_sources
 from kafkasniff.errors import MissingPartError, UsageError
 
 __all__ = ["report_command"]
@@ -40,12 +40,7 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     predicate = make_predicate(split_options(FilterOptions, options))
-    folders = [one for one in sources if one != "-" and os.path.isdir(one)]
-    captures = tuple(one for one in sources if one not in folders)
-    if predicate is not None and folders:
-        raise UsageError(f"filters are for captures, and {folders[0]} is a folder: filter when it is exported")
-    if "-" in captures and environment.stdin_tty:
-        raise UsageError("stdin is a terminal: pipe a capture into it")
+    captures, folders = divide_sources(environment, sources, filtered=predicate is not None)
     output, hosts = options.pop("output"), take_hosts(options)
     if output == "-" and environment.stdout_tty:
         raise UsageError("a page is not for a terminal: name a file with -o")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +18,7 @@ from kafkasniff.cli.options import (
     split_options,
     topic_ids_option,
 )
+from kafkasniff.cli.sources import divide_sources
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,12 +65,7 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     filters = split_options(FilterOptions, options)
     predicate = make_predicate(filters)
-    folders = [one for one in sources if one != "-" and os.path.isdir(one)]
-    captures = tuple(one for one in sources if one not in folders)
-    if predicate is not None and folders:
-        raise UsageError(f"filters are for captures, and {folders[0]} is a folder: filter when it is exported")
-    if "-" in captures and environment.stdin_tty:
-        raise UsageError("stdin is a terminal: pipe a capture into it")
+    captures, folders = divide_sources(environment, sources, filtered=predicate is not None)
     hosts = take_hosts(options)
     form, top = options.pop("form"), options.pop("top")
     output, colour = options.pop("output"), options.pop("color")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +20,7 @@ from kafkasniff.cli.options import (
     split_options,
     topic_ids_option,
 )
+from kafkasniff.cli.sources import divide_sources
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,13 +66,10 @@ def timing_command(environment: Environment, /, sources: tuple[str, ...], **opti
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     filters = split_options(FilterOptions, options)
     predicate = make_predicate(filters)
-    folders = [one for one in sources if one != "-" and os.path.isdir(one)]
-    captures = tuple(one for one in sources if one not in folders)
     each = options.pop("each") or bool(filters.exchange)
-    if folders and (predicate is not None or each):
-        raise UsageError(f"filters and --each are for captures, and {folders[0]} is a folder")
-    if "-" in captures and environment.stdin_tty:
-        raise UsageError("stdin is a terminal: pipe a capture into it")
+    captures, folders = divide_sources(environment, sources, filtered=predicate is not None)
+    if folders and each:
+        raise UsageError(f"--each is for captures, and {folders[0]} is a folder")
     by = _dimensions(options.pop("by"))
     form, output, colour, slowest = (options.pop(name) for name in ("form", "output", "color", "slowest"))
 
