@@ -48,7 +48,8 @@ def _dump(text: str) -> bytes | None:
     matches = [_DUMP_LINE.fullmatch(line) for line in text.splitlines() if line.strip()]
     if len(matches) < 2 and not (matches and matches[0] and re.match(r"\s*(?:0x)?0+:?\s", text)):
         return None
-    pieces = [bytes.fromhex(match[1]) for match in matches if match is not None]
+    # `fromhex` skips fewer kinds of white space than `\s` and `split` know.
+    pieces = [bytes.fromhex("".join(match[1].split())) for match in matches if match is not None]
     if len(pieces) < len(matches):
         return None
     return b"".join(pieces)
