@@ -117,10 +117,7 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
     if not quiet:
         for note in notes:
             environment.say(note)
-    if reading.interrupt is not None:
-        if not quiet:
-            environment.say("interrupted: this is what was read until then")
-        raise reading.interrupt
+    reading.end()
     failing = SEVERITIES[: FAIL_ON.index(options["fail_on"]) + 1] if options["fail_on"] != "never" else ()
     if any(finding.severity in failing for finding in findings):
         return Exit.FINDINGS

@@ -114,6 +114,13 @@ class Captures:
             self.broken = source.broken and self.interrupt is None
         self.names = rows.end()
 
+    def end(self) -> None:
+        """The answer is out: go on being interrupted where the reading was. Raises Interrupted."""
+        if self.interrupt is not None:
+            if not self._quiet:
+                self._environment.say("interrupted: this is what was read until then")
+            raise self.interrupt
+
     def _export_options(self) -> ExportOptions:
         from kafkasniff.exports.options import ExportOptions
 

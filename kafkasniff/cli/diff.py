@@ -200,7 +200,7 @@ def _read(
     reading = Captures(environment, _Rows(side), options, predicate, quiet=quiet, tables=("exchanges",))
     reading.read((source,))
     if reading.interrupt is not None:
-        # Half a side would differ in everything.
+        # No answer: half a side would differ in everything.
         raise reading.interrupt
     side.names = reading.names
     return _Read(side, source, broken=reading.broken, bodies=True)

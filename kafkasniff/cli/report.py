@@ -74,10 +74,7 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     if not quiet:
         for note in contents.notes:
             environment.say(note)
-    if reading.interrupt is not None:
-        if not quiet:
-            environment.say("interrupted: this is what was read until then")
-        raise reading.interrupt
+    reading.end()
     return Exit.BROKEN if reading.broken else Exit.OK
 
 

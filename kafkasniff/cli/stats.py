@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kafkasniff.cli.counted_captures import Captures, Taker
+from kafkasniff.cli.counted_captures import Captures
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkasniff.detectors import Detectors, Finding
     from kafkasniff.model import Message
 
-__all__ = ["Captures", "Taker", "stats_command"]
+__all__ = ["stats_command"]
 
 TOP: Final = 10
 """Rows of each list on the screen."""
@@ -102,10 +102,7 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
         if not quiet:
             for note in answer.notes:
                 environment.say(note)
-    if reading.interrupt is not None:
-        if not quiet:
-            environment.say("interrupted: this is what was read until then")
-        raise reading.interrupt
+    reading.end()
     return Exit.BROKEN if reading.broken else Exit.OK
 
 

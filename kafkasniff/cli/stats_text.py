@@ -22,7 +22,7 @@ from kafkasniff.analysis.overview.answer import (
 from kafkasniff.cli.rich_text import as_text
 from kafkasniff.model import Endpoint
 from kafkasniff.sinks.printable import cut, printable, word
-from kafkasniff.sinks.summaries.phrases import amount
+from kafkasniff.sinks.summaries.phrases import amount, rate
 from kafkasniff.sinks.times import clock_time, date_of, duration
 
 if TYPE_CHECKING:
@@ -220,9 +220,7 @@ def _rate(way: str) -> Callable[[Topic], str]:
         traffic: Traffic = getattr(row, way)
         if not traffic.records or traffic.records_per_second is None or traffic.bytes_per_second is None:
             return ""
-        records = traffic.records_per_second
-        number = f"{records:,.0f}" if records >= 100 else f"{records:.2g}" if records < 10 else f"{records:.3g}"
-        return f"{number}/s ({amount(round(traffic.bytes_per_second))}/s)"
+        return rate(traffic.records_per_second, traffic.bytes_per_second)
 
     return cell
 

@@ -32,9 +32,9 @@ __all__ = ["CountedRows"]
 class CountedRows:
     """Hands the rows of packets to `take(batch, table)`.
 
-    `wants_body`: of which messages the JSON of the body is wanted, where `options` want bodies; `given`: names by topic
-    id; `predicate`: only the exchanges that it is true of, which may name what `catalog` has learnt before; `keys`:
-    secrets of TLS; `events` is given what the inspector yields, too; `transport`: hand on that table as well.
+    `wants_body`: of which messages the JSON of the body is wanted, where `options` want bodies; `predicate`: only the
+    exchanges that it is true of, which may name what `catalog` has learnt before; `keys`: secrets of TLS; `events` is
+    given what the inspector yields, too; `transport`: hand on that table as well.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from kafkasniff.hosts import Hosts
 from kafkasniff.model import Endpoint
 from kafkasniff.report.contents import Contents
 from kafkasniff.sinks.printable import cut, printable, word
-from kafkasniff.sinks.summaries.phrases import amount
+from kafkasniff.sinks.summaries.phrases import amount, rate
 from kafkasniff.sinks.times import clock_time, date_of, duration
 
 __all__ = ["Cell", "Table", "address", "moment", "spans", "tables_of"]
@@ -156,7 +156,7 @@ def _rate(way: str) -> Callable[[Topic], str]:
         traffic: Traffic = getattr(row, way)
         if not traffic.records or traffic.records_per_second is None or traffic.bytes_per_second is None:
             return ""
-        return f"{traffic.records_per_second:,.3g}/s, {amount(round(traffic.bytes_per_second))}/s"
+        return rate(traffic.records_per_second, traffic.bytes_per_second)
 
     return cell
 

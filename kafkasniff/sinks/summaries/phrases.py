@@ -26,6 +26,7 @@ __all__ = [
     "lists",
     "named_partitions",
     "partitions",
+    "rate",
     "records_phrase",
     "rows",
     "topic_of",
@@ -73,6 +74,12 @@ def amount(size: int) -> str:
             return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
+
+
+def rate(records: float, size: float) -> str:
+    """Records and their bytes in a second: `9.2/s (810 B/s)`, `12,345/s (1.2 MB/s)`."""
+    number = f"{records:,.0f}" if records >= 100 else f"{records:.2g}" if records < 10 else f"{records:.3g}"
+    return f"{number}/s ({amount(round(size))}/s)"
 
 
 def count(number: int, noun: str) -> str:
