@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ from kafkasniff.rows.record_arrays import (
     without_payload,
 )
 from kafkasniff.rows.staged import STAGED
+from kafkasniff.streams import NO_TIME
 
 __all__ = ["JOINED_BYTES", "RecordRows"]
 
@@ -99,9 +101,8 @@ class RecordRows:
         self._payload = payload
         self._pieces: list[Piece] = []
         self._chunks: list[bytes | memoryview] = []
-        self._spans: list[tuple[int, int]] = []
         self._columnar: list[int] = []
-        """Index of the piece of each span."""
+        """Index of the piece of each chunk."""
         self._joined = 0
         self._plain = 0
         self._batches: list[pa.RecordBatch] = []
@@ -180,7 +181,6 @@ class RecordRows:
         batch.uncompressed = HEADER_SIZE + end - start
         self._columnar.append(len(self._pieces))
         self._chunks.append(memoryview(data)[start:end])
-        self._spans.append((self._joined, self._joined + end - start))
         self._joined += end - start
         return True
 
@@ -190,10 +190,7 @@ class RecordRows:
         """Make rows of all pieces."""
         if not self._pieces:
             return
-        pieces, spans, columnar = self._pieces, self._spans, np.array(self._columnar, np.int64)
-        data = b"".join(self._chunks)
-        self._pieces, self._spans, self._columnar, self._chunks = [], [], [], []
-        self._joined = self._plain = 0
+        pieces, data, spans, columnar, last = self._in_order()
         columns, refused = parse_records(data, spans, MAX_RECORDS)
         refused = sorted({*refused, *_odd_headers(data, columns), *_beyond_bound(pieces, columnar, columns, refused)})
         if refused:
@@ -210,9 +207,25 @@ class RecordRows:
             parts.append(plain_columns_of(pieces, plain, show_secrets=self._show_secrets))
         if self._payload.hides:
             parts = [(numbers, without_payload(own, self._payload)) for numbers, own in parts]
-        self._stage(pieces, parts)
+        self._stage(pieces, parts, last)
 
-    def _stage(self, pieces: list[Piece], parts: list[tuple[Numbers, dict[str, pa.Array]]]) -> None:
+    def _in_order(self) -> tuple[list[Piece], bytes, list[tuple[int, int]], Numbers, int]:
+        """Pieces in the order of the table, their bytes, spans and places in it, and which piece came last of all.
+
+        None wait afterwards. Sorting pieces costs next to nothing, sorting the rows that come of them as much as making
+        them.
+        """
+        waiting, chunk_of = self._pieces, dict(zip(self._columnar, self._chunks, strict=True))
+        order = sorted(range(len(waiting)), key=lambda index: _sort_key(waiting[index].field))
+        chunks = [chunk_of[index] for index in order if index in chunk_of]
+        ends = list(accumulate(map(len, chunks)))
+        spans = list(zip([0, *ends], ends, strict=False))
+        columnar = np.array([place for place, index in enumerate(order) if index in chunk_of], np.int64)
+        self._pieces, self._columnar, self._chunks = [], [], []
+        self._joined = self._plain = 0
+        return [waiting[index] for index in order], b"".join(chunks), spans, columnar, order.index(len(order) - 1)
+
+    def _stage(self, pieces: list[Piece], parts: list[tuple[Numbers, dict[str, pa.Array]]], last: int) -> None:
         """Put the parts together, in the order of the pieces, and add what is the same for all rows of a piece."""
         piece_of, own = parts[0]
         if len(parts) > 1:
@@ -226,28 +239,40 @@ class RecordRows:
         shared = shared_of(pieces)
         rows = pa.array(piece_of)
         own.update({name: array.take(rows) for name, array in shared.items()})
-        own["_position"] = pa.array(self._count(pieces, piece_of))
+        own["_position"] = pa.array(self._count(pieces, piece_of, last))
         batch = pa.RecordBatch.from_arrays([own[name] for name in _SCHEMA.names], schema=_SCHEMA)
         self._batches.append(batch)
         self.size += batch.nbytes
         self.rows += batch.num_rows
 
-    def _count(self, pieces: list[Piece], piece_of: Numbers) -> Numbers:
-        """Ordinal of each row within its exchange, which an earlier flush may have begun."""
+    def _count(self, pieces: list[Piece], piece_of: Numbers, last: int) -> Numbers:
+        """Ordinal of each row within its exchange, which an earlier flush may have begun.
+
+        `last`: the piece that came last of all, whose exchange may go on.
+        """
         exchanges = [(piece.field.exchange.connection_id, piece.field.exchange.exchange_id) for piece in pieces]
         number = np.zeros(len(pieces), np.int64)
         for index in range(1, len(pieces)):
             number[index] = number[index - 1] + (exchanges[index] != exchanges[index - 1])
         of_row = number[piece_of]
-        starts = np.searchsorted(of_row, of_row)
-        position: Numbers = np.arange(len(piece_of)) - starts
-        last, so_far = self._positions
-        if exchanges[0] == last:
-            position[of_row == 0] += so_far
-        rest = int(np.count_nonzero(of_row == number[-1]))
-        again = number[-1] == 0 and exchanges[0] == last
-        self._positions = exchanges[-1], rest + (so_far if again else 0)
+        position: Numbers = np.arange(len(piece_of)) - np.searchsorted(of_row, of_row)
+        begun, so_far = self._positions
+        if begun in exchanges:
+            position[of_row == number[exchanges.index(begun)]] += so_far
+        rest = int(np.count_nonzero(of_row == number[last]))
+        self._positions = exchanges[last], rest + (so_far if exchanges[last] == begun else 0)
         return position
+
+
+def _sort_key(field: Field) -> tuple[str, int, int, int]:
+    """What the rows of a field are sorted by (`rows.staged.SORT_KEYS`), null first."""
+    time_ns, exchange = field.message.time_ns, field.exchange
+    return (
+        field.message.api or "",
+        NO_TIME if time_ns is None else time_ns,
+        exchange.connection_id,
+        exchange.exchange_id,
+    )
 
 
 def _fields(
