@@ -18,7 +18,7 @@ import msgspec
 from benchmarks.compare_report import line, section
 from benchmarks.comparisons import GROUPS, QUICK, Comparison, Settings, plan
 from benchmarks.generate import DATA, FORMS, captures, made_with
-from benchmarks.machine import hardware, load_average, today, tshark_version, versions
+from benchmarks.machine import compile_package, hardware, load_average, today, tshark_version, versions
 from benchmarks.processes import CommandFailedError
 from benchmarks.results_page import PAGE, write_section
 
@@ -159,6 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             made.error(f"no captures in {data}: run `python -m benchmarks.generate{' --quick' * options.quick}` first")
         if not options.quick and shutil.disk_usage(data).free < ROOM:
             made.error(f"{data} has less than {ROOM / 1e9:.0f} GB free: name another folder (--data)")
+        compile_package()
         results = Results(
             [f"{today()}; load average at the start {load_average():.2f}", hardware(), told],
             _made_by(settings, options),

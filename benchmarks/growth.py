@@ -23,7 +23,7 @@ from benchmarks.generate import DATA, Capture, captures
 from benchmarks.growth_report import section
 from benchmarks.growth_runs import Endless, Sample, Step
 from benchmarks.growth_traffic import Traffic, churn, idle, one_connection, unanswered
-from benchmarks.machine import hardware, load_average, today, versions
+from benchmarks.machine import compile_package, hardware, load_average, today, versions
 from benchmarks.measures import KAFKASNIFF, ours
 from benchmarks.pcap_files import write_beginning
 from benchmarks.processes import TOLD_BYTES, CommandFailedError
@@ -250,6 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not Path("/proc/self/statm").exists():
             made.error("this needs Linux: memory is read from /proc")
         data.mkdir(parents=True, exist_ok=True)
+        compile_package()
         machine = [f"{today()}; load average at the start {load_average():.2f}", hardware(), versions()]
         results = Results(machine, _made_by(settings), settings, versions())
         if before is not None:

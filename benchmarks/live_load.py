@@ -30,7 +30,7 @@ from benchmarks.live_network import NetworkError, leave_for_own_network, program
 from benchmarks.live_report import section
 from benchmarks.live_run import STOP_S, Result, ToolError, run
 from benchmarks.live_tools import TOOLS, Tool, make_tools
-from benchmarks.machine import hardware, load_average, today, versions
+from benchmarks.machine import compile_package, hardware, load_average, today, versions
 from benchmarks.results_page import PAGE, write_section
 from captures.record.distribution import SetupError, kafka_jars, python_with
 from captures.record.programs import CONFLUENT
@@ -288,6 +288,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         if reason := _check(options):
             made.error(reason)
+        compile_package()
         notes = [f"clients against {'Apache Kafka' if options.broker == 'real' else 'librdkafka’s mock cluster'}"]
         try:
             results = Results([*machine(), _versions(options)], notes, _made_by(options, made.parse_args([])))

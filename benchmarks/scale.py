@@ -26,7 +26,7 @@ from benchmarks.cluster_estimate import Cluster
 from benchmarks.event_log import CONF, read_event_log
 from benchmarks.exported import contents, differences
 from benchmarks.generate import DATA
-from benchmarks.machine import hardware, today
+from benchmarks.machine import compile_package, hardware, today
 from benchmarks.processes import CommandFailedError, measure
 from benchmarks.scale_captures import FILE_MB, Form, captures, is_there
 from benchmarks.scale_report import Engine, Measurement, page
@@ -236,6 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if (before.form, before.settings) != (results.form, results.settings):
             made.error(f"{stored} was measured with other settings: leave out --resume")
         results.runs = before.runs
+    compile_package()
     failed = False
     for count, cores, engine in _wanted(options, sizes):
         if any((one.files, one.cores, one.engine) == (count, cores, engine) for one in results.runs):
