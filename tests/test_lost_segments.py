@@ -7,6 +7,7 @@ only when many more packets have come.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from tests.choice import DEEP, in_turn, one_in
 from tests.conftest import shipped_captures
 from tests.craft import kafka_bytes as kb
-from tests.craft.batches import batch
+from tests.craft.batches import batch, uneven
 from tests.craft.conversation import Conversation, Side
 from tests.craft.packet import Packet
 from tests.craft.pairs import Pair, Pairing, pairing, pairing_of_batches
@@ -92,9 +93,11 @@ def comparable(pairs: Sequence[Pair]) -> Counter[Pair]:
 
 
 def split(packets: Sequence[Packet], without: int) -> Pairing:
-    """The same with a batch for each packet."""
+    """The same with a batch for each packet, or for a few."""
     places = [place for place in range(len(packets)) if place != without]
-    return pairing_of_batches(batch([packets[place]], [place]) for place in places)
+    cuts = [0, *(range(1, len(places)) if DEEP else uneven(len(places))), len(places)]
+    parts = [places[begin:end] for begin, end in itertools.pairwise(cuts)]
+    return pairing_of_batches(batch([packets[place] for place in part], part) for part in parts)
 
 
 @pytest.mark.parametrize(("where", "depth"), in_turn(PLACES, DEPTHS, 3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -24,6 +24,13 @@ def _ident(packet: Packet) -> int:
     """The identification and, in place of the TCP checksum, another one of the same fields: equal for equal packets."""
     fields = f"{packet.stream}{packet.seq} {packet.ack} {packet.flags} {packet.window}".encode()
     return (packet.ident & 0xFFFF) << 16 | zlib.crc32(packet.payload, zlib.crc32(fields)) & 0xFFFF
+
+
+def uneven(count: int) -> Iterator[int]:
+    """Where to cut so many packets into batches of 1, 2, 3 and 5 in turn: what a batch costs, it costs a third as often
+    as with one for each packet."""
+    ends = itertools.accumulate(itertools.cycle((1, 2, 3, 5)))
+    return itertools.takewhile(lambda end: end < count, ends)
 
 
 def batch(packets: Sequence[Packet], orders: Sequence[int] | None = None) -> PacketBatch:
