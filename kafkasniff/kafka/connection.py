@@ -246,17 +246,22 @@ class KafkaConnection:
 
     def _stretch(self, item: Stretch) -> None:
         runs = item.runs
+        has_framers, saved = True, self._framers
         for direction, run in enumerate(runs):
             if run is not None:
                 size = run.end[run.last - 1] - run.end[run.first] + run.length[run.first]
                 self.bytes_seen += size
                 self.bytes_of[direction] += size
+                framer = self._framers[direction]
+                if framer is None:
+                    has_framers = False
+                elif not framer.is_within(size):
+                    # Bytes behind the frame that is not complete: where they make no frame all goes back to here.
+                    saved = saved.copy()
+                    saved[direction] = framer.copy()
         if self.verdict == "not-kafka":
             return
-        if self.verdict == "kafka" and all(
-            run is None or framer is not None for run, framer in zip(runs, self._framers, strict=True)
-        ):
-            saved = [None if framer is None else framer.copy() for framer in self._framers]
+        if self.verdict == "kafka" and has_framers:
             frames: list[Frame] = []
             in_step = True
             for run, framer in zip(runs, self._framers, strict=True):

@@ -112,6 +112,10 @@ class Framer:
         """Size of the frame that is not complete yet, by its length prefix; None while that is not complete."""
         return self._need - 4 if self._sized else None
 
+    def is_within(self, size: int) -> bool:
+        """Whether so many bytes more lie within the frame that is not complete yet: they cannot fall out of step."""
+        return self._sized and self._have + size <= self._need
+
     def copy(self) -> Framer:
         """The same state once more, to come back to when `cut` falls out of step."""
         other = Framer(self.direction, self.max_size)
