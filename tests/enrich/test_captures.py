@@ -17,6 +17,8 @@ from kafkasniff.capture import open_captures
 from kafkasniff.enrich import Catalog
 from kafkasniff.library import learn
 from kafkasniff.model import Exchange, Message
+from tests.choice import in_turn, one_in
+from tests.conftest import shipped_captures
 from tests.craft import damage
 from tests.craft.batches import batch
 from tests.craft.outcome import output
@@ -92,11 +94,12 @@ def test_names_that_were_added_are_topics_of_the_client(name: str) -> None:
             assert added in text or added in made
 
 
-def test_what_is_told_anywhere_is_known_everywhere_to_the_second_of_two_passes(capture_path: Path) -> None:
-    told = {topic_id: name for topic_id, name, _ in found(of_capture(capture_path)) if name}
+@pytest.mark.parametrize("capture", one_in(2, shipped_captures()), ids=lambda path: path.name)
+def test_what_is_told_anywhere_is_known_everywhere_to_the_second_of_two_passes(capture: Path) -> None:
+    told = {topic_id: name for topic_id, name, _ in found(of_capture(capture)) if name}
     catalog = Catalog()
-    learn(catalog, lambda: open_captures([str(capture_path)]), {})
-    for topic_id, name, added in found(of_capture(capture_path, catalog)):
+    learn(catalog, lambda: open_captures([str(capture)]), {})
+    for topic_id, name, added in found(of_capture(capture, catalog)):
         if name is None and topic_id in told:
             assert added == told[topic_id]
         if added is not None:
@@ -153,8 +156,12 @@ def corrupted(packets: Sequence[Packet], rng: Random) -> list[Packet]:
     return found
 
 
-@pytest.mark.parametrize("unrest", [damage.snapped, damage.lossy, damage.late, damage.responses_only, corrupted])
-@pytest.mark.parametrize("name", ["kraft-two-brokers.pcap", "java-group-share.pcap", "java-admin.pcap"])
+UNREST = [damage.snapped, damage.lossy, damage.late, damage.responses_only, corrupted]
+
+
+@pytest.mark.parametrize(
+    ("unrest", "name"), in_turn(UNREST, ["kraft-two-brokers.pcap", "java-group-share.pcap", "java-admin.pcap"], 3)
+)
 def test_what_is_damaged_goes_through(name: str, unrest: Callable[[Sequence[Packet], Random], list[Packet]]) -> None:
     packets = read_packets(CAPTURES / name)
     for seed in range(3):

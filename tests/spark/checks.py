@@ -68,18 +68,9 @@ def where_workers_run(spark: SparkSession, folder: Path, captures: list[str]) ->
     return [row.asDict() for row in rows.collect()]
 
 
-def data_source(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
-    return per_capture(spark.read.format("kafkasniff").load(captures))
-
-
 def data_source_with_filters(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
     reader = spark.read.format("kafkasniff").options(pushdown="true", columns="number,length,capture_index")
     return per_capture(reader.load(captures).where("length > 0"))
-
-
-def data_source_in_sql(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
-    spark.sql(f"CREATE TEMPORARY VIEW first USING kafkasniff OPTIONS (path '{captures[0]}')")
-    return per_capture(spark.table("first"))
 
 
 def data_source_as_stream(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
@@ -98,13 +89,6 @@ def planned_here(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
     from kafkasniff.spark.source import open_captures
 
     return per_capture(open_captures(spark, captures).packets())
-
-
-def planned_by_a_job(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
-    from kafkasniff.spark import source
-
-    source.FEW_BYTES = 0
-    return per_capture(source.open_captures(spark, captures, split_size=20_000).packets())
 
 
 def questions(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
@@ -140,7 +124,6 @@ CHECKS: dict[str, tuple[Check, ...]] = {
         settings,
         where_workers_run,
         data_source_with_filters,
-        data_source_in_sql,
         planned_here,
         questions,
         exported,
@@ -148,10 +131,8 @@ CHECKS: dict[str, tuple[Check, ...]] = {
     "local-cluster": (
         settings,
         where_workers_run,
-        data_source,
         data_source_as_stream,
         exported,
-        planned_by_a_job,
     ),
 }
 
