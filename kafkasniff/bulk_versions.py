@@ -55,7 +55,13 @@ def version_of(code: int) -> Version:
 
 def versions(codes: Ints) -> dict[int, Version | None]:
     """The same for each of these codes; None for those below zero."""
-    return {code: None if code < 0 else version_of(code) for code in np.unique(codes).tolist()}
+    return {code: None if code < 0 else version_of(code) for code in (_distinct(codes + 1) - 1).tolist()}
+
+
+def _distinct(codes: Ints) -> Ints:
+    """Each of these codes once. `np.unique` sorts, and imports for 30 ms."""
+    found: Ints = np.flatnonzero(np.bincount(codes))
+    return found
 
 
 _KINDS: Final[NDArray[np.int8]] = np.full(NO_CODE + 1, _UNKNOWN, np.int8)
@@ -67,7 +73,7 @@ def header_kinds(code: Ints) -> NDArray[np.int8]:
     kinds: NDArray[np.int8] = _KINDS[code]
     unknown = kinds == _UNKNOWN
     if unknown.any():
-        for one in np.unique(code[unknown]).tolist():
+        for one in _distinct(code[unknown]).tolist():
             key, version = divmod(one, VERSIONS)
             plan = request_plan(key, version)
             _KINDS[one] = plan.header if plan.known_version and key not in NEEDED and key != API_VERSIONS else 0

@@ -17,7 +17,7 @@ from kafkasniff.model import Problem
 from kafkasniff.packets import COLUMNS, PacketBatch
 from kafkasniff.tcp.plan import Key, connection_hash, endpoint_hash
 
-__all__ = ["NUMBERS", "number_from", "reshard", "shard_of_keys", "shard_of_rows", "share"]
+__all__ = ["NUMBERS", "number_from", "reshard", "shard_of_keys", "shard_of_rows", "share", "share_of_rows"]
 
 NUMBERS: Final = 1 << 40
 """Each shard numbers connections and exchanges from a multiple of this, so that no two give the same number."""
@@ -44,8 +44,11 @@ def share(batch: PacketBatch, shard: int, shards: int) -> PacketBatch:
     """The packets of a batch that a shard reads; what concerns no connection is for the first shard."""
     if shards == 1:
         return batch
-    keep = shard_of_rows(batch, shards) == shard
-    first = shard == 0
+    return share_of_rows(batch, shard_of_rows(batch, shards) == shard, first=shard == 0)
+
+
+def share_of_rows(batch: PacketBatch, keep: NDArray[np.bool_], *, first: bool) -> PacketBatch:
+    """The packets of a batch that one of several readers reads; `first`: it gets what concerns no connection, too."""
     return PacketBatch(
         {name: getattr(batch, name)[keep] for name in COLUMNS},
         batch.buffer,

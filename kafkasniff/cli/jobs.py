@@ -14,7 +14,7 @@ from kafkasniff.packets import PacketBatch
 from kafkasniff.parallel.coordinator import Coordinator
 from kafkasniff.parallel.crew import Crew
 from kafkasniff.parallel.forms import Form, JsonForm, TextForm
-from kafkasniff.parallel.interleave import Run
+from kafkasniff.parallel.interleave import Runs
 from kafkasniff.parallel.shard import NumberedInspector, Shard
 from kafkasniff.relief import MAX_NAMES
 from kafkasniff.sinks.jsonl import JsonSink
@@ -37,7 +37,6 @@ def make_shards(
     shards = [
         Shard(
             shard,
-            jobs,
             NumberedInspector(**_options_of(shard, options)),
             copy.deepcopy(catalog),
             form.render,
@@ -114,6 +113,9 @@ class Jobs:
 
     def run(self, source: CaptureSource, progress: Progress | None = None) -> None:
         """Take all packets of a source, or as many as the limit needs. A signal waits until lines are written."""
+        # What every shard needs, imported once: they begin as copies of this process.
+        import kafkasniff.kafka.records  # noqa: F401
+
         shards, coordinator = make_shards(self._jobs, self._arguments, self._catalog, self._form, self._predicate)
         begun = None
         with Crew(shards, coordinator) as crew:
@@ -129,8 +131,7 @@ class Jobs:
                         if not self.full:
                             with self._environment.interrupts.held():
                                 self._form.write(self._limited(runs))
-                        for run in runs:
-                            crew.written(run)
+                        crew.written(runs)
                         continue
                     self._summary.add(window.summary)
                     self._broken = window.mark
@@ -143,20 +144,18 @@ class Jobs:
                 if progress is not None:
                     progress.clear()
 
-    def _limited(self, runs: list[Run]) -> list[Run]:
+    def _limited(self, runs: Runs) -> Runs:
         """As much of it as is to be written; counts the messages."""
         if self._limit is None:
             if self._predicate is not None:  # else nobody asks
-                self.shown += sum(int(chunk.messages[first:last].sum()) for _, chunk, first, last in runs)
+                self.shown += sum(int(chunk.messages[first:last].sum()) for chunk, first, last in runs)
             return runs
-        found: list[Run] = []
-        for shard, chunk, first, last in runs:
+        for number, (chunk, first, last) in enumerate(runs):
             for line in range(first, last):
                 self.shown += bool(chunk.messages[line])
                 if self.full:
-                    return [*found, (shard, chunk, first, line + 1)]
-            found.append((shard, chunk, first, last))
-        return found
+                    return runs.cut(number, line + 1)
+        return runs
 
 
 def _marked(source: CaptureSource, progress: Progress | None) -> Iterator[tuple[PacketBatch | None, bool]]:

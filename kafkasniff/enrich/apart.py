@@ -8,16 +8,20 @@ through in one place.
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Final
 
 import msgspec
 
 from kafkasniff.enrich.catalog import MAX_TOPICS, Catalog
-from kafkasniff.enrich.enricher import API_VERSIONS, ENVELOPE, INTERNAL, Enricher
+from kafkasniff.enrich.enricher import API_VERSIONS, ENVELOPE, INTERNAL, Enricher, internal_topics
 from kafkasniff.enrich.plan import Plan, message_plan
 from kafkasniff.enrich.sessions import FINAL_EPOCH, FetchSession, FetchSessions
+from kafkasniff.kafka import cluster_metadata
+from kafkasniff.kafka.uuids import uuid_bytes
 from kafkasniff.model import Body, Direction, Endpoint, Summary
 
 __all__ = [
@@ -27,9 +31,13 @@ __all__ = [
     "SessionStep",
     "Teller",
     "TopicTold",
+    "Ways",
     "is_internal",
     "session_step",
+    "ways_to_tell",
 ]
+
+_INTERNAL: Final = INTERNAL.encode()
 
 
 class TopicTold(msgspec.Struct, frozen=True, gc=False):
@@ -59,18 +67,46 @@ SessionAnswer = tuple[int, tuple[str, ...]]
 # -- what messages tell ------------------------------------------------------------------------------------------------
 
 
+class Ways(msgspec.Struct, frozen=True):
+    """How messages of one kind may tell of topics."""
+
+    fields: bool = False
+    """It names them by both."""
+    by_name: bool = False
+    """Records of a topic of the brokers' own, which it has by its name."""
+    by_id: bool = False
+    """Likewise by its id."""
+
+
 @lru_cache(maxsize=4096)  # keys and versions come from the wire; 724 are defined
-def _may_tell(api_key: int, version: int, direction: Direction) -> bool:
-    """Whether anything can be learnt of topics from such a message."""
+def ways_to_tell(api_key: int, version: int, direction: Direction) -> Ways | None:
+    """How a message of this kind may tell of topics; None where it cannot."""
     if api_key == ENVELOPE:
-        return True
+        return Ways(fields=True)
+    if api_key == API_VERSIONS:
+        return None
     found = message_plan(api_key, version, direction)
-    return found is not None and _tells(*found)
+    if found is None:
+        return None
+    plans, tells = list(_plans(found[0])), found[1]
+    ways = Ways(
+        fields=tells and any(plan.topic is not None and plan.topic_id is not None for plan in plans),
+        by_name=any(plan.topic is not None for plan in plans if plan.records),
+        by_id=any(plan.topic_id is not None for plan in plans if plan.records),
+    )
+    return ways if ways.fields or ways.by_name or ways.by_id else None
 
 
-def _tells(plan: Plan, tells: bool) -> bool:
-    named = tells and plan.topic is not None and plan.topic_id is not None
-    return named or bool(plan.records) or any(_tells(child, tells) for _, child in plan.children)
+@cache
+def _internal_names() -> tuple[bytes, ...]:
+    """Of topics whose records may be read."""
+    return tuple(name.encode() for name in (*sorted(internal_topics().INTERNAL_TOPICS), cluster_metadata.TOPIC_NAME))
+
+
+def _plans(plan: Plan) -> Iterator[Plan]:
+    yield plan
+    for _, child in plan.children:
+        yield from _plans(child)
 
 
 class _Hearing(Catalog):
@@ -80,7 +116,25 @@ class _Hearing(Catalog):
         super().__init__(base.given)
         self._base = base
         self._everything = everything
+        self._internal: set[bytes] | None = None
         self.told: list[TopicTold] = []
+
+    @property
+    def internal(self) -> set[bytes]:
+        """Ids of topics that may be the brokers' own, 16 bytes each."""
+        if self._internal is None:
+            # Gone through for the first message that asks, in most windows of most captures for none.
+            self._internal = set()
+            for names in (self.given, self._base.learnt, self.learnt):
+                for topic_id, name in names.items():
+                    self._note_internal(topic_id, name)
+        return self._internal
+
+    def _note_internal(self, topic_id: str, name: str) -> None:
+        if self._internal is not None and name.startswith(INTERNAL):
+            # Who has a file of topic ids may have any text in it.
+            with contextlib.suppress(ValueError):
+                self._internal.add(uuid_bytes(topic_id))
 
     def topic(self, topic_id: object) -> str | None:
         """The name of a topic id of 22 characters, by what was learnt before: there or here."""
@@ -92,6 +146,7 @@ class _Hearing(Catalog):
         """Another process's message told this."""
         if told.topic_id not in self._base.learnt:
             super().learn_topic(told.topic_id, told.name)
+            self._note_internal(told.topic_id, told.name)
 
     def learn_topic(self, topic_id: object, name: object) -> None:
         """A message names a topic by both."""
@@ -104,8 +159,10 @@ class _Hearing(Catalog):
             return
         before = self.topics_told
         super().learn_topic(topic_id, name)
-        if self.topics_told != before and not self._everything:
-            self._note(str(topic_id), str(name))
+        if self.topics_told != before:
+            self._note_internal(str(topic_id), str(name))
+            if not self._everything:
+                self._note(str(topic_id), str(name))
 
     def _note(self, topic_id: str, name: str) -> None:
         self.told.append(TopicTold(topic_id, name))
@@ -128,13 +185,25 @@ class Teller(Enricher):
         """Another process's message told this, before the next message of this one."""
         self._hearing.hear(told)
 
+    def may_tell(self, ways: Ways, data: bytes, start: int, end: int) -> bool:
+        """Whether a message of which nothing is read yet may tell something; it is `data[start:end]`. Hot.
+
+        False only where it surely does not: what records of a topic tell is told where the topic is one of the
+        brokers' own, whose name, or its id and what was told of that, stands somewhere in the message.
+        """
+        if ways.fields:
+            return True
+        # Two bytes may be there by chance.
+        named = ways.by_name and data.find(_INTERNAL, start, end) >= 0
+        if named and any(data.find(name, start, end) >= 0 for name in _internal_names()):
+            return True
+        return ways.by_id and any(data.find(one, start, end) >= 0 for one in self._hearing.internal)
+
     def message(
         self, api_key: int | None, version: int | None, direction: Direction, body: Body | None
     ) -> Sequence[TopicTold]:
         """What the next message tells. Hot."""
-        if body is None or version is None or api_key is None or not _may_tell(api_key, version, direction):
-            return ()
-        if api_key == API_VERSIONS:
+        if body is None or version is None or api_key is None or ways_to_tell(api_key, version, direction) is None:
             return ()
         self._inner(api_key, version, direction, body)
         told, self._hearing.told = self._hearing.told, []
@@ -215,11 +284,11 @@ class _GivenSessions(FetchSessions):
 
     def __init__(self) -> None:
         super().__init__()
-        self.answer: SessionAnswer | None = None
-        """For the next request."""
+        self.answers: Mapping[int, SessionAnswer] = {}
+        """By exchange."""
 
     def request(self, broker: Endpoint | None, exchange: int, body: Body) -> FetchSession | None:
-        answer, self.answer = self.answer, None
+        answer = self.answers.get(exchange)
         return None if answer is None else _GivenSession(answer)
 
     def response(self, broker: Endpoint | None, exchange: int, body: Body) -> None:
@@ -238,6 +307,6 @@ class ApartEnricher(Enricher):
         """Another process's message told this, before the next message of this one."""
         self.catalog.learn_topic(told.topic_id, told.name)
 
-    def session(self, answer: SessionAnswer | None) -> None:
-        """The session that the next message goes by, if it is a Fetch request."""
-        self._given.answer = answer
+    def give_sessions(self, answers: Mapping[int, SessionAnswer]) -> None:
+        """The sessions that the next Fetch requests go by, by the numbers of their exchanges."""
+        self._given.answers = answers

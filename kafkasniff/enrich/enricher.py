@@ -18,7 +18,7 @@ from kafkasniff.kafka import cluster_metadata
 from kafkasniff.kafka.uuids import ZERO_UUID
 from kafkasniff.model import Body, Connection, Direction, Exchange, Message, Problem, SaslToken, Summary
 
-__all__ = ["Enricher"]
+__all__ = ["Enricher", "internal_topics"]
 
 API_VERSIONS: Final = 18
 ENVELOPE: Final = 58
@@ -244,12 +244,12 @@ class Enricher:
         """A `records` field of a topic that may be one of the brokers' own; `read`: what is in them is wanted."""
         if topic == cluster_metadata.TOPIC_NAME:
             self._metadata_log = True
-        elif topic not in _internal_topics().INTERNAL_TOPICS:
+        elif topic not in internal_topics().INTERNAL_TOPICS:
             return
         if not isinstance(records, dict):
             return
         if self._adds and read:
-            _internal_topics().interpret_topic(topic, records, self._problems)
+            internal_topics().interpret_topic(topic, records, self._problems)
         for batch in records["batches"]:
             for record in batch.get("records", ()):
                 for field in ("_key", "_value"):
@@ -261,7 +261,8 @@ class Enricher:
 
 
 @functools.cache
-def _internal_topics() -> ModuleType:
+def internal_topics() -> ModuleType:
+    """The module that reads records of the brokers' own topics."""
     # Imported when the first such topic comes: most captures have none, and the first line comes sooner.
     return importlib.import_module("kafkasniff.kafka.embedded.internal_topics")
 

@@ -15,7 +15,7 @@ from kafkasniff.kafka.schema import Schema
 from kafkasniff.kafka.secrets import CONNECT_MARKS
 from kafkasniff.model import Body, Direction
 
-__all__ = ["Plan", "request_plan", "response_plan"]
+__all__ = ["OF_A_CONNECTION", "Plan", "request_plan", "response_plan"]
 
 VERSION_MARGIN: Final = 5
 """A request header is plausible with a version up to this far above the last known one."""
@@ -26,7 +26,7 @@ HEADER_OF_UNKNOWN: Final = 1
 _WITH_RECORDS: Final = frozenset({(0, "request"), (1, "response"), (78, "response")})
 """Produce requests, Fetch and ShareFetch responses; FetchSnapshot's records are no application's."""
 
-_OF_A_CONNECTION: Final = frozenset({11, 14, 17, 36, 58})
+OF_A_CONNECTION: Final = frozenset({11, 14, 17, 36, 58})
 """Keys whose interpreters ask what else was said: JoinGroup, SyncGroup, SaslHandshake, SaslAuthenticate, Envelope."""
 
 
@@ -76,7 +76,7 @@ def _plan(found: Api | None, key: int, version: int, direction: Direction) -> Pl
         secret_marks=(*secret_marks(key, direction, version), *_record_marks(key, direction)),
         holds_metadata=metadata_test(key, direction),
         whole_records=(key, direction) == (0, "request"),
-        alone=schema is not None and not (reads is not None and (message.has_secrets or key in _OF_A_CONNECTION)),
+        alone=schema is not None and not (reads is not None and (message.has_secrets or key in OF_A_CONNECTION)),
         reads_records=(key, direction) in _WITH_RECORDS,
     )
 

@@ -14,14 +14,17 @@ import tempfile
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkasniff.packets import COLUMNS, PacketBatch
 
-__all__ = ["Area", "get_object", "get_packets", "put_objects", "put_packets"]
+__all__ = ["Area", "Block", "get_object", "get_packets", "own_payloads", "put_objects", "put_packets"]
 
 _PAGE: Final = 1 << 20
 """Areas grow by this at least."""
 _ALIGN: Final = 8
+LONG_PAYLOAD: Final = 1024
+"""Payloads of so many bytes on average are copied one by one; shorter ones with all that lies between them."""
 
 
 class Area:
@@ -52,6 +55,21 @@ class Area:
         self._map = None
 
 
+class Block:
+    """Pieces of bytes, one behind the other in an area; sliced as a list of them would be, to the bytes of a slice."""
+
+    __slots__ = ("offsets", "view")
+
+    def __init__(self, view: memoryview, offsets: NDArray[np.int64]) -> None:
+        self.view = view
+        """Of the area."""
+        self.offsets = offsets
+        """Where pieces begin, and behind the last one."""
+
+    def __getitem__(self, pieces: slice) -> memoryview:
+        return self.view[self.offsets[pieces.start] : self.offsets[pieces.stop]]
+
+
 def put_objects(area: Area, objects: list[Any]) -> list[tuple[int, int]]:
     """Put objects into an area, in the place of what it held; returns where each is, for `get_object`."""
     pickled = [pickle.dumps(one, 5) for one in objects]
@@ -71,8 +89,11 @@ def get_object(area: Area, place: tuple[int, int]) -> Any:
     return pickle.loads(area.view(place[1])[place[0] : place[1]])
 
 
-def put_packets(area: Area, batch: PacketBatch) -> tuple[int, int]:
-    """Put packets into an area, in the place of what it held; returns where they are, for `get_packets`."""
+def put_packets(area: Area, batch: PacketBatch, shards: NDArray[np.int64]) -> tuple[int, int]:
+    """Put packets into an area, in the place of what it held; returns where they are, for `get_packets`.
+
+    `shards`: that of each packet.
+    """
     count = len(batch)
     clock = batch.time_ns if batch.clock is None else batch.clock
     # Batches are cut in parts that share a buffer: of it goes along what lies between a part's payloads.
@@ -82,7 +103,7 @@ def put_packets(area: Area, batch: PacketBatch) -> tuple[int, int]:
         (count, last - first, batch.captures, batch.end_clock, batch.end_order, batch.packets, batch.notes)
     )
     columns = [batch.offset - first if name == "offset" else getattr(batch, name) for name in COLUMNS]
-    columns.append(clock)
+    columns += [clock, shards]
     size = _aligned(len(facts)) + sum(_aligned(column.nbytes) for column in columns) + last - first
     view = area.view(size, grow=True)
     view[: len(facts)] = facts
@@ -94,19 +115,22 @@ def put_packets(area: Area, batch: PacketBatch) -> tuple[int, int]:
     return len(facts), size
 
 
-def get_packets(area: Area, place: tuple[int, int]) -> PacketBatch:
-    """The packets that `put_packets` put there; columns refer to the area, payloads are copied."""
+def get_packets(area: Area, place: tuple[int, int]) -> tuple[PacketBatch, NDArray[np.int64]]:
+    """The packets that `put_packets` put there, and the shard of each.
+
+    All of it refers to the area: `own_payloads` copies what stays.
+    """
     view = area.view(place[1])
     count, length, captures, end_clock, end_order, packets, notes = pickle.loads(view[: place[0]])
     at = _aligned(place[0])
     columns: dict[str, Any] = {}
-    for name, dtype in (*COLUMNS.items(), ("clock", np.int64)):
+    for name, dtype in (*COLUMNS.items(), ("clock", np.int64), ("shards", np.int64)):
         columns[name] = np.frombuffer(view, dtype, count, at)
         at += _aligned(columns[name].nbytes)
-    clock = columns.pop("clock")
-    return PacketBatch(
+    clock, shards = columns.pop("clock"), columns.pop("shards")
+    batch = PacketBatch(
         columns,
-        bytes(view[at : at + length]),
+        view[at : at + length],  # type: ignore[arg-type]  # a stand-in until the payloads are copied
         captures=captures,
         clock=clock,
         end_clock=end_clock,
@@ -114,6 +138,23 @@ def get_packets(area: Area, place: tuple[int, int]) -> PacketBatch:
         packets=packets,
         notes=notes,
     )
+    return batch, shards
+
+
+def own_payloads(batch: PacketBatch) -> PacketBatch:
+    """The same packets; their payloads are this process's own, if they were an area's."""
+    view: Any = batch.buffer
+    if not isinstance(view, memoryview):
+        return batch
+    length = batch.length.astype(np.int64)
+    if int(length.sum()) < LONG_PAYLOAD * np.count_nonzero(length):
+        batch.buffer = bytes(view)
+    else:
+        # Of large ones a shard's are a part: fresh memory takes longer than the steps.
+        pairs = zip(batch.offset.tolist(), length.tolist(), strict=True)
+        batch.buffer = b"".join([view[start : start + size] for start, size in pairs])
+        batch.offset = np.cumsum(length) - length
+    return batch
 
 
 def _aligned(size: int) -> int:

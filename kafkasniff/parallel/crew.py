@@ -7,6 +7,7 @@ chunks of lines a shard may have on their way is bounded, and so are the windows
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -18,9 +19,11 @@ import numpy as np
 
 from kafkasniff.model import Summary
 from kafkasniff.packets import NO_TIME, Note, PacketBatch
-from kafkasniff.parallel.areas import Area, get_object, get_packets, put_objects, put_packets
+from kafkasniff.parallel.areas import Area, Block, get_object, get_packets, put_objects, put_packets
 from kafkasniff.parallel.coordinator import AHEAD, Coordinator
-from kafkasniff.parallel.interleave import Chunk, Interleaver, Run
+from kafkasniff.parallel.dealer import Dealer
+from kafkasniff.parallel.forms import LONG
+from kafkasniff.parallel.interleave import Chunk, Interleaver, Runs
 from kafkasniff.parallel.shard import Shard
 from kafkasniff.parallel.window import Found, Given, Integers, Told
 from kafkasniff.processes import Workers
@@ -30,11 +33,14 @@ __all__ = ["BLOCK_BYTES", "CHUNKS", "CHUNK_BYTES", "CHUNK_LINES", "Crew", "Windo
 CHUNK_BYTES: Final = 1 << 20
 """A shard hands lines on when it has so many bytes of them."""
 BLOCK_BYTES: Final = 4 << 20
-"""What an area holds of one chunk; a line that is longer goes alone, and not through the area."""
+"""What an area holds of one chunk; a longer line does not go through the area, nor do those that come with it."""
 CHUNK_LINES: Final = 4096
-"""Lines that a shard hands on at a time at most."""
+"""Lines that a shard hands on at a time, about."""
 CHUNKS: Final = 8
 """Chunks that a shard may have on their way."""
+GC_THRESHOLD: Final = (400_000, 50, 100)
+"""When a shard looks for objects that hold each other: seldom, as a run of one process does (cli/main.py)."""
+_NONE: Final = np.empty(0, np.int64)
 
 
 class _Task(msgspec.Struct):
@@ -119,6 +125,7 @@ class Crew:
         tasks = [_Task(shard, self._areas, lines) for shard, lines in zip(shards, self._lines, strict=True)]
         self._workers = Workers(_work, tasks, start="fork")
         self._coordinator = coordinator
+        self._dealer = Dealer(len(shards))
         self._waiting: deque[Window] = deque()
         """Windows that are on their way, the oldest first."""
         self._settled = 0
@@ -136,12 +143,12 @@ class Crew:
         for area in (*self._areas, *self._lines):
             area.close()
 
-    def lines(self, parts: Iterable[tuple[PacketBatch | None, Any]]) -> Iterator[tuple[Window, list[Run] | None]]:
+    def lines(self, parts: Iterable[tuple[PacketBatch | None, Any]]) -> Iterator[tuple[Window, Runs | None]]:
         """Windows with the runs of lines whose turn it is; with None where all lines of a window were there.
 
         `parts` are the windows' packets, each with a mark that comes back with its window; the last ones are None, for
         what is still open at the captures' end. Lines have to be written before the next ones are asked for, and
-        `written` called with each run. Raises what a shard raises, KafkasniffError where one is gone.
+        `written` called with them. Raises what a shard raises, KafkasniffError where one is gone.
         """
         source = iter(parts)
         more = True
@@ -157,8 +164,8 @@ class Crew:
             self._settle()
             first = self._waiting[0]
             if first.interleaver is not None:
-                runs = list(first.interleaver.take())
-                if runs:
+                runs = first.interleaver.take()
+                if runs is not None:
                     yield first, runs
                 if first.interleaver.ended:
                     yield first, None
@@ -168,10 +175,9 @@ class Crew:
                     continue
             self._hear()
 
-    def written(self, run: Run) -> None:
-        """The lines of a run are written."""
-        shard, chunk, _, last = run
-        if last == len(chunk.indices):
+    def written(self, runs: Runs) -> None:
+        """The lines of these runs, which came last, are written, or nobody wants them."""
+        for shard in runs.finished():
             self._workers.send(shard, _Free())
 
     def _send(self, batch: PacketBatch | None, mark: Any) -> None:
@@ -182,7 +188,7 @@ class Crew:
                 times = batch.time_ns[batch.time_ns != NO_TIME]
                 if len(times):
                     self._start_ns = int(times[0])
-            place = put_packets(self._areas[area], batch)
+            place = put_packets(self._areas[area], batch, self._dealer.deal(batch))
         notes = [] if batch is None else batch.notes
         self._waiting.append(Window(area, notes, mark, Summary(), [None] * len(self._workers)))
         for worker in range(len(self._workers)):
@@ -223,9 +229,8 @@ class Crew:
             elif isinstance(message, _Lines):
                 chunk = message.chunk
                 if message.lengths is not None:
-                    start = message.block * BLOCK_BYTES
-                    offsets = np.concatenate(([start], start + np.cumsum(message.lengths))).tolist()
-                    chunk.data = _Block(self._lines[worker].view(CHUNKS * BLOCK_BYTES), offsets)
+                    offsets = np.cumsum(np.concatenate(([message.block * BLOCK_BYTES], message.lengths)))
+                    chunk.data = Block(self._lines[worker].view(CHUNKS * BLOCK_BYTES), offsets)
                 self._rendered(worker).add(worker, chunk)
             elif isinstance(message, _Ended):
                 window = next(one for one in self._waiting if one.interleaver and not one.interleaver.has_ended(worker))
@@ -241,27 +246,29 @@ class Crew:
         )
 
 
-class _Block:
-    """Lines in an area, sliced as a list of them would be, to their bytes."""
-
-    __slots__ = ("_offsets", "_view")
-
-    def __init__(self, view: memoryview, offsets: list[int]) -> None:
-        self._view = view
-        self._offsets = offsets
-
-    def __getitem__(self, lines: slice) -> memoryview:
-        return self._view[self._offsets[lines.start] : self._offsets[lines.stop]]
-
-
 # -- a shard ----------------------------------------------------------------------------------------------------------
 
 
 def _work(task: _Task, end: Connection[Any, Any]) -> None:
     """A shard's process: does what it is told in that order, as long as anybody tells it something."""
+    # Messages that are told at some time later are no reason to look for garbage; as in a process that is alone.
+    gc.set_threshold(*GC_THRESHOLD)
+    gc.freeze()
     worker = _Worker(task, end)
     while True:
         worker.do(worker.next())
+
+
+class _Begun(msgspec.Struct):
+    """A chunk that is being filled."""
+
+    indices: list[int]
+    messages: list[bool]
+    lengths: list[int]
+    """Of lines that are in the area."""
+    lines: list[Any]
+    """Those that are not: of another form, or too long for it."""
+    size: int = 0
 
 
 class _Worker:
@@ -284,8 +291,10 @@ class _Worker:
         if isinstance(message, _Free):
             self._free += 1
         elif isinstance(message, _Decode):
-            batch = None if message.place is None else get_packets(self._areas[message.area], message.place)
-            self._end.send(self._shard.decode(batch, message.start_ns))
+            packets: tuple[PacketBatch | None, Integers] = None, _NONE
+            if message.place is not None:
+                packets = get_packets(self._areas[message.area], message.place)
+            self._end.send(self._shard.decode(*packets, message.start_ns))
         elif isinstance(message, _Retell):
             told = get_object(self._areas[message.area], message.place)
             self._end.send(self._shard.retell(told, everything=message.everything))
@@ -293,43 +302,51 @@ class _Worker:
             self._render(get_object(self._areas[message.area], message.place))
 
     def _render(self, given: Given) -> None:
-        indices: list[int] = []
-        messages: list[bool] = []
-        lines: list[Any] = []
-        size = 0
-        for index, is_message, line in self._shard.render(given):
-            length = len(line) if isinstance(line, bytes) else 0
-            if size + length > BLOCK_BYTES and lines:
-                self._hand_on(indices, messages, lines, size)
-                indices, messages, lines, size = [], [], [], 0
-            indices.append(index)
-            messages.append(is_message)
-            lines.append(line)
-            size += length
-            if size >= CHUNK_BYTES or len(lines) == CHUNK_LINES:
-                self._hand_on(indices, messages, lines, size)
-                indices, messages, lines, size = [], [], [], 0
-        if lines:
-            self._hand_on(indices, messages, lines, size)
+        """Lines of bytes go into the area at once, while they are in the processor's caches."""
+        begun = _Begun([], [], [], [])
+        for indices, messages, lines in self._shard.render(given):
+            if not lines:
+                continue
+            lengths = list(map(len, lines)) if isinstance(lines[0], bytes) else []
+            size = sum(lengths)
+            if begun.indices and begun.size + size > BLOCK_BYTES:
+                self._hand_on(begun)
+                begun = _Begun([], [], [], [])
+            if not begun.indices:
+                self._wait()
+            begun.indices += indices
+            begun.messages += messages
+            if 0 < size <= BLOCK_BYTES:
+                start = self._chunks % CHUNKS * BLOCK_BYTES + begun.size
+                if size > LONG * len(lines):
+                    for line, length in zip(lines, lengths, strict=True):
+                        self._block[start : start + length] = line
+                        start += length
+                else:
+                    self._block[start : start + size] = b"".join(lines)
+                begun.lengths += lengths
+            else:
+                begun.lines += lines
+            begun.size += size
+            if begun.size >= CHUNK_BYTES or len(begun.indices) >= CHUNK_LINES:
+                self._hand_on(begun)
+                begun = _Begun([], [], [], [])
+        if begun.indices:
+            self._hand_on(begun)
         self._end.send(_Ended(self._shard.summary))
 
-    def _hand_on(self, indices: list[int], messages: list[bool], lines: list[Any], size: int) -> None:
+    def _wait(self) -> None:
+        """Until there is a block for the next chunk."""
         while not self._free:
             message = self._end.recv()
             if isinstance(message, _Free):
                 self._free += 1
             else:
                 self._later.append(message)
+
+    def _hand_on(self, begun: _Begun) -> None:
         self._free -= 1
         block = self._chunks % CHUNKS
         self._chunks += 1
-        chunk = Chunk(np.array(indices, np.int64), np.array(messages, np.bool_), None)
-        if not size or size > BLOCK_BYTES:
-            chunk.data = lines
-            self._end.send(_Lines(chunk))
-        else:
-            start = block * BLOCK_BYTES
-            for line in lines:
-                self._block[start : start + len(line)] = line
-                start += len(line)
-            self._end.send(_Lines(chunk, block, np.array([len(line) for line in lines], np.int64)))
+        chunk = Chunk(np.array(begun.indices, np.int64), np.array(begun.messages, np.bool_), begun.lines or None)
+        self._end.send(_Lines(chunk, block, np.array(begun.lengths, np.int64) if begun.lengths else None))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
+import numpy as np
+
 from kafkasniff.model import Endpoint, Exchange, Message, Problem, SaslToken
-from kafkasniff.parallel.interleave import Run
+from kafkasniff.parallel.areas import Block
+from kafkasniff.parallel.interleave import Runs
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.lines import ByteStream
 from kafkasniff.sinks.text import TextSink
 
-__all__ = ["Form", "JsonForm", "TextForm"]
+__all__ = ["LONG", "Form", "JsonForm", "TextForm"]
 
 LONG: Final = 16 << 10
 """Lines, or runs of them, that are so long on average are written one by one: it takes less than joining them."""
@@ -27,7 +29,7 @@ class Form(Protocol):
     def render(self, event: Event) -> Any:
         """What a shard hands on of an event; None where it has no line."""
 
-    def write(self, runs: Sequence[Run]) -> None:
+    def write(self, runs: Runs) -> None:
         """Write lines of shards, in order."""
 
     def flush(self) -> None:
@@ -41,16 +43,24 @@ class JsonForm:
         self.render = sink.line
         self._stream = stream
 
-    def write(self, runs: Sequence[Run]) -> None:
+    def write(self, runs: Runs) -> None:
         """Write lines of shards, in order. Hot."""
-        pieces: list[Any] = []
-        for _, chunk, first, last in runs:
-            data = chunk.data[first:last]
-            if isinstance(data, list):
-                pieces += data
-            else:
-                pieces.append(data)
-        if sum(map(len, pieces)) > LONG * len(pieces):
+        blocks: list[Any] = [chunk.data for chunk in runs.chunks]
+        if not all(isinstance(block, Block) for block in blocks):
+            for chunk, first, last in runs:
+                data = chunk.data[first:last]
+                self._stream.write(b"".join(data) if isinstance(data, list) else data)
+            return
+        # What `Block` does for a slice, for all runs at once: where lines are short, shards take turns at each.
+        offsets = np.concatenate([block.offsets for block in blocks])
+        begin = np.cumsum([0, *(len(block.offsets) for block in blocks[:-1])])[runs.chunk]
+        starts, ends = offsets[begin + runs.first], offsets[begin + runs.last]
+        views = [block.view for block in blocks]
+        pieces = [
+            views[number][start:end]
+            for number, start, end in zip(runs.chunk.tolist(), starts.tolist(), ends.tolist(), strict=True)
+        ]
+        if int((ends - starts).sum()) > LONG * len(pieces):
             for piece in pieces:
                 self._stream.write(piece)
         else:
@@ -89,9 +99,9 @@ class TextForm:
             )
         return None if isinstance(event, Exchange) else event
 
-    def write(self, runs: Sequence[Run]) -> None:
+    def write(self, runs: Runs) -> None:
         """Write lines of shards, in order."""
-        for _, chunk, first, last in runs:
+        for chunk, first, last in runs:
             for line in chunk.data[first:last]:
                 if isinstance(line, tuple):
                     self._put(*line)

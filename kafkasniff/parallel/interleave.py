@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from kafkasniff.parallel.window import Integers
 
-__all__ = ["Chunk", "Interleaver", "Run"]
+__all__ = ["Chunk", "Interleaver", "Runs"]
 
 _END: Final = np.iinfo(np.int64).max
+_NONE: Final = np.empty(0, np.int64)
 
 
 class Chunk(msgspec.Struct):
@@ -30,8 +31,35 @@ class Chunk(msgspec.Struct):
     """How many are written."""
 
 
-Run = tuple[int, Chunk, int, int]
-"""Shard, and the lines of one of its chunks, from and up to, that follow on each other."""
+class Runs(msgspec.Struct):
+    """Lines that follow on each other, in order: runs of lines of chunks; columns of one length."""
+
+    shards: list[int]
+    """Of the chunks."""
+    chunks: list[Chunk]
+    chunk: Integers
+    """Index in `chunks`."""
+    first: Integers
+    """Of its lines, from this one."""
+    last: Integers
+    """Up to this one."""
+
+    def __iter__(self) -> Iterator[tuple[Chunk, int, int]]:
+        for number, first, last in zip(self.chunk.tolist(), self.first.tolist(), self.last.tolist(), strict=True):
+            yield self.chunks[number], first, last
+
+    def cut(self, run: int, last: int) -> Runs:
+        """The runs up to one, with its lines up to this one."""
+        end = run + 1
+        lasts = self.last[:end].copy()
+        lasts[run] = last
+        return Runs(self.shards, self.chunks, self.chunk[:end], self.first[:end], lasts)
+
+    def finished(self) -> Iterator[int]:
+        """For each chunk that is at its end with these lines, its shard."""
+        for shard, chunk in zip(self.shards, self.chunks, strict=True):
+            if chunk.done == len(chunk.indices):
+                yield shard
 
 
 class Interleaver:
@@ -64,11 +92,12 @@ class Interleaver:
         """Whether all lines are there."""
         return all(self._ended)
 
-    def take(self) -> Iterator[Run]:
-        """The lines whose turn it is, in order; they are gone then."""
+    def take(self) -> Runs | None:
+        """The lines whose turn it is, in order; they are gone then. None: it is no line's turn."""
         border = min(self._next)
-        sources: list[tuple[int, Chunk, int]] = []
+        found = Runs([], [], *[_NONE] * 3)
         ranks: list[Integers] = []
+        numbers: list[Integers] = []
         places: list[Integers] = []
         for shard, chunks in enumerate(self._chunks):
             while chunks:
@@ -78,22 +107,21 @@ class Interleaver:
                 count = int(np.searchsorted(rank, border, "right" if self._next[shard] == border else "left"))
                 if count:
                     ranks.append(rank[:count])
-                    places.append(np.full(count, len(sources), np.int64))
-                    sources.append((shard, chunk, chunk.done))
+                    numbers.append(np.full(count, len(found.chunks), np.int64))
+                    places.append(np.arange(chunk.done, chunk.done + count))
+                    found.shards.append(shard)
+                    found.chunks.append(chunk)
                     chunk.done += count
                 if chunk.done < len(chunk.indices):
                     break
                 chunks.popleft()
-        if not sources:
-            return
+        if not ranks:
+            return None
         together = np.argsort(np.concatenate(ranks), kind="stable")
-        source = np.concatenate(places)[together]
+        number = np.concatenate(numbers)[together]
         # Lines of one chunk keep their order: where the chunk stays the same they follow on each other.
-        borders = np.concatenate(([0], np.flatnonzero(np.diff(source)) + 1, [len(source)])).tolist()
-        sequence: list[int] = source[borders[:-1]].tolist()
-        at = [first for _, _, first in sources]
-        for number, start, stop in zip(sequence, borders, borders[1:], strict=False):
-            shard, chunk, _ = sources[number]
-            first = at[number]
-            at[number] = last = first + stop - start
-            yield shard, chunk, first, last
+        begins = np.concatenate(([0], np.flatnonzero(np.diff(number)) + 1))
+        found.chunk = number[begins]
+        found.first = np.concatenate(places)[together[begins]]
+        found.last = found.first + np.diff(begins, append=len(number))
+        return found

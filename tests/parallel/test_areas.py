@@ -7,8 +7,18 @@ import pytest
 
 from kafkasniff.model import Problem
 from kafkasniff.packets import COLUMNS, Note, PacketBatch
-from kafkasniff.parallel.areas import Area, get_object, get_packets, put_objects, put_packets
+from kafkasniff.parallel.areas import (
+    LONG_PAYLOAD,
+    Area,
+    get_object,
+    get_packets,
+    own_payloads,
+    put_objects,
+    put_packets,
+)
+from kafkasniff.shards import share
 from tests.craft.batches import batch
+from tests.craft.conversation import Conversation
 from tests.craft.samples import mixed
 from tests.test_boundaries import cut
 
@@ -35,8 +45,32 @@ def test_packets(rows: list[int]) -> None:
     area = Area()
     for one in cut(batch(mixed()), rows):
         one.notes = [Note(one.end_order, Problem("capture-truncated", "cut")), Note(0, ("10.0.0.1", "host"))]
-        same(get_packets(area, put_packets(area, one)), one)
+        dealt = np.arange(len(one)) % 3
+        found, shards = get_packets(area, put_packets(area, one, dealt))
+        same(found, one)
+        assert np.array_equal(shards, dealt)
     area.close()
+
+
+@pytest.mark.parametrize("size", [100, LONG_PAYLOAD])
+def test_payloads_outlive_the_area(size: int) -> None:
+    talk = Conversation()
+    talk.handshake()
+    for number in range(9):
+        talk.send("client", bytes([number]) * size, 65_000)
+    area, packets = Area(), batch(talk.packets)
+    found, _ = get_packets(area, put_packets(area, packets, np.zeros(len(packets), np.int64)))
+    for part, expected in zip(share_of(found), share_of(packets), strict=True):
+        own = own_payloads(part)
+        same(own, expected)
+        assert type(own.buffer) is bytes
+        assert own_payloads(own) is own
+    area.close()
+
+
+def share_of(packets: PacketBatch) -> list[PacketBatch]:
+    """Of two shards, and what one alone has."""
+    return [share(packets, shard, 2) for shard in range(2)] + [share(packets, 0, 1)]
 
 
 def test_a_batch_without_packets() -> None:
@@ -44,7 +78,7 @@ def test_a_batch_without_packets() -> None:
     whole, none = batch(mixed()).split(len(mixed()))
     assert len(none) == 0
     assert len(whole) > 0
-    same(get_packets(area, put_packets(area, none)), none)
+    same(get_packets(area, put_packets(area, none, np.empty(0, np.int64)))[0], none)
 
 
 def test_objects_that_outgrow_the_area() -> None:

@@ -19,9 +19,11 @@ from kafkasniff.inspector import Inspector
 from kafkasniff.model import Summary
 from kafkasniff.packets import NO_TIME, PacketBatch
 from kafkasniff.parallel.coordinator import AHEAD
+from kafkasniff.parallel.dealer import Dealer
 from kafkasniff.parallel.forms import Form, JsonForm, TextForm
 from kafkasniff.parallel.interleave import Chunk, Interleaver
 from kafkasniff.parallel.window import Told
+from kafkasniff.shards import shard_of_rows
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.text import TextSink
 
@@ -90,7 +92,7 @@ def together(
         jobs, {"exchanges": predicate is not None, **options}, Catalog(topics), form, predicate
     )
     summary = Summary()
-    random = Random(seed)
+    random, dealer = Random(seed), Dealer(jobs)
     waiting: deque[tuple[PacketBatch | None, list[Any]]] = deque()
 
     def finish() -> None:
@@ -105,7 +107,8 @@ def together(
         interleaver = Interleaver(settled.ranks)
         chunks: list[deque[Chunk]] = []
         for shard, given in zip(shards, settled.given, strict=True):
-            chunks.append(deque(_chunks(list(shard.render(_sent(given))), random)))
+            lines = [line for part in shard.render(_sent(given)) for line in zip(*part, strict=True)]
+            chunks.append(deque(_chunks(lines, random)))
             summary.add(shard.summary)
         for one in found:
             summary.add(one.summary)
@@ -115,10 +118,16 @@ def together(
                 interleaver.add(turn, chunks[turn].popleft())
             else:
                 interleaver.end(turn)
-            form.write(list(interleaver.take()))
+            runs = interleaver.take()
+            if runs is not None:
+                form.write(runs)
 
     for batch, start in zip((*batches, None), (*first_time(batches), None), strict=True):
-        waiting.append((batch, [_sent(shard.decode(batch, start)) for shard in shards]))
+        dealt = np.empty(0, np.int64)
+        if batch is not None:
+            # Whoever has a connection, it comes to the same: by their loads, or by a hash.
+            dealt = dealer.deal(batch) if seed % 2 else shard_of_rows(batch, jobs)
+        waiting.append((batch, [_sent(shard.decode(batch, dealt, start)) for shard in shards]))
         if len(waiting) > AHEAD:
             finish()
     while waiting:
