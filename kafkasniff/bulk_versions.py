@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.bulk_frames import Ints
-from kafkasniff.kafka.message import API_VERSIONS, NEEDED
-from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
+from kafkasniff.kafka.message import API_VERSIONS
+from kafkasniff.kafka.message_plan import OF_A_CONNECTION, Plan, request_plan, response_plan
 
 __all__ = ["KEYS", "NO_CODE", "VERSIONS", "Version", "client_id_text", "header_kinds", "version_of", "versions"]
 
@@ -76,6 +76,8 @@ def header_kinds(code: Ints) -> NDArray[np.int8]:
         for one in _distinct(code[unknown]).tolist():
             key, version = divmod(one, VERSIONS)
             plan = request_plan(key, version)
-            _KINDS[one] = plan.header if plan.known_version and key not in NEEDED and key != API_VERSIONS else 0
+            # What is said of a connection has to be read before what comes behind it, also of the same batch.
+            is_read_alone = plan.known_version and key not in OF_A_CONNECTION and key != API_VERSIONS
+            _KINDS[one] = plan.header if is_read_alone else 0
         kinds = _KINDS[code]
     return kinds

@@ -167,7 +167,44 @@ UNUSUAL: dict[str, Say] = {
         lambda n: kafka.produce_request(n, "o" * 1000, RECORDS), lambda n: kafka.produce_response(n, "o" * 1000, n)
     ),
 }
-SAID = USUAL | UNUSUAL
+
+
+def _assignment() -> bytes:
+    data = kafka.int16(0) + kafka.array([kafka.string("orders") + kafka.array([kafka.int32(0)])]) + kafka.int32(-1)
+    return kafka.int32(len(data)) + data
+
+
+GROUP: dict[str, Say] = {
+    "join": _exchange(
+        lambda n: kafka.request(
+            11,
+            0,
+            n,
+            kafka.string("group")
+            + kafka.int32(9000)
+            + kafka.string("")
+            + kafka.string("of our own")
+            + kafka.array([kafka.string("range") + kafka.int32(0)]),
+        ),
+        lambda n: kafka.response(
+            n,
+            kafka.int16(0)
+            + kafka.int32(3)
+            + kafka.string("range")
+            + kafka.string("leader")
+            + kafka.string("member")
+            + kafka.array([]),
+        ),
+    ),
+    "sync": _exchange(
+        lambda n: kafka.request(
+            14, 0, n, kafka.string("group") + kafka.int32(3) + kafka.string("member") + kafka.array([])
+        ),
+        lambda n: kafka.response(n, kafka.int16(0) + _assignment()),
+    ),
+}
+"""A classic group: what the bytes in the second are is told by the first."""
+SAID = USUAL | UNUSUAL | GROUP
 
 
 def talks(said: Sequence[Sequence[str]], skew_ns: int = 0) -> list[list[Packet]]:
@@ -275,6 +312,18 @@ def test_what_is_usual_is_taken_in_bulk(name: str) -> None:
     messages = sum(isinstance(one, Message) for one in found)
     assert messages == 2 * (5 + 3) + 2 * 6
     assert inspector.in_bulk == messages - 2 * 6
+
+
+def test_what_is_said_later_has_no_say() -> None:
+    """An assignment, heartbeats, a retransmit, and that assignments here are nobody's business: in one batch."""
+    before, after = talks([["sync", *["heartbeat"] * 40, "join", "sync"]])
+    joins = next(place for place, packet in enumerate(after) if b"range" in packet.payload)
+    packets = [before, [*after[:joins], after[joins - 2], *after[joins:]]]
+    expected = run(_OneByOne, packets, [])[0]
+    messages = [one for one in expected if isinstance(one, Message)]
+    answers = [one.body for one in messages if one.api == "SyncGroup" and one.type == "response" and one.body]
+    assert ["_assignment" in body for body in answers] == [True, False]
+    assert run(Inspector, packets, [])[0] == expected
 
 
 def test_exchanges_over_two_batches() -> None:

@@ -202,7 +202,7 @@ def _tell(  # noqa: PLR0917 - where it goes, and which message it is
 
 
 def _body(entry: BulkEntry, version: Version) -> Body | None:
-    """The body of a message in bulk, which is not one of those that other messages are read by (`OF_A_CONNECTION`)."""
+    """The body of a message in bulk: it neither is read by what other messages said nor says anything for them."""
     _, _, _, connection, bulk, _, _, start, size, length, correlation_id, _, _, _, _ = entry
     memory = connection.kafka.memory
     if entry[13] is None:

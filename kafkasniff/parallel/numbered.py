@@ -8,11 +8,7 @@ from typing import Any, Final
 
 from kafkasniff.accounts import InspectedConnection
 from kafkasniff.bulk import BulkEntry
-from kafkasniff.bulk_messages import read_request, read_response
 from kafkasniff.inspector import Inspector, Output
-from kafkasniff.kafka.events import ExchangeEvent, MessageEvent
-from kafkasniff.kafka.framing import Frame
-from kafkasniff.kafka.message_plan import OF_A_CONNECTION
 from kafkasniff.packets import PacketBatch
 from kafkasniff.parallel.window import BrokerEndpoint
 from kafkasniff.relief import MAX_ENDPOINTS
@@ -38,48 +34,12 @@ class NumberedInspector(Inspector):
     def collect(self, batch: PacketBatch | None) -> tuple[list[Entry], list[tuple[int, InspectedConnection]]]:
         """What the next packets yield, in order, and the connections that begin, with the packets' order.
 
-        None: there are no more. Messages in bulk stay as they are, unread, but for those that are read by what was said
-        on their connection: more may have been said when they are told.
+        None: there are no more. Messages in bulk stay as they are, unread.
         """
         entries = self._collect_end() if batch is None else self._collect(batch)
         entries.sort()
-        read: list[Entry] = []
-        for entry in entries:
-            if len(entry) > EVENT:
-                version = entry[13]
-                # What a request leaves for its response is there by now only if the request was read here.
-                if version.key in OF_A_CONNECTION if version is not None else entry[4].open[entry[5]] is not None:
-                    read += self._read(entry)
-                    continue
-            read.append(entry)
         opened = [(tcp.first_order, tcp.owner) for tcp in self._reassembler.opened]
-        return read, opened  # type: ignore[return-value]  # the owner of a connection is always one of ours
-
-    def _read(self, entry: BulkEntry) -> Iterator[EventEntry]:
-        """A message that was taken in bulk as the event that it would be otherwise, and the end of its exchange."""
-        order, place, within, connection, bulk, index, ordinal, start, size, length, correlation_id = entry[:11]
-        packet, time_ns, version, latency = entry[11:]
-        kafka, is_request = connection.kafka, version is not None
-        assert kafka.client is not None
-        seen = packet, packet, time_ns, time_ns, packet
-        direction = kafka.client if is_request else 1 - kafka.client
-        frame = Frame(order, direction, bulk.buffer, start, start + size, size, *seen)
-        if version is not None:
-            decoded = read_request(bulk, version, start, size, length, correlation_id, kafka.memory)
-            bulk.open[index] = 0, version, decoded.client_id, decoded.carry, None
-            event = MessageEvent(order, ordinal, frame, True, decoded, decoded.client_id)
-            yield order, place, within, connection, event
-            return
-        opened = bulk.open[index]
-        assert opened is not None
-        bulk.open[index] = None
-        _, version, client_id, carry, _ = opened
-        decoded = read_response(bulk, version, start, size, correlation_id, kafka.memory, carry)
-        event = MessageEvent(order, ordinal, frame, False, decoded, client_id, (), latency, latency)
-        yield order, place, within, connection, event
-        if self._want_exchanges:
-            end = ExchangeEvent(order, ordinal, "answered", time_ns, packet, latency, latency)
-            yield order, place, within + 1, connection, end
+        return entries, opened  # type: ignore[return-value]  # the owner of a connection is always one of ours
 
     def number(self, exchanges: Iterable[int]) -> None:
         """Give the exchanges that begin these numbers."""
