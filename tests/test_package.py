@@ -88,6 +88,24 @@ except SystemExit as end:
     assert heavy_after(code) == set()
 
 
+def test_a_line_of_text_is_light() -> None:
+    """Whatever a capture needs besides NumPy comes with the first thing in it that does."""
+    code = f"""
+import sys
+from kafkasniff.cli.main import main
+sys.argv[1:] = ["decode", "--quiet", "--count", "1", {str(ROOT / "captures" / "librdkafka-codecs.pcap")!r}]
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+print("loaded:", *sys.modules)
+"""
+    done = python("-c", code)
+    assert done.returncode == 0, done.stderr
+    modules = set(done.stdout.rsplit("loaded:", 1)[1].split())
+    assert not modules & {*HEAVY, "cryptography", "email", "importlib.metadata", "numpy.ma"} - {"numpy"}
+
+
 def test_version_is_told() -> None:
     done = python("-m", "kafkasniff", "--version")
     assert done.returncode == 0

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from crc32c import crc32c
 from isal import isal_zlib
 
 from kafkasniff.blanking.copied import Copied
+from kafkasniff.kafka.checksum import crc32c
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.record_batch import HEADER_SIZE, Batch
 from kafkasniff.kafka.record_flaw import MalformedError, read_varint

@@ -9,8 +9,8 @@ import struct
 from typing import Any, Final
 
 import msgspec
-from crc32c import crc32c
 
+from kafkasniff.kafka.checksum import crc32c
 from kafkasniff.kafka.compression import CODECS, codec_name, decompress
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.control_records import control_record

@@ -10,8 +10,7 @@ import re
 import struct
 from typing import Any, Final
 
-from crc32c import crc32c
-
+from kafkasniff.kafka.checksum import crc32c
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.message_set import MIN_SIZES, decode_message
 from kafkasniff.kafka.record_batch import HEADER, HEADER_SIZE, decode_batch
