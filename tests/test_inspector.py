@@ -351,6 +351,22 @@ def test_a_frame_of_impossible_size() -> None:
     assert problems(out)[:2] == ["frame-size", "stream-resync"]
 
 
+def test_an_impossible_size_beside_a_part_of_a_frame() -> None:
+    """One side falls out of step while the other is within a frame: what was cut of that is not cut twice."""
+    talk = greeted().send(0, kb.metadata_request(2, None)).send(1, kb.metadata_response(2, "h", 1, []))
+    request = kb.produce_request(3, "t", kb.record_batch([kb.record(0, None, bytes(900))]))
+    begun = len(talk.send(0, request[:300]).packets)
+    talk.send(0, request[300:600]).send(1, struct.pack(">i", -5) + b"garbage").send(0, request[600:])
+    talk.send(1, kb.produce_response(3, "t", 0)).end()
+    whole = Inspector()
+    first, second = talk.packets[:begun], talk.packets[begun:]
+    together = [*whole.feed(batch(first)), *whole.feed(batch(second, start=begun)), *whole.close()]
+    single = Inspector()
+    apart = [event for place, one in enumerate(talk.packets) for event in single.feed(batch([one], start=place))]
+    assert together == [*apart, *single.close()]
+    assert ("request", "Produce", 3, 3) in [message[:4] for message in messages(together)]
+
+
 def test_frames_are_bounded() -> None:
     talk = greeted().send(0, kb.produce_request(2, "t", kb.record_batch([kb.record(0, None, bytes(5000))])))
     out = inspect(talk.end(), max_frame=4000)

@@ -246,7 +246,7 @@ class KafkaConnection:
 
     def _stretch(self, item: Stretch) -> None:
         runs = item.runs
-        has_framers, saved = True, self._framers
+        has_framers = is_safe = True
         for direction, run in enumerate(runs):
             if run is not None:
                 size = run.end[run.last - 1] - run.end[run.first] + run.length[run.first]
@@ -255,13 +255,13 @@ class KafkaConnection:
                 framer = self._framers[direction]
                 if framer is None:
                     has_framers = False
-                elif not framer.is_within(size):
-                    # Bytes behind the frame that is not complete: where they make no frame all goes back to here.
-                    saved = saved.copy()
-                    saved[direction] = framer.copy()
+                else:
+                    is_safe = is_safe and framer.is_within(size)
         if self.verdict == "not-kafka":
             return
         if self.verdict == "kafka" and has_framers:
+            # Bytes behind a frame that is not complete yet may make no frame: then all goes back to here.
+            saved = [None if framer is None or is_safe else framer.copy() for framer in self._framers]
             frames: list[Frame] = []
             in_step = True
             for run, framer in zip(runs, self._framers, strict=True):
