@@ -351,6 +351,21 @@ def test_a_frame_of_impossible_size() -> None:
     assert problems(out)[:2] == ["frame-size", "stream-resync"]
 
 
+def test_a_beginning_that_might_be_tls_until_the_other_side_answers() -> None:
+    """What it is comes out with the answer, and is told there, whatever else is in the same batch."""
+    talk = greeted()
+    begun = len(talk.packets)
+    talk.send(0, kb.metadata_request(2, None)).send(1, kb.metadata_response(2, "h", 1, []))
+    stranger = Talk(conversation=1).send(0, b"\x16\x03\x01").send(0, b"\0")
+    asked = len(stranger.packets)
+    stranger.send(1, b"7.0.0.1, and no Kafka")
+    parts = talk.packets[:begun], stranger.packets[:asked], talk.packets[begun:], stranger.packets[asked:]
+    out = inspect([packet for part in parts for packet in part])
+    assert problems(out) == ["not-kafka"]
+    told = next(place for place, one in enumerate(out) if isinstance(one, Problem))
+    assert len(messages(out[:told])) == 4
+
+
 def test_an_impossible_size_beside_a_part_of_a_frame() -> None:
     """One side falls out of step while the other is within a frame: what was cut of that is not cut twice."""
     talk = greeted().send(0, kb.metadata_request(2, None)).send(1, kb.metadata_response(2, "h", 1, []))

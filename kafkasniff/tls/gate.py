@@ -79,7 +79,7 @@ class TlsGate:
             is_tls, order = decided
             if not is_tls:
                 self.plain = True
-                if not self._held:
+                if not self._held and _begins(item, order):
                     return items
             held, self._held = self._held, []
             self._heads = [b"", b""]
@@ -136,6 +136,11 @@ def is_tls(head: bytes, *, aligned: bool) -> bool | None:
     if len(head) > behind and not may_be_header(head, behind):
         return False
     return True if len(head) >= behind + _NEXT else None
+
+
+def _begins(item: Item, order: int) -> bool:
+    """Whether nothing of an item is in front of this place in capture order."""
+    return not isinstance(item, Stretch) or all(run is None or run.order[run.first] >= order for run in item.runs)
 
 
 def _order(item: Item, held: list[Item]) -> int:
