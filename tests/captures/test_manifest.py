@@ -14,6 +14,8 @@ from scapy.layers.inet6 import IPv6  # noqa: F401  (scapy dissects IPv6 only onc
 from scapy.packet import NoPayload, Padding
 from scapy.utils import PcapReader, RawPcapReader
 
+from tests.choice import one_in
+
 CAPTURES = Path(__file__).resolve().parents[2] / "captures"
 ENTRIES = json.loads((CAPTURES / "manifest.json").read_text(encoding="utf-8"))["captures"]
 OF_TLS = json.loads((CAPTURES / "tls" / "manifest.json").read_text(encoding="utf-8"))["captures"]
@@ -32,7 +34,7 @@ every_file = pytest.mark.parametrize(
 
 # Those whose client's log names every request, and whose packets are whole.
 every_complete_capture = pytest.mark.parametrize(
-    "entry", [entry for entry in ENTRIES if entry["requests_complete"]], ids=lambda entry: entry["file"]
+    "entry", one_in(2, [entry for entry in ENTRIES if entry["requests_complete"]]), ids=lambda entry: entry["file"]
 )
 
 CONTROLLED_SHUTDOWN_0 = (7, 0)

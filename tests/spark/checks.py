@@ -30,6 +30,8 @@ CONF = {
     "spark.driver.extraJavaOptions": JAVA,
     "spark.executor.extraJavaOptions": JAVA,
     "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 CLUSTER = "local-cluster[2,1,512]"
 WITHOUT_PATH = {"spark.executorEnv.PYTHONPATH": ""}

@@ -21,6 +21,10 @@ FAST = {
     "spark.sql.streaming.stopTimeout": "60s",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.driver.memory": "1g",
+    # Nor does compiling plans for a few rows; `export --engine spark` is tested as it is (test_command.py).
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
 }
 
 

@@ -91,6 +91,8 @@ def connect_server(folder: Path, environment: dict[str, str], *conf: str) -> Ite
         "spark.connect.grpc.binding.address=127.0.0.1",
         f"spark.connect.grpc.binding.port={port}",
         "spark.ui.enabled=false",
+        "spark.sql.codegen.wholeStage=false",
+        "spark.sql.codegen.factoryMode=NO_CODEGEN",
         *conf,
     ]
     java = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={LOGGING.as_uri()}"
