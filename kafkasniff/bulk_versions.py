@@ -77,7 +77,7 @@ def header_kinds(code: Ints) -> NDArray[np.int8]:
             key, version = divmod(one, VERSIONS)
             plan = request_plan(key, version)
             # What is said of a connection has to be read before what comes behind it, also of the same batch.
-            is_read_alone = plan.known_version and key not in OF_A_CONNECTION and key != API_VERSIONS
-            _KINDS[one] = plan.header if is_read_alone else 0
+            is_independent = plan.known_version and key not in OF_A_CONNECTION and key != API_VERSIONS
+            _KINDS[one] = plan.header if is_independent else 0
         kinds = _KINDS[code]
     return kinds

@@ -15,7 +15,8 @@ from kafkasniff.parallel.coordinator import Coordinator
 from kafkasniff.parallel.crew import Crew
 from kafkasniff.parallel.forms import Form, JsonForm, TextForm
 from kafkasniff.parallel.interleave import Runs
-from kafkasniff.parallel.shard import NumberedInspector, Shard
+from kafkasniff.parallel.numbered import NumberedInspector
+from kafkasniff.parallel.shard import Shard
 from kafkasniff.relief import MAX_NAMES
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.text import TextSink

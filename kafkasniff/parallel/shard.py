@@ -22,7 +22,7 @@ from kafkasniff.parallel.numbered import Entry, NumberedInspector
 from kafkasniff.parallel.window import Found, Given, Integers, Told
 from kafkasniff.shards import share_of_rows
 
-__all__ = ["NumberedInspector", "Rendered", "Shard"]
+__all__ = ["Rendered", "Shard"]
 
 _Line = TypeVar("_Line")
 
