@@ -25,6 +25,7 @@ import numpy as np
 
 from kafkasniff.accounts import InspectedConnection
 from kafkasniff.bulk_frames import Bools, Frames, Headers, Ints, Views
+from kafkasniff.bulk_repeats import Repeats
 from kafkasniff.bulk_versions import (
     KEYS,
     NO_CODE,
@@ -78,10 +79,12 @@ id; correlation id; packet, time_ns; the API's version, None for a response; lat
 class Bulk:
     """What the messages of one batch have in common: `buffer` with their bytes, and their exchanges."""
 
-    __slots__ = ("buffer", "context", "open")
+    __slots__ = ("buffer", "context", "open", "repeats")
 
-    def __init__(self, buffer: bytes, exchanges: int, options: DecodeOptions) -> None:
+    def __init__(self, buffer: bytes, exchanges: int, options: DecodeOptions, repeats: Repeats | None = None) -> None:
         self.buffer = buffer
+        self.repeats = repeats
+        """Bodies that may be those of several messages."""
         self.context = DecodeContext(options)
         """Of all messages in which there is nothing to note (`message.decode_body`)."""
         self.open: list[Open | None] = [None] * exchanges
@@ -123,10 +126,12 @@ class PairColumns(NamedTuple):
     latency_ns: Ints
 
 
-def take(deltas: list[Delta], plan: BatchPlan | None, options: ConnectionOptions) -> Taken:
+def take(
+    deltas: list[Delta], plan: BatchPlan | None, options: ConnectionOptions, repeats: Repeats | None = None
+) -> Taken:
     """Take what connections yielded of a batch of packets, where all of it can be taken in bulk.
 
-    `plan` is the batch's.
+    `plan` is the batch's; `repeats`: bodies that messages may share.
     """
     # A batch may have payload alone, and of that less than the length of one frame.
     if plan is None or len(plan.batch.buffer) < _HEADER:
@@ -134,7 +139,7 @@ def take(deltas: list[Delta], plan: BatchPlan | None, options: ConnectionOptions
     candidates, rest = _candidates(deltas, plan)
     if not candidates:
         return Taken(deltas)
-    pairs = Pairs(candidates, plan, options)
+    pairs = Pairs(candidates, plan, options, repeats)
     taken = pairs.taken.tolist()
     if not any(taken):
         return Taken(deltas)
@@ -179,10 +184,17 @@ def _candidates(deltas: list[Delta], plan: BatchPlan) -> tuple[list[_Candidate],
 class Pairs:
     """Frames, headers and pairs of the connections that can be taken; `taken` says which."""
 
-    def __init__(self, candidates: Sequence[_Candidate], plan: BatchPlan, options: ConnectionOptions) -> None:
+    def __init__(
+        self,
+        candidates: Sequence[_Candidate],
+        plan: BatchPlan,
+        options: ConnectionOptions,
+        repeats: Repeats | None = None,
+    ) -> None:
         self._candidates = candidates
         self._plan = plan
         self._options = options.detail.decode
+        self._repeats = repeats
         self._max_frame = options.max_frame
         self._views = Views(plan.batch.buffer)
         self._ranges: Ints = np.array([rows for _, rows in candidates], np.int64)
@@ -408,7 +420,7 @@ class Pairs:
             answer = answer[chosen]
         ask = self._request_of[answer]
         count = len(ask)
-        bulk = Bulk(self._plan.batch.buffer, count, self._options)
+        bulk = Bulk(self._plan.batch.buffer, count, self._options, self._repeats)
         owners = self._owners()
         place = np.array([0 if owner is None else owner.place for owner in owners], np.int64)
 

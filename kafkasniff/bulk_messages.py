@@ -34,7 +34,11 @@ def tell_request(entry: BulkEntry, number: int, capture: str | None) -> tuple[Me
     body: Body | None = None
     if client_id.__class__ is not bytes and context.options.bodies:
         context.base = start
-        body = decode_body(version.request, data, position + version.flexible, start + size, context)
+        position += version.flexible
+        if bulk.repeats is None:
+            body = decode_body(version.request, data, position, start + size, context)
+        else:
+            body = bulk.repeats.request(version, data, position, start + size, context)
     packet &= PACKET_NUMBER
     if body is None:
         decoded = read_request(bulk, version, start, size, length, correlation_id, connection.kafka.memory)
@@ -83,7 +87,10 @@ def tell_response(entry: BulkEntry, opened: Open, capture: str | None) -> Messag
     body: Body | None = None
     if context.options.bodies and not (flexible and (size < 5 or data[start + 4])):
         context.base = start
-        body = decode_body(version.response, data, start + 4 + flexible, start + size, context)
+        if bulk.repeats is None:
+            body = decode_body(version.response, data, start + 4 + flexible, start + size, context)
+        else:
+            body = bulk.repeats.response(version, data, start + 4 + flexible, start + size, context)
     packet &= PACKET_NUMBER
     if body is None:
         decoded = read_response(bulk, version, start, size, correlation_id, connection.kafka.memory, carry)

@@ -17,6 +17,7 @@ from kafkasniff.accounts import Account, ConnectionEnd, InspectedConnection, Ope
 from kafkasniff.bulk import BulkEntry, PairColumns, Pairs, Taken, take
 from kafkasniff.bulk_messages import tell_request, tell_response
 from kafkasniff.bulk_parts import FIRST_SEGMENTS, divide, in_parts
+from kafkasniff.bulk_repeats import Repeats
 from kafkasniff.kafka.connection import ConnectionOptions
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.detail import Detail, LeftOut, Level
@@ -54,6 +55,8 @@ class Inspector:
       into exchanges
     - `headers`: of bodies read those only that later messages are read by, or that tell whether a response will come
     - `keys`: secrets that decrypt TLS, besides those in the captures
+    - `shares`: for which key, version and direction of messages a body may be one object for all of them that have the
+      same bytes, which saves reading them again; for readers who change no such body. None: each has its own
     """
 
     _in_bulk: ClassVar[bool] = True
@@ -70,6 +73,7 @@ class Inspector:
         connections: bool = False,
         headers: bool = False,
         keys: KeyLog | None = None,
+        shares: Callable[[int, int, Direction], bool] | None = None,
     ) -> None:
         self._ports = frozenset(ports)
         self._show_secrets = show_secrets
@@ -88,6 +92,7 @@ class Inspector:
         self._only_capture: str | None = None
         """The capture's name, where there was one alone so far."""
         self._known_brokers: set[tuple[int, int, int]] = set()
+        self._repeats = None if shares is None else Repeats(shares)
         self._relief = Relief()
         self._kept = KeptRequests()
         self.summary = Summary()
@@ -152,7 +157,7 @@ class Inspector:
         behind: list[Delta] = []
         if self._in_bulk and plan is not None:
             deltas = self._take_ahead(deltas, plan.order, keyed, behind)
-        taken = take(deltas, plan, self._options) if self._in_bulk else Taken(deltas)
+        taken = take(deltas, plan, self._options, self._repeats) if self._in_bulk else Taken(deltas)
         pairs = taken.pairs
         if pairs is not None:
             self.summary.bytes_stream += pairs.bytes

@@ -94,9 +94,10 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.pipeline import Pipeline, learn_names, summary_line
     from kafkasniff.cli.progress import Progress, wants_progress
-    from kafkasniff.enrich import Enricher
+    from kafkasniff.enrich import Enricher, leaves_alone
     from kafkasniff.inspector import Inspector
 
+    arguments["shares"] = leaves_alone
     # Which connections are written is told at their ends.
     inspector = Inspector(**arguments, connections=writing is not None)
     with open_captures(captures, stdin=environment.stdin) as source:

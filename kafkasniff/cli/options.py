@@ -241,10 +241,11 @@ def make_inspector(
     grows: bool = False,
 ) -> Inspector:
     """An inspector by `inspector_options`, which are taken out of `options`; `grows`: a key log is being written."""
+    from kafkasniff.enrich import leaves_alone
     from kafkasniff.inspector import Inspector
 
     arguments = inspector_arguments(options, records, exchanges=exchanges, grows=grows)
-    return Inspector(**arguments, connections=connections)
+    return Inspector(**arguments, connections=connections, shares=leaves_alone)
 
 
 def inspector_arguments(

@@ -13,5 +13,6 @@ messages after the merge of all connections, in capture order: what they add doe
 
 from kafkasniff.enrich.catalog import Broker, Catalog
 from kafkasniff.enrich.enricher import Enricher
+from kafkasniff.enrich.plan import leaves_alone
 
-__all__ = ["Broker", "Catalog", "Enricher"]
+__all__ = ["Broker", "Catalog", "Enricher", "leaves_alone"]

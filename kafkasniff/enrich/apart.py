@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 from kafkasniff.enrich.catalog import MAX_TOPICS, Catalog
-from kafkasniff.enrich.enricher import API_VERSIONS, ENVELOPE, INTERNAL, Enricher, internal_topics
-from kafkasniff.enrich.plan import Plan, message_plan
+from kafkasniff.enrich.enricher import API_VERSIONS, INTERNAL, Enricher, internal_topics
+from kafkasniff.enrich.plan import ENVELOPE, Plan, message_plan
 from kafkasniff.enrich.sessions import FINAL_EPOCH, FetchSession, FetchSessions
 from kafkasniff.kafka import cluster_metadata
 from kafkasniff.kafka.uuids import uuid_bytes

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from kafkasniff.enrich.catalog import Catalog
-from kafkasniff.enrich.plan import Plan, data_plan, message_plan, named_topics
+from kafkasniff.enrich.plan import ENVELOPE, Plan, data_plan, message_plan, named_topics
 from kafkasniff.enrich.sessions import FETCH, FIRST_VERSION, FetchSessions
 from kafkasniff.kafka import cluster_metadata
 from kafkasniff.kafka.uuids import ZERO_UUID
@@ -21,7 +21,6 @@ from kafkasniff.model import Body, Connection, Direction, Exchange, Message, Pro
 __all__ = ["Enricher", "internal_topics"]
 
 API_VERSIONS: Final = 18
-ENVELOPE: Final = 58
 INTERNAL: Final = "__"
 """What the names of the brokers' own topics begin with; others' may, too."""
 MAX_UNKNOWN: Final = 1 << 16

@@ -10,12 +10,14 @@ from typing import Final
 
 import msgspec
 
+from kafkasniff.enrich.sessions import FETCH, FIRST_VERSION
 from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.definition import FieldDefinition
 from kafkasniff.model import Direction
 
-__all__ = ["Plan", "data_plan", "message_plan", "named_topics"]
+__all__ = ["Plan", "data_plan", "leaves_alone", "message_plan", "named_topics"]
 
+ENVELOPE: Final = 58
 TELLING_REQUESTS: Final = frozenset({4, 6, 62, 70})
 """Requests whose sender knows: LeaderAndIsr and UpdateMetadata come from the controller, BrokerRegistration and
 ControllerRegistration from the node itself. Clients' requests ask, they do not tell; responses tell."""
@@ -46,6 +48,11 @@ class Plan(msgspec.Struct, frozen=True):
         """Whether a message with this plan has to be looked at."""
         return bool(self.topic_id or self.host or self.records or self.children)
 
+    @property
+    def is_added_to(self) -> bool:
+        """Whether names may be added to the struct, or to one in it."""
+        return bool(self.topic_id or self.records) or any(child.is_added_to for _, child in self.children)
+
 
 @lru_cache(maxsize=4096)  # keys and versions come from the wire; 724 are defined
 def message_plan(api_key: int, version: int, direction: Direction) -> tuple[Plan, bool] | None:
@@ -57,6 +64,15 @@ def message_plan(api_key: int, version: int, direction: Direction) -> tuple[Plan
     tells = direction == "response" or api_key in TELLING_REQUESTS
     plan = _plan(message.fields, version, nodes=tells)
     return (plan, tells) if plan.useful else None
+
+
+@lru_cache(maxsize=4096)
+def leaves_alone(api_key: int, version: int, direction: Direction) -> bool:
+    """Whether an `Enricher` adds nothing to bodies of this kind, whatever it knows: it may learn from them."""
+    if api_key == FETCH and version >= FIRST_VERSION:
+        return False
+    found = message_plan(api_key, version, direction)
+    return api_key != ENVELOPE and (found is None or not found[0].is_added_to)
 
 
 def named_topics(plan: Plan) -> tuple[str, str] | None:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from kafkasniff.model import Body, Endpoint, Exchange, Message, Problem, SaslToken
+from kafkasniff.model import Body, Endpoint, Exchange, Message, Problem, SaslToken, SharedBody
 from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.sinks.lines import ByteStream, LineWriter
 from kafkasniff.sinks.printable import visible_json
@@ -39,6 +39,9 @@ Envelope, and the metrics of PushTelemetry."""
 
 CONNECTIONS_KEPT: Final = 4096
 """Connections whose ends are kept as text."""
+
+BODIES_KEPT: Final = 4096
+"""Bodies that messages share whose JSON is kept."""
 
 Default = Callable[[Any], Any]
 
@@ -238,6 +241,10 @@ class JsonSink:
         self._payload = payload if payload.hides else None
         self._lines = LineWriter(stream, live=live)
         self._dumps = partial(orjson.dumps, default=json_default(form), option=orjson.OPT_APPEND_NEWLINE)
+        self._body_dumps = partial(orjson.dumps, default=json_default(form))
+        # By identity; the bodies are kept, so that no other has theirs.
+        self._shared: dict[int, orjson.Fragment] = {}
+        self._shared_bodies: list[Body] = []
         self._capture = capture
         # By the number of the connection; a look-up by `Endpoint` has to compare its fields.
         self._ends: dict[int | None, _Ends] = {}
@@ -253,8 +260,10 @@ class JsonSink:
         if type(event) is Message:
             if self._payload is not None:
                 event = self._payload.hide(event)
-            body = event.body
-            if event.api_key in FLOAT_APIS:
+            body: Any = event.body
+            if body.__class__ is SharedBody:
+                body = self._shared.get(id(body)) or self._share(body)
+            elif event.api_key in FLOAT_APIS:
                 body = _finite(body)
             ends = self._ends.get(event.connection)
             if ends is None or ends[0] is not event.client or ends[1] is not event.broker:
@@ -275,6 +284,15 @@ class JsonSink:
             # Only a capture's name can hold what JSON cannot.
             line = self._dumps(_encodable(item))
         return visible_json(line) if self._terminal else line
+
+    def _share(self, body: Body) -> orjson.Fragment:
+        """A body that other messages may have, too, as JSON; from now on `_shared` has it."""
+        if len(self._shared) >= BODIES_KEPT:
+            self._shared.clear()
+            self._shared_bodies.clear()
+        self._shared_bodies.append(body)
+        made = self._shared[id(body)] = orjson.Fragment(self._body_dumps(_finite(body)))
+        return made
 
     def flush(self) -> None:
         """Hand on all lines so far."""

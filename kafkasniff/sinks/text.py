@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kafkasniff.model import Endpoint, Exchange, Message, Problem, SaslToken
+from kafkasniff.model import Body, Endpoint, Exchange, Message, Problem, SaslToken, SharedBody
 from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.sinks.lines import ByteStream, TextWriter
 from kafkasniff.sinks.paint import COLOUR, PLAIN
@@ -29,6 +29,8 @@ LINE_CACHE: Final = 4096
 """Connections, APIs and client ids whose padded columns are kept ready, each."""
 NAME_WIDTH: Final = 40
 """Characters of a host's name that are shown."""
+TOLD_CACHE: Final = 4096
+"""Bodies that messages share of which is kept what a line tells."""
 PROBLEMS_SHOWN: Final = 3
 """Problems of one message that are told without `-v`."""
 LATENCY_WIDTH: Final = 8
@@ -120,6 +122,9 @@ class TextSink:
         self._apis = _Column(12)
         self._number_width = 4
         self._clients = _Column(8)
+        # What was told of bodies that messages share, by identity; the bodies are kept, so that no other has theirs.
+        self._told: dict[int, str] = {}
+        self._told_of: list[Body | None] = []
         self._arrows = self._encodable("→←")
 
     def _encodable(self, text: str) -> bool:
@@ -136,13 +141,29 @@ class TextSink:
                 self.put(event, *self.apart(event))
             else:
                 # Nearly always so: a line of its own, and nothing else. `apart` says the same.
-                told = summary(event, self._paint)
-                self.put(event, told if event.body_version is None else _read_as(event, told), "")
+                told = self._told.get(id(event.body))
+                if told is None:
+                    told = self._tell(event)
+                self.put(event, told, "")
         elif isinstance(event, Problem):
             self._problem(event)
         elif isinstance(event, SaslToken):
             self._sasl(event)
         # An exchange was told by its messages, and its end without an answer by a problem.
+
+    def _tell(self, message: Message) -> str:
+        """What a message tells; from now on `_told` has it by its body, where other messages may have that, too."""
+        told = summary(message, self._paint)
+        if message.body_version is not None:
+            return _read_as(message, told)
+        body = message.body
+        if body.__class__ is SharedBody:
+            if len(self._told) >= TOLD_CACHE:
+                self._told.clear()
+                self._told_of.clear()
+            self._told[id(body)] = told
+            self._told_of.append(body)
+        return told
 
     def flush(self) -> None:
         """Hand on all lines so far."""
