@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 from base64 import b64decode
 from collections.abc import Iterator
-from hashlib import blake2b
 from typing import Any, Final, Literal
 
 import msgspec
@@ -39,6 +38,13 @@ _WITH_RECORDS: Final = frozenset({0, 1, 59, 78})
 """Keys of the APIs that carry records: Produce, Fetch, FetchSnapshot, ShareFetch."""
 
 
+def _blake2b(value: bytes, size: int, salt: bytes) -> bytes:
+    # It takes OpenSSL along, and most runs hash nothing.
+    from hashlib import blake2b  # noqa: PLC0415
+
+    return blake2b(value, digest_size=size, key=salt, person=_PERSON).digest()
+
+
 class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
     """What becomes of payload. The default shows all of it."""
 
@@ -50,7 +56,7 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def hashed(cls, salt: bytes) -> Payload:
         """Hashes with this salt, of 1 to `SALT_BYTES` bytes."""
-        return cls("hashed", blake2b(b"id", digest_size=8, key=salt, person=_PERSON).hexdigest(), salt)
+        return cls("hashed", _blake2b(b"id", 8, salt).hex(), salt)
 
     @property
     def public(self) -> Payload:
@@ -64,7 +70,7 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def digest(self, value: bytes) -> bytes:
         """The hash of a value, `HASH_BYTES` long."""
-        return blake2b(value, digest_size=HASH_BYTES, key=self.salt, person=_PERSON).digest()
+        return _blake2b(value, HASH_BYTES, self.salt)
 
     def stand_in(self, value: bytes) -> dict[str, Any]:
         """What stands for a value in a body: `{"length"}` or `{"hash", "length"}`, the hash in hex."""

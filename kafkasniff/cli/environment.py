@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
-import shutil
 import signal
 import sys
 import time
@@ -116,7 +115,7 @@ class Environment:
         stdout_tty: bool = False,
         stderr_tty: bool = False,
         encoding: str = "utf-8",
-        width: int = 120,
+        width: int | None = 120,
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
         owns_process: bool = False,
@@ -129,7 +128,7 @@ class Environment:
         self.stderr_tty = stderr_tty
         self.encoding = encoding
         """Of text on stdout."""
-        self.width = width
+        self._width = width
         """Columns of the terminal; what to assume where there is none."""
         self.environ: Mapping[str, str] = {} if environ is None else environ
         self.clock = clock
@@ -152,10 +151,19 @@ class Environment:
             stdout_tty=_is_tty(sys.stdout),
             stderr_tty=_is_tty(sys.stderr),
             encoding=sys.stdout.encoding if sys.stdout is not None else "utf-8",
-            width=shutil.get_terminal_size((120, 40)).columns,
+            width=None,
             environ=os.environ,
             owns_process=True,
         )
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal."""
+        if self._width is None:
+            import shutil
+
+            self._width = shutil.get_terminal_size((120, 40)).columns
+        return self._width
 
     def colour(self, wanted: str, *, to_stdout: bool = True) -> bool:
         """Whether to write colours: `auto` means to a terminal, unless NO_COLOR is set (https://no-color.org)."""

@@ -3,17 +3,12 @@
 The codecs are those of `org.apache.kafka.common.record.CompressionType`. Compressed bytes come from the wire, so no
 size that they state is believed: output is produced in steps and counted against a limit, and a step is the most that
 is allocated before the count is looked at. What a value may become is bounded twice: by what the caller has left, and
-in proportion to the value's own size.
+in proportion to the value's own size. The libraries of the codecs are imported when a value needs them.
 """
 
 from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
-
-import cramjam
-import lz4.frame
-import zstandard
-from isal import isal_zlib
 
 __all__ = [
     "CODECS",
@@ -155,6 +150,8 @@ def decompress(codec: int, data: bytes, limit: int, *, magic: int = 2) -> Decomp
 
 def _gzip(data: bytes, output: _Output) -> None:
     """Members as of RFC 1952, concatenated; bytes behind the last are ignored, as Java's GZIPInputStream does."""
+    from isal import isal_zlib
+
     view = memoryview(data)
     position = 0
     for _ in range(MAX_FRAMES):
@@ -207,6 +204,8 @@ def _snappy(data: bytes, output: _Output) -> None:
 
 
 def _snappy_block(block: bytes, output: _Output) -> None:
+    import cramjam
+
     stated = 0
     for index, byte in enumerate(block[:5]):
         stated |= (byte & 0x7F) << 7 * index
@@ -227,6 +226,8 @@ def _snappy_block(block: bytes, output: _Output) -> None:
 
 def _lz4(data: bytes, output: _Output) -> None:
     """Frames of the lz4 frame format, concatenated."""
+    import lz4.frame
+
     view = memoryview(data)
     position = 0
     # Room for the usual batch in one go, without a megabyte being set aside for each of many small ones.
@@ -290,6 +291,8 @@ def _xxh32_short(data: bytes) -> int:
 
 def _zstd(data: bytes, output: _Output) -> None:
     """Frames as of RFC 8878, concatenated, with or without content sizes."""
+    import zstandard
+
     position = 0
     for _ in range(MAX_FRAMES):
         position = _zstd_frame_end(data, position)
@@ -310,6 +313,8 @@ def _zstd(data: bytes, output: _Output) -> None:
 
 def _zstd_frame_end(data: bytes, position: int) -> int:
     """End of the frame at `position`, by its block headers: the streaming reader takes a cut-off frame for whole."""
+    import zstandard
+
     head = data[position : position + 18]
     if head[1:4] == b"\x2a\x4d\x18" and head[0] >> 4 == 5:  # skippable frame: 0x184D2A5?, int32 size
         end = position + 8 + int.from_bytes(head[4:8], "little")

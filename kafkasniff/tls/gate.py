@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -17,7 +17,9 @@ from kafkasniff.streams import Closed, Gap, Item, Run, Started, Stretch, Wrapped
 from kafkasniff.tls.handshake import CLIENT_HELLO, SERVER_HELLO
 from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.record import APPLICATION_DATA, HANDSHAKE, HEADER, may_be_header
-from kafkasniff.tls.session import TlsSession
+
+if TYPE_CHECKING:
+    from kafkasniff.tls.session import TlsSession
 
 __all__ = ["MAX_HELD", "TlsGate", "is_tls"]
 
@@ -84,6 +86,9 @@ class TlsGate:
             held, self._held = self._held, []
             self._heads = [b"", b""]
             if is_tls:
+                # Most captures have none, and the first line comes sooner.
+                from kafkasniff.tls.session import TlsSession  # noqa: PLC0415
+
                 self._session = TlsSession(keys, order)
                 late = [one if isinstance(one, Stretch) else _not_before(one, order) for one in held]
                 return [*out, *self._session.feed([*late, *items[index:]], keys, wanted=wanted)]

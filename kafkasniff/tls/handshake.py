@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from hashlib import sha256
 from typing import Final
 
 import msgspec
@@ -50,8 +49,8 @@ _ENCRYPT_THEN_MAC: Final = 22
 _EARLY_DATA: Final = 42
 _SUPPORTED_VERSIONS: Final = 43
 
-_RETRY: Final = sha256(b"HelloRetryRequest").digest()
-"""The random of a ServerHello that asks for another ClientHello (RFC 8446, 4.1.3)."""
+_RETRY: Final = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
+"""The random of a ServerHello that asks for another ClientHello: SHA-256 of `HelloRetryRequest` (RFC 8446, 4.1.3)."""
 
 
 class ClientHello(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ is shown with the header.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any, Final
 
@@ -25,19 +26,33 @@ MAX_VALUE: Final = 1_024
 """Bytes of a value that is looked at; X-Ray's may have further fields."""
 
 _HEX: Final = rb"[0-9a-f]"
-_W3C: Final = re.compile(
+
+
+class _Form:
+    """What a value looks like; compiled when there is one, since most captures have none."""
+
+    def __init__(self, expression: bytes, flags: int = 0) -> None:
+        self._expression = expression
+        self._flags = flags
+
+    @functools.cached_property
+    def pattern(self) -> re.Pattern[bytes]:
+        return re.compile(self._expression, self._flags)
+
+
+_W3C: Final = _Form(
     rb"(?!ff)(?:00-(?P<id>%b{32})-(?P<span>%b{16})-%b{2}|(?!00)%b{2}-(?P<id2>%b{32})-(?P<span2>%b{16})-%b{2}(?:-.*)?)"
     % ((_HEX,) * 7),
     re.DOTALL,
 )
-_B3: Final = re.compile(rb"(?P<id>(?:%b{16}){1,2})-%b{16}(?:-[01d](?:-%b{16})?)?" % ((_HEX,) * 3), re.IGNORECASE)
-_B3_ID: Final = re.compile(rb"(?P<id>(?:%b{16}){1,2})" % _HEX, re.IGNORECASE)
-_JAEGER: Final = re.compile(
+_B3: Final = _Form(rb"(?P<id>(?:%b{16}){1,2})-%b{16}(?:-[01d](?:-%b{16})?)?" % ((_HEX,) * 3), re.IGNORECASE)
+_B3_ID: Final = _Form(rb"(?P<id>(?:%b{16}){1,2})" % _HEX, re.IGNORECASE)
+_JAEGER: Final = _Form(
     rb"(?P<id>%b{1,32})(?::|%%3A)%b{1,16}(?::|%%3A)%b{1,16}(?::|%%3A)%b{1,2}" % ((_HEX,) * 4), re.IGNORECASE
 )
-_DATADOG: Final = re.compile(rb"(?P<id>[1-9][0-9]{0,19})")
-_X_RAY: Final = re.compile(rb"(?:[^;]*;){0,8}?\s*Root=(?P<id>1-%b{8}-%b{24})(?:;.*)?" % ((_HEX,) * 2), re.DOTALL)
-_GOOGLE: Final = re.compile(rb"(?P<id>%b{32})(?:/[0-9]{1,20}(?:;o=[0-3])?)?" % _HEX, re.IGNORECASE)
+_DATADOG: Final = _Form(rb"(?P<id>[1-9][0-9]{0,19})")
+_X_RAY: Final = _Form(rb"(?:[^;]*;){0,8}?\s*Root=(?P<id>1-%b{8}-%b{24})(?:;.*)?" % ((_HEX,) * 2), re.DOTALL)
+_GOOGLE: Final = _Form(rb"(?P<id>%b{32})(?:/[0-9]{1,20}(?:;o=[0-3])?)?" % _HEX, re.IGNORECASE)
 
 _FORMS: Final = (
     (_W3C, ("traceparent", "elastic-apm-traceparent", "googclient_traceparent")),
@@ -60,7 +75,7 @@ def trace_id(key: str, value: bytes | None) -> str | None:
     if value is None or len(value) > MAX_VALUE:
         return None
     form = TRACE_HEADERS[key]
-    found = form.fullmatch(value)
+    found = form.pattern.fullmatch(value)
     if found is None:
         return None
     text = (found["id"] or found["id2"]).decode("ascii").lower()
@@ -70,7 +85,7 @@ def trace_id(key: str, value: bytes | None) -> str | None:
         return text
     if form is _JAEGER:
         text = text.rjust(16 if len(text) <= 16 else 32, "0")
-    spans = [found[name] for name in ("span", "span2") if name in form.groupindex and found[name] is not None]
+    spans = [found[name] for name in ("span", "span2") if name in form.pattern.groupindex and found[name] is not None]
     # All zeros are no id, by the specifications.
     return text if text.strip("0") and all(span.strip(b"0") for span in spans) else None
 
