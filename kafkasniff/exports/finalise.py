@@ -21,8 +21,9 @@ from kafkasniff.sinks.parquet import TableWriter
 
 __all__ = ["RELEASE_BYTES", "final_rows", "finalise"]
 
-RELEASE_BYTES: Final = 16 << 20
-"""Bytes of staged rows that are read before their pages are let go of."""
+RELEASE_BYTES: Final = 4 << 20
+"""Bytes of staged rows that are read before their pages are let go of. The kernel maps several pages around each that
+is asked for, of each column of each staged batch, so that far more are resident than were read."""
 
 
 def finalise(
