@@ -42,7 +42,7 @@ def _ask(release: str, asked: Sequence[Frame]) -> list[Evidence]:
     """What the classes of a release make of the frames. Raises CalledProcessError where the program fails."""
     lines = "".join(f"{frame.kind} {frame.api_key} {frame.api_version} {frame.data.hex()}\n" for frame in asked)
     done = subprocess.run(
-        [java(), "-XX:TieredStopAtLevel=1", "-cp", class_path(release), str(PROGRAM)],
+        [java(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", class_path(release), str(PROGRAM)],
         input=lines,
         stdout=subprocess.PIPE,
         text=True,

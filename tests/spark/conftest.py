@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import missing
+from tests.spark.checks import JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FAST = {
-    # Tests are over before the second compiler pays.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": JAVA,
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stopTimeout": "60s",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",

@@ -25,6 +25,7 @@ from tests.capture.reading import Row
 from tests.capture.timelines import expected
 from tests.conftest import ROOT, missing
 from tests.exports.exported import run, tables
+from tests.spark.checks import JAVA
 
 CAPTURES = [ROOT / "captures" / name for name in ("sarama.pcap", "librdkafka-ipv6-ns.pcapng")]
 PATIENCE = 600
@@ -91,11 +92,12 @@ def connect_server(folder: Path, environment: dict[str, str], *conf: str) -> Ite
         "spark.connect.grpc.binding.address=127.0.0.1",
         f"spark.connect.grpc.binding.port={port}",
         "spark.ui.enabled=false",
+        "spark.sql.shuffle.partitions=2",
         "spark.sql.codegen.wholeStage=false",
         "spark.sql.codegen.factoryMode=NO_CODEGEN",
         *conf,
     ]
-    java = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={LOGGING.as_uri()}"
+    java = f"{JAVA} -Dlog4j2.configurationFile={LOGGING.as_uri()}"
     log = folder / "server.log"
     with log.open("wb") as output:
         # What sbin/start-connect-server.sh does; the scripts give way to what they start, so that it can be ended.

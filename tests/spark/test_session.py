@@ -14,6 +14,7 @@ import pytest
 import kafkasniff
 from kafkasniff.errors import UsageError
 from kafkasniff.spark.session import get_session, is_connect, runs_elsewhere
+from tests.spark.checks import JAVA
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,11 +71,13 @@ def test_workers_have_our_python(spark: SparkSession) -> None:
 def test_a_master_that_cannot_be_had() -> None:
     """One that Java refuses; one that it cannot start: test_local_cluster.py."""
     script = (
-        "from kafkasniff.spark.session import get_session; from kafkasniff.errors import MissingPartError\n"
-        "try: get_session('nonsense')\n"
+        "import sys; from kafkasniff.spark.session import get_session; from kafkasniff.errors import MissingPartError\n"
+        "try: get_session('nonsense', **{'spark.driver.extraJavaOptions': sys.argv[1]})\n"
         "except MissingPartError as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", script, JAVA], capture_output=True, text=True, check=False, timeout=300
+    )
     assert done.stdout.startswith("Spark does not start: "), done.stderr
     assert "Java gateway process exited" in done.stdout
     assert done.stdout.count("\n") == 1
