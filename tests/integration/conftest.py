@@ -40,7 +40,7 @@ def run_folder(
 
 @pytest.fixture(scope="session")
 def made(run_folder: Path) -> Path | str:
-    """The folder of both runs, or why there are none. Whichever process of pytest comes first makes them; the others
+    """The folder of all runs, or why there are none. Whichever process of pytest comes first makes them; the others
     wait for its files."""
     folder = run_folder / "real-broker"
     folder.mkdir(exist_ok=True)
@@ -76,6 +76,14 @@ def attempt(made: Path | str) -> Run | str:
 def killing(made: Path | str) -> Kills | str:
     """The run with the kills."""
     return made if isinstance(made, str) else side_by_side.load_kills(made)
+
+
+@pytest.fixture
+def encrypted_run(made: Path | str) -> Path:
+    """The folder of the run with TLS; where it failed, `test_real_broker.test_there_was_a_run` says why."""
+    if isinstance(made, str):
+        pytest.skip("there was no run to look at")
+    return made / side_by_side.ENCRYPTED
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""Both runs, made side by side with one broker: starting it takes as long as either of them, and both wait a good deal.
+"""All runs, made with one broker: starting it takes as long as any of them, and two wait a good deal, side by side.
 
-The workload's clients have left before the broker is killed.
+The clients of the workload, and then of the run with TLS, have left before the broker is killed.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+from captures.record import certificates
 from captures.record.broker import Listener, RealBroker
 from captures.record.programs import QUICK_GROUPS
-from tests.integration import kills, run
+from tests.integration import encrypted, kills, run
 from tests.integration.broker_log import REQUEST_LOG
 
 WORKLOAD = "workload"
 KILLS = "kills"
-"""Folders of the runs in that of both."""
+ENCRYPTED = "encrypted"
+"""Folders of the runs in that of all."""
 
 PROPERTIES = {
     **QUICK_GROUPS,
@@ -33,22 +35,28 @@ PROPERTIES = {
 def make(folder: Path) -> None:
     """Make the runs. Raises SetupError, with what the process said, where something does not start or fails; of these
     ClientError where it is a client."""
+    certificates.made()
     listeners = [Listener(name) for name in (*run.LISTENERS, *kills.LISTENERS)]
     broker = RealBroker(
         folder / "broker",
         version=run.RELEASE,
-        listeners=listeners,
+        listeners=[*listeners, *encrypted.SERVED],
         properties=PROPERTIES,
-        java_options=[REQUEST_LOG],
+        java_options=[REQUEST_LOG, *run.UNVERIFIED],
     )
     broker.choose_ports()
-    for name in (WORKLOAD, KILLS):
+    for name in (WORKLOAD, KILLS, ENCRYPTED):
         (folder / name).mkdir()
     with ExitStack() as stack:
         stack.callback(broker.stop)
         threads = stack.enter_context(ThreadPoolExecutor(2))
         starting = threads.submit(broker.start)
-        working = threads.submit(run.make, folder / WORKLOAD, broker, starting.result)
+
+        def work() -> None:
+            run.make(folder / WORKLOAD, broker, starting.result)
+            encrypted.make(folder / ENCRYPTED, broker)
+
+        working = threads.submit(work)
         kills.make(folder / KILLS, broker, starting.result, working.result)
     shutil.rmtree(broker.data_directory)
 

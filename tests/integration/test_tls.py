@@ -8,33 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from captures.record import certificates
-from captures.record.broker import RealBroker
-from captures.record.distribution import python_with
 from captures.record.journal import kafka_python_log, read_reports
-from captures.record.programs import CLIENTS, KAFKA_PYTHON_PACKAGES
-from captures.record.tls import listener
-from tests.integration.processes import OWN_STATE, finished, live, process
-from tests.integration.run import RELEASE
+from tests.integration.encrypted import SERVED
+from tests.integration.processes import OWN_STATE
 
 pytestmark = [pytest.mark.broker, pytest.mark.root, pytest.mark.xdist_group("broker")]
 
-CLIENT_TIMEOUT_S = 60.0
 
-
-def test_every_request_that_the_client_reports_is_in_the_output(run_folder: Path) -> None:
-    folder = run_folder / "tls"
-    folder.mkdir()
-    keys = folder / "keys.log"  # not there yet when the capture begins
-    certificates.made()
-    listeners = [listener("NEW", "TLSv1.3"), listener("OLD", "TLSv1.2", kind="rsa")]
-    with RealBroker(folder / "broker", version=RELEASE, listeners=listeners) as broker:
-        ports = [broker.port(one.name) for one in listeners]
-        addresses = [broker.bootstrap(one.name) for one in listeners]
-        program = [python_with(*KAFKA_PYTHON_PACKAGES), str(CLIENTS / "kafka_python_tls.py"), "plain,plain", *addresses]
-        environment = {"CERTIFICATES": str(certificates.FOLDER), "SSLKEYLOGFILE": str(keys)}
-        with live(folder, ports, "--keylog", str(keys)), process(program, folder, "client", **environment) as client:
-            finished(client, folder, "client", CLIENT_TIMEOUT_S)
+def test_every_request_that_the_client_reports_is_in_the_output(encrypted_run: Path) -> None:
+    folder = encrypted_run
     lines = [json.loads(line) for line in (folder / "live.out").read_bytes().splitlines()]
     assert {line["kind"] for line in lines if line["type"] == "problem"} <= {
         "request-unanswered",
@@ -57,7 +39,7 @@ def test_every_request_that_the_client_reports_is_in_the_output(run_folder: Path
 
     reports = read_reports(folder / "client.out")
     produced = {(entry["key"], entry["value"]) for entry in reports if entry["kind"] == "produced"}
-    assert len(produced) == len(listeners)
+    assert len(produced) == len(SERVED)
     for api, kind, topics, partitions in (
         ("Produce", "request", "topic_data", "partition_data"),
         ("Fetch", "response", "responses", "partitions"),
