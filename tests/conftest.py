@@ -38,7 +38,7 @@ GARBAGE = (10_000, 20, 20)
 """New objects until the cycle collector looks at them, and how often so until it looks at older ones."""
 
 # Deadlines are off: the machines that run this are shared, and a slow example is not a wrong one.
-settings.register_profile("default", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("default", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.register_profile("deep", settings.get_profile("default"), max_examples=3000)
 # `--hypothesis-profile NAME` on pytest's command line still wins over this.

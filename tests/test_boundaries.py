@@ -96,7 +96,7 @@ def test_a_batch_for_each_packet(name: str, seed: int) -> None:
     same(output(cut(batch(packets), range(1, len(packets))), enriched=True), in_one(name, seed))
 
 
-@pytest.mark.parametrize("name", one_in(5, list(SHIPPED)))
+@pytest.mark.parametrize("name", one_in(8, list(SHIPPED)))
 def test_a_batch_for_each_packet_of_a_real_capture(name: str) -> None:
     packets = scene(name, 0)
     same(output(cut(batch(packets), range(1, len(packets))), enriched=True), in_one(name, 0))
@@ -135,7 +135,7 @@ def read_in_one(path: Path) -> Output:
 @example(chunk_size=1)
 @example(chunk_size=16)
 @example(chunk_size=24)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_chunks_of_any_size(form: str, chunk_size: int, tmp_path: Path) -> None:
     path = tmp_path / f"sample.{form}"
     if not path.exists():
@@ -143,7 +143,7 @@ def test_chunks_of_any_size(form: str, chunk_size: int, tmp_path: Path) -> None:
     same(read_in_chunks(path, chunk_size), read_in_one(path))
 
 
-@pytest.mark.parametrize(("name", "chunk_size"), one_in(2, in_turn(list(SHIPPED), (1, 100, 4096), 3)))
+@pytest.mark.parametrize(("name", "chunk_size"), one_in(4, in_turn(list(SHIPPED), (1, 100, 4096), 3)))
 def test_chunks_of_a_real_capture(name: str, chunk_size: int) -> None:
     same(read_in_chunks(SHIPPED[name], chunk_size), read_in_one(SHIPPED[name]))
 
@@ -196,7 +196,7 @@ def alone(packets: Sequence[Packet]) -> dict[tuple[str, int], list[Line]]:
     return merged
 
 
-@pytest.mark.parametrize("name", [*UNREST, *one_in(4, list(SHIPPED), 1)])
+@pytest.mark.parametrize("name", [*UNREST, *one_in(7, list(SHIPPED), 1)])
 def test_a_connection_alone_yields_the_same(name: str) -> None:
     packets = scene(name, 1)
     # Without names: those are what connections tell of each other.

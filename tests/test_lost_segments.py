@@ -239,7 +239,7 @@ def lost_in_turn(name: str) -> list[int]:
     return places[len(name) % step :: step]
 
 
-@pytest.mark.parametrize("name", one_in(2, WHOLE))
+@pytest.mark.parametrize("name", one_in(3, WHOLE))
 def test_a_lost_segment_of_a_real_capture(name: str) -> None:
     for lost in lost_in_turn(name):
         check(packets_of(name), lost, original(name))

@@ -31,7 +31,7 @@ def run(capture: Path, *, cut: bool) -> list[Output]:
     return events + inspector.close()
 
 
-@pytest.mark.parametrize("capture", one_in(2, CAPTURES), ids=lambda path: path.name)
+@pytest.mark.parametrize("capture", one_in(3, CAPTURES), ids=lambda path: path.name)
 def test_runs_that_go_on_yield_what_one_run_yields(capture: Path) -> None:
     assert run(capture, cut=True) == run(capture, cut=False)
 

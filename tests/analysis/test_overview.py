@@ -21,6 +21,7 @@ from kafkasniff.exports.run import export
 from kafkasniff.packets import PacketBatch
 from kafkasniff.rows import CONNECTIONS, EXCHANGES, PROBLEMS, RECORDS
 from tests.analysis.tables import START_NS, Row, connection, exchange, partition, record
+from tests.choice import DEEP
 from tests.conftest import ROOT
 from tests.craft import kafka_bytes as kafka
 from tests.craft.conversation import Conversation, interleaved
@@ -229,7 +230,7 @@ def some_rows(random: Random, number: int) -> list[Row]:
 
 
 def test_order_batches_and_merging_change_nothing() -> None:
-    for seed in range(5):
+    for seed in range(20 if DEEP else 3):
         random = Random(seed)
         rows = some_rows(random, 60)
         faults = [problem(random.choice(["a-b", "c-d"]), random.randrange(9), exchange_id=index) for index in range(20)]

@@ -49,7 +49,7 @@ def in_parts(plan: CapturePlan, size: int = 3_000) -> Timeline:
     return timeline(rows, read_notes(plan, opened))
 
 
-@examples(24)
+@examples(14)
 @given(st.integers(0, 2**32), st.sampled_from([150, 1_000, 5_000, 10**9]), st.booleans())
 def test_parts_are_the_run(tmp_path_factory, seed: int, split_size: int, damage: bool) -> None:
     paths = make_captures(tmp_path_factory.mktemp("parts"), seed, damage=damage)

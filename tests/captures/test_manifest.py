@@ -34,7 +34,7 @@ every_file = pytest.mark.parametrize(
 
 # Those whose client's log names every request, and whose packets are whole.
 every_complete_capture = pytest.mark.parametrize(
-    "entry", one_in(2, [entry for entry in ENTRIES if entry["requests_complete"]]), ids=lambda entry: entry["file"]
+    "entry", one_in(3, [entry for entry in ENTRIES if entry["requests_complete"]]), ids=lambda entry: entry["file"]
 )
 
 CONTROLLED_SHUTDOWN_0 = (7, 0)

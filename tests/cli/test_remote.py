@@ -29,6 +29,7 @@ from kafkasniff.capture.raw import Interface
 from kafkasniff.capture.rotation import CaptureFiles, Rotation
 from tests.capture.fake_interface import captured, raw_packets
 from tests.capture.network import on_own_loopback
+from tests.choice import in_turn
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 from tests.craft import kafka_bytes as kafka
@@ -286,8 +287,9 @@ def by_bytes(target: Path, capture: Path) -> Iterator[None]:
             yield
 
 
-@pytest.mark.parametrize("grow", [by_batches, by_bytes])
-@pytest.mark.parametrize("name", ["franz-go.pcap", "java-group-consumer.pcap"])
+@pytest.mark.parametrize(
+    ("name", "grow"), in_turn(["franz-go.pcap", "java-group-consumer.pcap"], [by_batches, by_bytes], 2)
+)
 def test_a_file_that_grows(
     name: str, grow: Callable[[Path, Path], Iterator[None]], require_tool: Callable[[str], str], tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from kafkasniff.exports.counted import CountedRows
 from kafkasniff.packets import PacketBatch
 from tests.analysis.exports import write_export
 from tests.analysis.tables import exchange, partition
-from tests.choice import in_turn, one_in
+from tests.choice import DEEP, in_turn, one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 from tests.craft import kafka_bytes as kafka
@@ -296,16 +296,16 @@ def test_captures_that_are_cut_or_damaged(capture: Path, tmp_path: Path) -> None
         path.write_bytes(whole[:end])
         result = kafkasniff("stats", path)
         assert result.code == Exit.BROKEN
-        assert answered(path)["broken"] is True
-        assert answered(path)["exchanges"]["exchanges"] <= 25
+        found = answered(path)
+        assert found["broken"] is True
+        assert found["exchanges"]["exchanges"] <= 25
     assert "capture-cut" in result.text
-    for _ in range(4):
+    for form in ("text", "json") * (8 if DEEP else 2):
         data = bytearray(whole)
         for _ in range(50):
             data[random.randrange(24, len(data))] = random.randrange(256)
         path.write_bytes(data)
-        for form in ("text", "json"):
-            assert kafkasniff("stats", path, "--format", form).code in (Exit.OK, Exit.BROKEN)
+        assert kafkasniff("stats", path, "--format", form).code in (Exit.OK, Exit.BROKEN)
 
 
 def test_an_empty_capture(tmp_path: Path) -> None:

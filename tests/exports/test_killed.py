@@ -50,7 +50,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     first = tables(tmp_path / "out")
     dice = random.Random(5)
     killed = 0
-    for _ in range(20 if DEEP else 5):
+    for _ in range(20 if DEEP else 3):
         process = start(tmp_path / "out", parts)
         assert process.stdout is not None
         process.stdout.readline()

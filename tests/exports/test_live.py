@@ -417,7 +417,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
         )
         assert process.stdout is not None
         process.stdout.readline()
-        time.sleep(dice.uniform(0, 3))
+        time.sleep(dice.uniform(0, 3 if DEEP else 1))
         process.kill()
         _, error = process.communicate()
         assert process.returncode in {0, -signal.SIGKILL}, error

@@ -52,7 +52,7 @@ def batches_of(name: str) -> list[PacketBatch]:
         return [part for one in source for part in pieces(one, 12)]
 
 
-@pytest.mark.parametrize(("name", "form"), one_in(2, in_turn(list(SHIPPED), FORMS, 4)))
+@pytest.mark.parametrize(("name", "form"), one_in(3, in_turn(list(SHIPPED), FORMS, 4)))
 def test_a_real_capture(name: str, form: str) -> None:
     number = list(SHIPPED).index(name)
     expected = alone(batches_of(name), **FORMS[form])
@@ -91,7 +91,7 @@ FILTERS: dict[str, Predicate | None] = {
 }
 
 
-@pytest.mark.parametrize("name", one_in(16, list(SHIPPED)))
+@pytest.mark.parametrize("name", one_in(24, list(SHIPPED)))
 def test_filters(name: str) -> None:
     number = list(SHIPPED).index(name)
     shown = 0
