@@ -141,7 +141,7 @@ def in_one(name: str) -> list[Row]:
 
 
 @pytest.mark.parametrize("name", question_names())
-@examples(4)
+@examples(3)
 @given(data=st.data())
 def test_any_split_any_order_any_tree(name: str, data: st.DataObject) -> None:
     tables = fresh(name).reads()

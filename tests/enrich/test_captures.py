@@ -94,7 +94,7 @@ def test_names_that_were_added_are_topics_of_the_client(name: str) -> None:
             assert added in text or added in made
 
 
-@pytest.mark.parametrize("capture", one_in(2, shipped_captures()), ids=lambda path: path.name)
+@pytest.mark.parametrize("capture", one_in(3, shipped_captures()), ids=lambda path: path.name)
 def test_what_is_told_anywhere_is_known_everywhere_to_the_second_of_two_passes(capture: Path) -> None:
     told = {topic_id: name for topic_id, name, _ in found(of_capture(capture)) if name}
     catalog = Catalog()
