@@ -85,6 +85,8 @@ class Bulk:
         self.buffer = buffer
         self.repeats = repeats
         """Bodies that may be those of several messages."""
+        if repeats is not None:
+            repeats.use(options)
         self.context = DecodeContext(options)
         """Of all messages in which there is nothing to note (`message.decode_body`)."""
         self.open: list[Open | None] = [None] * exchanges

@@ -38,7 +38,7 @@ def tell_request(entry: BulkEntry, number: int, capture: str | None) -> tuple[Me
         if bulk.repeats is None:
             body = decode_body(version.request, data, position, start + size, context)
         else:
-            body = bulk.repeats.request(version, data, position, start + size, context)
+            body = bulk.repeats.body(version, version.request, data, position, start + size, context)
     packet &= PACKET_NUMBER
     if body is None:
         decoded = read_request(bulk, version, start, size, length, correlation_id, connection.kafka.memory)
@@ -90,7 +90,7 @@ def tell_response(entry: BulkEntry, opened: Open, capture: str | None) -> Messag
         if bulk.repeats is None:
             body = decode_body(version.response, data, start + 4 + flexible, start + size, context)
         else:
-            body = bulk.repeats.response(version, data, start + 4 + flexible, start + size, context)
+            body = bulk.repeats.body(version, version.response, data, start + 4 + flexible, start + size, context)
     packet &= PACKET_NUMBER
     if body is None:
         decoded = read_response(bulk, version, start, size, correlation_id, connection.kafka.memory, carry)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkasniff.bulk_versions import Version
-from kafkasniff.kafka.context import DecodeContext
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.message_body import decode_body
 from kafkasniff.kafka.message_plan import Plan
 from kafkasniff.model import Body, Direction, SharedBody
@@ -44,21 +44,30 @@ class Repeats:
     and the options alone; messages of which there is more to tell than a body are not kept.
     """
 
-    __slots__ = ("_bytes", "_kinds", "_shares")
+    __slots__ = ("_bytes", "_kinds", "_options", "_shares")
 
     def __init__(self, shares: Callable[[int, int, Direction], bool]) -> None:
         self._shares = shares
         self._kinds: dict[Plan, _Kind | None] = {}
         """None where nothing is kept. As many as there are versions."""
         self._bytes = 0
+        self._options: DecodeOptions | None = None
 
-    def request(self, version: Version, data: bytes, start: int, end: int, context: DecodeContext) -> Body | None:
-        """`decode_body` of a request. Hot."""
-        plan = version.request
+    def use(self, options: DecodeOptions) -> None:
+        """From here on bodies are read by these options: live capture decodes less where it is behind."""
+        if options != self._options:
+            self._options = options
+            self._kinds.clear()
+            self._bytes = 0
+
+    def body(  # noqa: PLR0917 - as `decode_body`
+        self, version: Version, plan: Plan, data: bytes, start: int, end: int, context: DecodeContext
+    ) -> Body | None:
+        """`decode_body`; `plan` is that of the version's request or of its response. Hot."""
         try:
             kind = self._kinds[plan]
         except KeyError:
-            kind = self._begin(plan, version, "request")
+            kind = self._begin(version, plan)
         if kind is None:
             return decode_body(plan, data, start, end, context)
         raw = data[start:end]
@@ -68,28 +77,13 @@ class Repeats:
         kind.again += 1
         return body
 
-    def response(self, version: Version, data: bytes, start: int, end: int, context: DecodeContext) -> Body | None:
-        """`decode_body` of a response. Hot."""
-        plan = version.response
-        try:
-            kind = self._kinds[plan]
-        except KeyError:
-            kind = self._begin(plan, version, "response")
-        if kind is None:
-            return decode_body(plan, data, start, end, context)
-        raw = data[start:end]
-        body = kind.get(raw)
-        if body is None:
-            return self._new(kind, plan, raw, data, start, context)
-        kind.again += 1
-        return body
-
-    def _begin(self, plan: Plan, version: Version, direction: Direction) -> _Kind | None:
+    def _begin(self, version: Version, plan: Plan) -> _Kind | None:
+        direction: Direction = "request" if plan is version.request else "response"
         kept = plan.alone and not plan.reads_records and self._shares(version.key, version.version, direction)
         kind = self._kinds[plan] = _Kind() if kept else None
         return kind
 
-    def _new(  # noqa: PLR0917 - as `decode_body`
+    def _new(  # noqa: PLR0917 - as above
         self, kind: _Kind, plan: Plan, raw: bytes, data: bytes, start: int, context: DecodeContext
     ) -> Body | None:
         """A body that was not kept so far."""

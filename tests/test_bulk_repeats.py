@@ -33,7 +33,7 @@ def heartbeat(member: str) -> bytes:
 def read(repeats: Repeats, data: bytes) -> Body | None:
     """The body of a Heartbeat request with others around it."""
     context = DecodeContext(DecodeOptions())
-    return repeats.request(HEARTBEAT, b"\xff" * 3 + data + b"\xff" * 3, 3, 3 + len(data), context)
+    return repeats.body(HEARTBEAT, HEARTBEAT.request, b"\xff" * 3 + data + b"\xff" * 3, 3, 3 + len(data), context)
 
 
 def repeats() -> Repeats:
@@ -87,6 +87,18 @@ def test_kinds_that_come_again_go_on() -> None:
         assert kind is not None
         assert len(kind) <= MAX_KEPT
         assert kept._bytes == sum(map(len, kind))
+
+
+def test_other_options_read_anew() -> None:
+    kept = repeats()
+    kept.use(DecodeOptions())
+    first = read(kept, heartbeat("one"))
+    kept.use(DecodeOptions())
+    assert read(kept, heartbeat("one")) is first
+    kept.use(DecodeOptions("skip"))
+    again = read(kept, heartbeat("one"))
+    assert again == first
+    assert again is not first
 
 
 def test_bytes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +186,7 @@ def test_floats_are_written_as_they_are() -> None:
     data = kafka.int32(0) + kafka.int16(0) + kafka.string(None) + kafka.int32(1) + entry + value
     context = DecodeContext(DecodeOptions())
     body = decode_body(DESCRIBE_QUOTAS.response, data, 0, len(data), context)
-    kept = repeats().response(DESCRIBE_QUOTAS, data, 0, len(data), context)
+    kept = repeats().body(DESCRIBE_QUOTAS, DESCRIBE_QUOTAS.response, data, 0, len(data), context)
     assert type(kept) is SharedBody
     lines = []
     for one in (body, kept, kept):
