@@ -190,6 +190,7 @@ class Reassembler:
             if stop - index > 1 and index >= retry:
                 if _deliver_stretch(plan, group, connection, packets, index, stop):
                     index = stop
+                    retry, patience = 0, 1
                     continue
                 # A connection may stay in a state that allows no stretch: then trying must not become quadratic.
                 retry, patience = index + patience, 2 * patience

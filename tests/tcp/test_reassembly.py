@@ -7,6 +7,7 @@ import random
 from collections import defaultdict
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from kafkasniff.streams import Closed, Gap, Hole, Item, Retransmit, Run, Started
 from kafkasniff.tcp import Reassembler, TcpConnection
 from kafkasniff.tcp import connection as rules
 from kafkasniff.tcp.reassembly import FEW_DEADLINES, LINGER_NS
+from kafkasniff.tcp.stream import Packet
 
 from .batches import Raw, batch
 
@@ -404,6 +406,26 @@ def test_batching_changes_nothing(chance: random.Random, disturbances: int) -> N
         rest, tail = rest.split(cut)
         parts.insert(0, tail)
     assert outcome([rest, *parts]) == whole
+
+
+def test_behind_each_hole_the_rest_goes_in_bulk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many holes there were before: what is plain between them is not looked at packet by packet."""
+    looked_at = 0
+    handle = TcpConnection.handle
+
+    def counting(self: TcpConnection, packet: Packet) -> str:
+        nonlocal looked_at
+        looked_at += 1
+        return handle(self, packet)
+
+    monkeypatch.setattr(TcpConnection, "handle", counting)
+    segments = [Raw(0, 10 * number, bytes((number % 251,)) * 10) for number in range(4000)]
+    for place in range(50, 4000, 50):
+        # Three places late: a hole, and nothing in bulk until it is gone.
+        segments[place : place + 4] = [*segments[place + 1 : place + 4], segments[place]]
+    rows = only(outcome([batch(segments)]))
+    assert streams(rows)[0] == b"".join(bytes((number % 251,)) * 10 for number in range(4000))
+    assert 79 * 4 <= looked_at < 79 * 12
 
 
 def test_what_is_over_is_forgotten() -> None:
