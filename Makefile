@@ -14,10 +14,6 @@ PYTHON ?=
 
 DEMO_CAPTURE ?= captures/librdkafka-codecs.pcap
 
-# Some environments forbid Python to keep what it compiled. Tests start hundreds of processes: each would compile the
-# package again, and each worker of pytest all tests.
-unexport PYTHONDONTWRITEBYTECODE
-
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types check fuzz vectors golden manual bench bench-live scale clean
 
