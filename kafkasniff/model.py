@@ -205,7 +205,8 @@ class StreamBytes(msgspec.Struct, frozen=True, gc=False):
     pending: int = 0
     """Of those skipped: the beginning of a frame that the stream ended in."""
     repeated: int = 0
-    """Besides: bytes that came again, in retransmissions and in packets that were captured twice."""
+    """Besides: bytes that came again, in retransmissions and in packets that were captured twice; also those that came
+    after the stream had gone on without them, which are among the lost."""
     ignored: int = 0
     """Besides: bytes of packets that do not fit the stream, or that stand in front of the first one captured."""
 
