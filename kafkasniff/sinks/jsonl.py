@@ -17,6 +17,7 @@ from kafkasniff.model import Body, Endpoint, Exchange, Message, Problem, SaslTok
 from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.sinks.lines import ByteStream, LineWriter
 from kafkasniff.sinks.printable import visible_json
+from kafkasniff.sinks.shared import MadeOfShared
 from kafkasniff.sinks.times import rfc3339
 
 __all__ = [
@@ -39,9 +40,6 @@ Envelope, and the metrics of PushTelemetry."""
 
 CONNECTIONS_KEPT: Final = 4096
 """Connections whose ends are kept as text."""
-
-BODIES_KEPT: Final = 4096
-"""Bodies that messages share whose JSON is kept."""
 
 Default = Callable[[Any], Any]
 
@@ -242,9 +240,7 @@ class JsonSink:
         self._lines = LineWriter(stream, live=live)
         self._dumps = partial(orjson.dumps, default=json_default(form), option=orjson.OPT_APPEND_NEWLINE)
         self._body_dumps = partial(orjson.dumps, default=json_default(form))
-        # By identity; the bodies are kept, so that no other has theirs.
-        self._shared: dict[int, orjson.Fragment] = {}
-        self._shared_bodies: list[Body] = []
+        self._shared: MadeOfShared[orjson.Fragment] = MadeOfShared()
         self._capture = capture
         # By the number of the connection; a look-up by `Endpoint` has to compare its fields.
         self._ends: dict[int | None, _Ends] = {}
@@ -262,7 +258,7 @@ class JsonSink:
                 event = self._payload.hide(event)
             body: Any = event.body
             if body.__class__ is SharedBody:
-                body = self._shared.get(id(body)) or self._share(body)
+                body = self._shared.made.get(id(body)) or self._share(body)
             elif event.api_key in FLOAT_APIS:
                 body = _finite(body)
             ends = self._ends.get(event.connection)
@@ -285,14 +281,9 @@ class JsonSink:
             line = self._dumps(_encodable(item))
         return visible_json(line) if self._terminal else line
 
-    def _share(self, body: Body) -> orjson.Fragment:
-        """A body that other messages may have, too, as JSON; from now on `_shared` has it."""
-        if len(self._shared) >= BODIES_KEPT:
-            self._shared.clear()
-            self._shared_bodies.clear()
-        self._shared_bodies.append(body)
-        made = self._shared[id(body)] = orjson.Fragment(self._body_dumps(_finite(body)))
-        return made
+    def _share(self, body: SharedBody) -> orjson.Fragment:
+        """A body that other messages may have, too, as JSON."""
+        return self._shared.keep(body, orjson.Fragment(self._body_dumps(_finite(body))))
 
     def flush(self) -> None:
         """Hand on all lines so far."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kafkasniff.model import Body, Endpoint, Exchange, Message, Problem, SaslToken, SharedBody
+from kafkasniff.model import Endpoint, Exchange, Message, Problem, SaslToken, SharedBody
 from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.sinks.lines import ByteStream, TextWriter
 from kafkasniff.sinks.paint import COLOUR, PLAIN
 from kafkasniff.sinks.printable import display_width, printable, word
+from kafkasniff.sinks.shared import MadeOfShared
 from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.sinks.summaries.sasl import message_phrase
@@ -29,8 +30,6 @@ LINE_CACHE: Final = 4096
 """Connections, APIs and client ids whose padded columns are kept ready, each."""
 NAME_WIDTH: Final = 40
 """Characters of a host's name that are shown."""
-TOLD_CACHE: Final = 4096
-"""Bodies that messages share of which is kept what a line tells."""
 PROBLEMS_SHOWN: Final = 3
 """Problems of one message that are told without `-v`."""
 LATENCY_WIDTH: Final = 8
@@ -122,9 +121,7 @@ class TextSink:
         self._apis = _Column(12)
         self._number_width = 4
         self._clients = _Column(8)
-        # What was told of bodies that messages share, by identity; the bodies are kept, so that no other has theirs.
-        self._told: dict[int, str] = {}
-        self._told_of: list[Body | None] = []
+        self._told: MadeOfShared[str] = MadeOfShared()
         self._arrows = self._encodable("→←")
 
     def _encodable(self, text: str) -> bool:
@@ -141,7 +138,7 @@ class TextSink:
                 self.put(event, *self.apart(event))
             else:
                 # Nearly always so: a line of its own, and nothing else. `apart` says the same.
-                told = self._told.get(id(event.body))
+                told = self._told.made.get(id(event.body))
                 if told is None:
                     told = self._tell(event)
                 self.put(event, told, "")
@@ -152,18 +149,11 @@ class TextSink:
         # An exchange was told by its messages, and its end without an answer by a problem.
 
     def _tell(self, message: Message) -> str:
-        """What a message tells; from now on `_told` has it by its body, where other messages may have that, too."""
+        """What a message tells, kept where other messages may have its body, too."""
         told = summary(message, self._paint)
         if message.body_version is not None:
             return _read_as(message, told)
-        body = message.body
-        if body.__class__ is SharedBody:
-            if len(self._told) >= TOLD_CACHE:
-                self._told.clear()
-                self._told_of.clear()
-            self._told[id(body)] = told
-            self._told_of.append(body)
-        return told
+        return self._told.keep(message.body, told) if isinstance(message.body, SharedBody) else told
 
     def flush(self) -> None:
         """Hand on all lines so far."""
