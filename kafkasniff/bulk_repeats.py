@@ -17,8 +17,8 @@ from kafkasniff.model import Body, Direction, SharedBody
 
 __all__ = ["Repeats"]
 
-MAX_LENGTH: Final = 16 << 10
-"""Bytes of a body that is kept; longer ones rarely come again."""
+MAX_LENGTH: Final = 1 << 10
+"""Bytes of a body that is kept. Sinks keep many of them, and a decoded one takes many times its bytes."""
 MAX_KEPT: Final = 1024
 """Bodies of a kind."""
 MAX_BYTES: Final = 1 << 20

@@ -107,8 +107,8 @@ def test_bytes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     long = heartbeat("m" * MAX_LENGTH)
     assert read(kept, long) == read(kept, long)
     assert read(kept, long) is not read(kept, long)
-    for number in range(2 * MAX_BYTES // 10_000):
-        body = heartbeat(f"{number:010000}")
+    for number in range(2 * MAX_BYTES // 900):
+        body = heartbeat(f"{number:0900}")
         assert read(kept, body) is read(kept, body)
         kind = kept._kinds[HEARTBEAT.request]
         assert kind is not None

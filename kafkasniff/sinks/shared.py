@@ -8,8 +8,8 @@ from kafkasniff.model import SharedBody
 
 __all__ = ["MAX_KEPT", "MadeOfShared"]
 
-MAX_KEPT: Final = 4096
-"""Bodies of which is kept what was made of them."""
+MAX_KEPT: Final = 2048
+"""Bodies of which is kept what was made of them; none has more than `bulk_repeats.MAX_LENGTH` bytes on the wire."""
 
 _Made = TypeVar("_Made")
 
