@@ -81,6 +81,7 @@ class Plan(msgspec.Struct, frozen=True):
     transactions: tuple[str, ...] = ()
     index: str | None = None
     index_lists: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()
     children: tuple[tuple[str, Plan], ...] = ()
 
 
@@ -174,6 +175,7 @@ def _plan(fields: tuple[FieldDefinition, ...]) -> Plan:
         transactions=named("transactional_id"),
         index=next(iter(numbers(INDEX_FIELDS, array=False)), None),
         index_lists=numbers(INDEX_LIST_FIELDS, array=True),
+        records=tuple(field.name for field in fields if field.type == "records" and not field.array),
         children=tuple((name, plan) for name, plan in children if plan != NOTHING),
     )
 
@@ -210,7 +212,7 @@ class _Collector:
                 self._names(self._named.transactions, body.get(field))
         if topic is not None or topic_id is not None:
             if plan.index is not None and isinstance(body.get(plan.index), int):
-                self._partition(self._facts(topic, topic_id, body[plan.index]), body)
+                self._partition(self._facts(topic, topic_id, body[plan.index]), body, plan.records)
             for field in plan.index_lists:
                 for value in body.get(field) or ():
                     self._facts(topic, topic_id, value)
@@ -235,7 +237,7 @@ class _Collector:
             facts.topic = topic
         return facts
 
-    def _partition(self, facts: PartitionFacts, body: Body) -> None:
+    def _partition(self, facts: PartitionFacts, body: Body, records: tuple[str, ...]) -> None:
         for field in self._offsets:
             if isinstance(body.get(field), int):
                 facts.offset = body[field]  # the response comes second and overrides the request
@@ -246,7 +248,7 @@ class _Collector:
                 if isinstance(body.get(field), int) and facts.error_code is None:
                     facts.error_code = body[field]
                     facts.error = error_name(body[field]) if body[field] else None
-        for field in ("records", "unaligned_records"):
+        for field in records:
             value = body.get(field)
             if isinstance(value, dict):
                 _batches(facts, value)

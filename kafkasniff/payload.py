@@ -1,4 +1,8 @@
-"""Keys and values of records, and values of their headers: shown, dropped, or replaced by hashes that can be compared.
+"""Payload: shown, dropped, or replaced by hashes that can be compared.
+
+Payload is keys and values of records, values of their headers, and the fields that the definitions mark `payload`.
+Which fields of a message these are is read off the layout of its version (`_way_to_payload`), so that a new API needs
+no code: `records` fields, marked fields and nested messages are found wherever they are, in arrays, structs and tags.
 
 A hash is BLAKE2b (RFC 7693) keyed with a salt: within one salt equal bytes have equal hashes, and nobody without it can
 try out what the bytes were. What is left of a dropped value is its length.
@@ -11,13 +15,13 @@ from __future__ import annotations
 
 import functools
 from base64 import b64decode
-from collections.abc import Iterator
-from typing import Any, Final, Literal
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from kafkasniff.kafka import dissectors
-from kafkasniff.kafka.definition import FieldDefinition
+from kafkasniff.kafka.layout import Struct
 from kafkasniff.kafka.secrets import may_be_misread
 from kafkasniff.model import Body, Direction, Message
 
@@ -31,11 +35,18 @@ SALT_BYTES: Final = 64
 """Of a salt at most: what BLAKE2b takes as a key."""
 
 _PERSON: Final = b"kafkasniff"
-_ENVELOPE: Final = 58
-_INNER: Final = ("_request", "_response")
 _BESIDE: Final = ("_key", "_value")
-_WITH_RECORDS: Final = frozenset({0, 1, 59, 78})
-"""Keys of the APIs that carry records: Produce, Fetch, FetchSnapshot, ShareFetch."""
+
+
+class _Way(NamedTuple):
+    """The fields of one struct that hold payload, and the ways to further ones."""
+
+    records: tuple[str, ...]
+    marked: tuple[str, ...]
+    """Strings and bytes."""
+    nested: tuple[tuple[str, Direction], ...]
+    """Bytes with a whole message, which stands decoded beside them as `_request` or `_response`."""
+    structs: tuple[tuple[str, _Way], ...]
 
 
 def _blake2b(value: bytes, size: int, salt: bytes) -> bytes:
@@ -92,32 +103,56 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
             if may_be_misread(kinds, cut="frame-incomplete" in kinds):
                 body = {name: value for name, value in body.items() if isinstance(value, int)}
             elif records:
-                body = self.body(key, message.type, body)
+                version = message.api_version if message.body_version is None else message.body_version
+                body = self.body(key, version, message.type, body)
         if message.raw is not None:
             return msgspec.structs.replace(message, body=body, raw=None, raw_redacted=len(message.raw))
         return msgspec.structs.replace(message, body=body)
 
-    def body(self, api_key: int, direction: Direction, body: Body) -> Body:
-        """A body without payload; a new one as far as it differs. Bytes may stand as in the JSON lines."""
-        if api_key == _ENVELOPE:
-            for name in _INNER:
-                inner = body.get(name)
-                if isinstance(inner, dict) and inner["body"] is not None and inner["api_key"] is not None:
-                    hidden = {**inner, "body": self.body(inner["api_key"], direction, inner["body"])}
-                    return {**body, name: hidden}
-            return body
-        for path in _paths(api_key, direction):
-            body = self._at(body, path)
-        return body
+    def body(self, api_key: int, version: int | None, direction: Direction, body: Body) -> Body:
+        """A body without payload; a new one as far as it differs. Bytes may stand as in the JSON lines.
 
-    def _at(self, struct: Body, path: tuple[str, ...]) -> Body:
-        field, *rest = path
-        value = struct.get(field)
-        if not rest:
-            return struct if not isinstance(value, dict) else {**struct, field: self._records(value)}
-        if not isinstance(value, list):
-            return struct
-        return {**struct, field: [self._at(one, tuple(rest)) for one in value]}
+        `version` is that of the body, which was decoded by it.
+        """
+        way = None if version is None else _way_to_payload(api_key, version, direction)
+        return body if way is None else self._struct(body, way)
+
+    def _struct(self, struct: Body, way: _Way) -> Body:
+        hidden = dict(struct)
+        for name in way.records:
+            hidden = self._replace(hidden, name, self._records)
+        for name in way.marked:
+            hidden = self._replace(hidden, name, self._value)
+        for name, inner in way.structs:
+            hidden = self._replace(hidden, name, functools.partial(self._inner, way=inner))
+        for name, direction in way.nested:
+            hidden = self._nested(hidden, name, direction)
+        return hidden
+
+    @staticmethod
+    def _replace(struct: Body, name: str, hide: Callable[[Any], Any]) -> Body:
+        """Hide a field, or each of its elements."""
+        value = struct.get(name)
+        if value is not None:
+            struct[name] = [hide(one) for one in value] if isinstance(value, list) else hide(value)
+        return struct
+
+    def _inner(self, value: Any, *, way: _Way) -> Any:
+        return self._struct(value, way) if isinstance(value, dict) else value
+
+    def _nested(self, struct: Body, name: str, direction: Direction) -> Body:
+        """Hide what a message inside has of payload, and its bytes, unless it can have none."""
+        beside = f"_{direction}"
+        told = struct.get(beside)
+        if not isinstance(told, dict):
+            return self._replace(struct, name, self._value)
+        key = told["api_key"]
+        if key is None or _may_carry(key):
+            self._replace(struct, name, self._value)
+        if key is not None and told["body"] is not None:
+            version = told.get("body_version", told["api_version"])
+            struct[beside] = {**told, "body": self.body(key, version, direction, told["body"])}
+        return struct
 
     def _records(self, records: dict[str, Any]) -> dict[str, Any]:
         return {**records, "batches": [self._batch(batch) for batch in records["batches"]]}
@@ -159,22 +194,30 @@ def stand_in_text(value: dict[str, Any]) -> str | None:
     return None
 
 
-def _may_carry(api_key: int) -> bool:
-    return api_key in _WITH_RECORDS or api_key == _ENVELOPE
-
-
 @functools.lru_cache(maxsize=1024)  # keys come from the wire
-def _paths(api_key: int, direction: Direction) -> tuple[tuple[str, ...], ...]:
-    """Ways through arrays to the `records` fields of a message, of all its versions."""
-    api = dissectors.api(api_key) if api_key in _WITH_RECORDS else None
-    if api is None:
-        return ()
-    return tuple(_ways((api.definition.request if direction == "request" else api.definition.response).fields))
+def _may_carry(api_key: int) -> bool:
+    """Whether messages of an API may hold payload, whatever their direction and version; True where it is not known."""
+    api = dissectors.api(api_key)
+    return api is None or api.definition.carries_payload
 
 
-def _ways(fields: tuple[FieldDefinition, ...]) -> Iterator[tuple[str, ...]]:
-    for field in fields:
-        if field.type == "records":
-            yield (field.name,)
-        for rest in _ways(field.fields):
-            yield (field.name, *rest)
+@functools.lru_cache(maxsize=4096)  # keys and versions come from the wire
+def _way_to_payload(api_key: int, version: int, direction: Direction) -> _Way | None:
+    """Where a message of this kind holds payload; None where nowhere, or its layout is not known."""
+    api = dissectors.api(api_key)
+    if api is None or version not in api.versions:
+        return None
+    schema = api.request(version) if direction == "request" else api.response(version)
+    return _way(schema.root) if schema.root.payload else None
+
+
+def _way(struct: Struct) -> _Way:
+    fields = (*struct.fields, *struct.tagged)
+    return _Way(
+        records=tuple(field.name for field in fields if field.type == "records"),
+        marked=tuple(field.name for field in fields if field.payload and field.type != "records"),
+        nested=tuple((field.name, field.nests) for field in fields if field.nests is not None),
+        structs=tuple(
+            (field.name, _way(field.struct)) for field in fields if field.struct is not None and field.struct.payload
+        ),
+    )

@@ -26,8 +26,6 @@ _ID_END: Final = 4
 """Bytes of a response up to the end of its correlation id, which is all that can be read of an orphan."""
 _NAME_LENGTH_END: Final = 10
 """Bytes of a request up to the length of its client id."""
-_ENVELOPE: Final = {"request_data": "_request", "response_data": "_response"}
-"""Fields with a message inside, and where it stands decoded."""
 _PRINCIPAL: Final = "request_principal"
 
 
@@ -71,13 +69,14 @@ class Blanker:
             return
         root = plan.schema.root
         clean = not may_be_misread((problem.kind for problem in decoded.problems), cut=cut)
-        if not clean and (plan.has_secrets or root.records):
+        if not clean and (plan.has_secrets or root.payload):
             return
         if (
             clean
             and decoded.raw is None
             and decoded.raw_redacted is None
             and not root.records
+            and (self.payload or not root.payload)
             and (self.secrets or not root.secrets)
         ):
             copied.keep(position, end)
@@ -91,27 +90,28 @@ class Blanker:
         doubted = any(problem.kind == "internal-record" for problem in decoded.problems)
         _, spans = plan.schema.spans(copied.data, position, end, DecodeContext(self._spans))
         for span in spans:
-            if span.type.endswith("records") and not span.type.startswith("length"):
-                begin = _content(copied.data, span)
-                copied.keep(span.start, begin)
-                if begin < span.end:
-                    told = _value_at(decoded.body, span.path)
-                    if told is not None:
-                        sure = not doubted
-                        if not self.payload:
-                            sure = self._understood(_value_at(decoded.body, span.path.partition(".")[0]), told) and sure
-                        keep_records(copied, begin, span.end, told, payload=self.payload, sure=sure)
-            elif isinstance(span.value, dict) and "redacted" in span.value:
-                begin = span.end - span.value["redacted"]
-                copied.keep(span.start, begin)
-                if span.path in _ENVELOPE:
-                    self._inside(copied, begin, span.end, decoded.body.get(_ENVELOPE[span.path]))
-                elif span.path == _PRINCIPAL and f"_{_PRINCIPAL}" in decoded.body:
-                    copied.keep(begin, span.end)
-                elif span.type.endswith("string"):
+            begin = _content(copied.data, span)
+            copied.keep(span.start, begin)
+            field = span.field
+            if begin == span.end:
+                continue
+            if field is not None and field.type == "records":
+                told = _value_at(decoded.body, span.path)
+                if told is not None:
+                    sure = not doubted
+                    if not self.payload:
+                        sure = self._understood(_value_at(decoded.body, span.path.partition(".")[0]), told) and sure
+                    keep_records(copied, begin, span.end, told, payload=self.payload, sure=sure)
+            elif field is not None and field.nests is not None:
+                beside = f"{span.path.rpartition('.')[0]}._{field.nests}".lstrip(".")
+                self._inside(copied, begin, span.end, _value_at(decoded.body, beside))
+            elif span.path == _PRINCIPAL and f"_{_PRINCIPAL}" in decoded.body:
+                copied.keep(begin, span.end)
+            elif _is_redacted(span) or (field is not None and field.payload and not self.payload):
+                if field is not None and field.type == "string":
                     copied.hide(begin, span.end, 0)
             else:
-                copied.keep(span.start, span.end)
+                copied.keep(begin, span.end)
 
     def _understood(self, topic: Any, told: dict[str, Any]) -> bool:
         """Add to records of Kafka's own topics what they say; False where not all of them could be read."""
@@ -145,10 +145,17 @@ def _header_end(data: bytes, start: int, end: int, version: int, *, request: boo
     return read.position if read.complete else None
 
 
+def _is_redacted(span: Span) -> bool:
+    return isinstance(span.value, dict) and "redacted" in span.value
+
+
 def _content(data: bytes, span: Span) -> int:
-    """Where a `records` field begins behind its length."""
-    if not span.type.startswith("compact"):
-        return span.start + 4
+    """Where what may be hidden begins: strings, bytes and records behind their lengths, all else at its start."""
+    if span.field is None:
+        # Of tagged fields without a definition the bytes have a span of their own.
+        return span.start
+    if not span.field.compact:
+        return span.start + (2 if span.field.type == "string" else 4)
     position = span.start
     while data[position] > 0x7F:
         position += 1

@@ -90,6 +90,9 @@ def _definition(field: FieldDefinition) -> dict[str, Any]:
             "enum": field.enum,
             "default": field.default,
             "secret": None if field.secret == "no" else field.secret,
+            "payload": True if field.payload or field.type == "records" else None,
+            "nests": field.nests,
+            "unaligned": field.unaligned or None,
             "fields": [_definition(child) for child in field.fields] if field.type == "struct" else None,
         }
     )
@@ -110,6 +113,9 @@ def _field(field: Field) -> dict[str, Any]:
             "enum": field.enum,
             "default": field.default,
             "secret": None if field.secret == "no" else field.secret,
+            "payload": True if field.payload or field.type == "records" else None,
+            "nests": field.nests,
+            "unaligned": field.unaligned or None,
             "fields": None if field.struct is None else _struct(field.struct),
         }
     )

@@ -166,6 +166,12 @@ def _notes(field: FieldDefinition | Field, null: str) -> Text:
         notes.append(f"enum {field.enum}")
     if field.default is not None:
         notes.append(f"default {field.default or 'empty'}")
+    if field.payload or field.type == "records":
+        notes.append("payload")
+    if field.nests is not None:
+        notes.append(f"nests {field.nests}")
+    if field.unaligned:
+        notes.append("unaligned")
     if field.secret != "no":
         notes.append("secret" if field.secret == "value" else "secret by its name")
     return Text(", ".join(notes), style="dim")

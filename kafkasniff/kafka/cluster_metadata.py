@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from kafkasniff.kafka.dissectors import api
 from kafkasniff.kafka.uuids import uuid_bytes
 from kafkasniff.model import Body, Direction
 
@@ -19,7 +20,6 @@ TOPIC_NAME: Final = "__cluster_metadata"
 TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 _FETCH: Final = 1
-_FETCH_SNAPSHOT: Final = 59
 _FIRST_WITH_IDS: Final = 13
 """Fetch names topics by id from this version on (KIP-516)."""
 
@@ -41,9 +41,13 @@ def names_metadata(topic: Body) -> bool:
 
 def metadata_test(api_key: int, direction: Direction) -> Callable[[Body], bool] | None:
     """What tells whether a body holds records of the metadata log; None where none of the API does."""
-    if direction != "response":
+    if api_key == _FETCH and direction == "response":
+        return _is_of_metadata
+    found = api(api_key)
+    if found is None:
         return None
-    return {_FETCH: _is_of_metadata, _FETCH_SNAPSHOT: _is_there}.get(api_key)
+    message = found.definition.request if direction == "request" else found.definition.response
+    return _is_there if message.has_secret_records else None
 
 
 def _is_of_metadata(body: Body) -> bool:

@@ -6,6 +6,7 @@ A definition holds every version of a message; `kafkasniff.kafka.schema` cuts on
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -22,6 +23,7 @@ __all__ = [
     "DataDefinition",
     "FieldDefinition",
     "MessageDefinition",
+    "Nested",
     "Secret",
     "Versions",
     "parse_api",
@@ -45,13 +47,21 @@ CAN_BE_NULL: Final = frozenset({"string", "bytes", "records"})
 Secret = Literal["no", "value", "config"]
 """`value`: always secret; `config`: a configuration value, secret by the name that stands beside it."""
 
+Nested = Literal["request", "response"]
+"""What bytes hold that are a whole message, header and body."""
+
+HIDDEN_TYPES: Final = frozenset({"string", "bytes"})
+"""Types of secrets and of payload: what is a secret or payload is hidden as a whole, and only its length stays."""
+
 _TYPE: Final = re.compile(r"(?P<array>\[\])?(?P<scalar>[a-z][a-z0-9]*)?(?P<struct>\{\})?(?P<null>\?)?")
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 _TITLE: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 """The name of an API or a block, which goes into the source of compiled decoders."""
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _RANGE: Final = re.compile(r"([0-9]{1,9})(?:(\+)|-([0-9]{1,9}))?")
-_ATTRIBUTES: Final = frozenset({"nullable", "tag", "entity", "enum", "default", "secret", "classic", "unaligned"})
+_MARKS: Final = frozenset({"classic", "unaligned", "payload"})
+"""Attributes without a value."""
+_ATTRIBUTES: Final = _MARKS | {"nullable", "tag", "entity", "enum", "default", "secret", "nests"}
 
 
 class Versions(msgspec.Struct, frozen=True):
@@ -99,6 +109,10 @@ class FieldDefinition(msgspec.Struct, frozen=True):
     """True where the field keeps the encoding of the older versions in flexible ones (RequestHeader.ClientId)."""
     unaligned: bool = False
     """Of records: they are a slice of a log, which may start within a batch (FetchSnapshot)."""
+    payload: bool = False
+    """An application's bytes or text. Records hold payload whether or not this says so."""
+    nests: Nested | None = None
+    """Bytes that hold a whole message (Envelope); None for all others."""
     fields: tuple[FieldDefinition, ...] = ()
     """Of a struct."""
 
@@ -115,11 +129,30 @@ class MessageDefinition(msgspec.Struct, frozen=True):
     @property
     def has_secrets(self) -> bool:
         """Whether a field of any version is, or may be, a secret."""
-        return any(_has_secrets(field) for field in self.fields)
+        return any(field.secret != "no" for field in _with_inner(self.fields))
+
+    @property
+    def carries_payload(self) -> bool:
+        """Whether a field of any version is, or may hold, payload."""
+        return any(
+            field.type == "records" or field.payload or field.nests is not None for field in _with_inner(self.fields)
+        )
+
+    @property
+    def has_records(self) -> bool:
+        """Whether any version has a `records` field."""
+        return any(field.type == "records" for field in _with_inner(self.fields))
+
+    @property
+    def has_secret_records(self) -> bool:
+        """Whether records of any version are those of the metadata log, which are read before they are shown."""
+        return any(field.type == "records" and field.secret != "no" for field in _with_inner(self.fields))
 
 
-def _has_secrets(field: FieldDefinition) -> bool:
-    return field.secret != "no" or any(_has_secrets(child) for child in field.fields)
+def _with_inner(fields: tuple[FieldDefinition, ...]) -> Iterator[FieldDefinition]:
+    for field in fields:
+        yield field
+        yield from _with_inner(field.fields)
 
 
 class ApiDefinition(msgspec.Struct, frozen=True):
@@ -137,6 +170,11 @@ class ApiDefinition(msgspec.Struct, frozen=True):
     response_headers: tuple[tuple[Versions, int], ...]
     request: MessageDefinition
     response: MessageDefinition
+
+    @property
+    def carries_payload(self) -> bool:
+        """Whether a request or a response of any version may hold payload."""
+        return self.request.carries_payload or self.response.carries_payload
 
 
 class DataDefinition(msgspec.Struct, frozen=True):
@@ -344,6 +382,7 @@ def _field(reader: _Reader, line: _Line, depth: int, parent: Versions) -> FieldD
         versions, rest = reader.versions(line, words[2], parent), 3
     attributes = _attributes(reader, line, rest)
     nullable = versions if match["null"] else NONE
+    nests = attributes.get("nests")
     if "nullable" in attributes:
         if not match["null"]:
             raise reader.fail(line, "nullable needs a type that ends in `?`")
@@ -353,6 +392,7 @@ def _field(reader: _Reader, line: _Line, depth: int, parent: Versions) -> FieldD
     if "unaligned" in attributes and scalar != "records":
         raise reader.fail(line, "only records are unaligned")
     secret = attributes.get("secret", "no")
+    _check_hiding(reader, line, attributes, scalar)
     children = _fields(reader, depth + 1, versions) if scalar is None else ()
     return FieldDefinition(
         name=words[0],
@@ -367,12 +407,32 @@ def _field(reader: _Reader, line: _Line, depth: int, parent: Versions) -> FieldD
         secret="config" if secret == "config" else "value" if secret == "value" else "no",
         classic="classic" in attributes,
         unaligned="unaligned" in attributes,
+        payload="payload" in attributes,
+        nests=None if nests is None else "request" if nests == "request" else "response",
         fields=children,
     )
 
 
+def _check_hiding(reader: _Reader, line: _Line, attributes: dict[str, str], scalar: str | None) -> None:
+    """Refuse marks that the decoders or the outputs would not obey: what is marked has to be hidden."""
+    if "secret" in attributes:
+        obeyed = ("string",) if attributes["secret"] == "config" else (*HIDDEN_TYPES, "records")
+        if scalar not in obeyed:
+            raise reader.fail(line, f"{scalar or 'a struct'} cannot be secret: mark strings and bytes in it")
+    if "payload" in attributes:
+        if scalar not in HIDDEN_TYPES:
+            raise reader.fail(line, f"{scalar or 'a struct'} cannot be payload: mark strings and bytes in it")
+        if "entity" in attributes or "enum" in attributes:
+            raise reader.fail(line, "payload names nothing: it has no entity and no enum")
+    if "nests" in attributes:
+        if attributes["nests"] not in {"request", "response"}:
+            raise reader.fail(line, "nests is followed by request or response")
+        if scalar != "bytes" or "secret" not in attributes:
+            raise reader.fail(line, "only secret bytes nest a message, which may hold secrets of its own")
+
+
 def _attributes(reader: _Reader, line: _Line, start: int) -> dict[str, str]:
-    """What follows type and versions; `classic`, `unaligned` and `secret`, which `config` may follow, stand alone."""
+    """What follows type and versions; marks stand alone, but `config` may follow `secret`."""
     found: dict[str, str] = {}
     words = line.words
     at = start
@@ -381,7 +441,7 @@ def _attributes(reader: _Reader, line: _Line, start: int) -> dict[str, str]:
         at += 1
         if word not in _ATTRIBUTES or word in found:
             raise reader.fail(line, f"{word!r} is not known here, or here twice")
-        if word in {"classic", "unaligned"}:
+        if word in _MARKS:
             found[word] = ""
         elif word == "secret":
             found[word] = "value"

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.dissectors import api
 from kafkasniff.model import Problem
 
 __all__ = ["Detail", "LeftOut", "Level"]
@@ -41,8 +42,6 @@ class LeftOut(msgspec.Struct):
 
 _WHOLE: Final = ("full", "columns")
 """Ways of reading records that leave none out."""
-_WITH_RECORDS: Final = frozenset({(0, True), (1, False), (59, False), (78, False)})
-"""Messages with records, by key and whether they are requests: Produce, Fetch, FetchSnapshot, ShareFetch."""
 _NO_RECORDS: Final = (Problem("records-skipped", "its records were not decoded: kafkasniff was behind the packets"),)
 _NO_BODY: Final = (Problem("body-skipped", "its body was not decoded: kafkasniff was behind the packets"),)
 
@@ -92,7 +91,15 @@ class Detail:
         if not (has_body or self.decode.bodies):
             self.left_out.bodies += 1
             return _NO_BODY
-        if self._full.records in _WHOLE and (api_key, is_request) in _WITH_RECORDS:
+        if self._full.records in _WHOLE and _has_records(api_key, is_request=is_request):
             self.left_out.records += 1
             return _NO_RECORDS
         return ()
+
+
+def _has_records(api_key: int, *, is_request: bool) -> bool:
+    """Whether such messages have `records` fields."""
+    found = api(api_key)
+    if found is None:
+        return False
+    return (found.definition.request if is_request else found.definition.response).has_records

@@ -16,6 +16,7 @@ from kafkasniff.kafka.exchange import Ledger, Pending
 from kafkasniff.kafka.framing import Frame
 from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.message import NEEDED, Decoded, decode_request, decode_response
+from kafkasniff.kafka.message_plan import response_plan
 from kafkasniff.kafka.opening import AUTHENTICATION, Opening, refusal
 from kafkasniff.kafka.plausibility import is_exact_request
 from kafkasniff.kafka.sasl import SCRAM_ANSWERS, RawSasl
@@ -23,9 +24,6 @@ from kafkasniff.model import Problem, Status
 from kafkasniff.streams import NO_TIME
 
 __all__ = ["Dialogue"]
-
-_WITH_RECORDS: Final = frozenset({1, 78})
-"""Responses with records: Fetch, ShareFetch."""
 
 _SASL_HANDSHAKE: Final = 17
 _TRUNCATED: Final = ("body-truncated", "array-too-long")
@@ -374,7 +372,7 @@ class Dialogue:
         options = self._detail.decode
         if options.headers:
             options = msgspec.structs.replace(options, bodies=True, records="full")
-        elif options.records == "columns" and pending.api_key in _WITH_RECORDS:
+        elif options.records == "columns" and response_plan(pending.api_key, pending.api_version).reads_records:
             options = msgspec.structs.replace(options, records="full")
         else:
             return decoded

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.kafka.definition import FieldDefinition, MessageDefinition, Secret
+from kafkasniff.kafka.definition import FieldDefinition, MessageDefinition, Nested, Secret
 
 __all__ = ["FORMATS", "PLAIN_NUMBERS", "Field", "Struct", "cut", "element_of", "element_size", "is_flat"]
 
@@ -47,6 +47,10 @@ class Field(msgspec.Struct, frozen=True):
     default: str | None
     unaligned: bool = False
     """Of records: a slice that may start within a batch."""
+    payload: bool = False
+    """An application's bytes or text; `records` fields are marked too."""
+    nests: Nested | None = None
+    """Bytes that hold a whole message, which may hold payload and secrets."""
 
 
 class Struct(msgspec.Struct, frozen=True):
@@ -66,6 +70,8 @@ class Struct(msgspec.Struct, frozen=True):
     """It holds a secret, at any depth."""
     records: bool
     """It holds a `records` field, at any depth."""
+    payload: bool
+    """It holds payload, or may hold some in a nested message, at any depth."""
 
 
 def cut(message: MessageDefinition, version: int) -> Struct:
@@ -85,6 +91,8 @@ def _struct(definitions: tuple[FieldDefinition, ...], version: int, flexible: bo
         errors=any(field.type == "error" for field in present) or any(struct.errors for struct in inner),
         secrets=any(field.secret != "no" for field in present) or any(struct.secrets for struct in inner),
         records=any(field.type == "records" for field in present) or any(struct.records for struct in inner),
+        payload=any(field.payload or field.nests is not None for field in present)
+        or any(struct.payload for struct in inner),
     )
 
 
@@ -102,6 +110,8 @@ def _field(definition: FieldDefinition, version: int, flexible: bool) -> Field:
         enum=definition.enum,
         default=definition.default,
         unaligned=definition.unaligned,
+        payload=definition.payload or definition.type == "records",
+        nests=definition.nests,
     )
 
 

@@ -23,9 +23,6 @@ VERSION_MARGIN: Final = 5
 HEADER_OF_UNKNOWN: Final = 1
 """The request header that an unknown API key is read with; what a newer one has more are tags behind it."""
 
-_WITH_RECORDS: Final = frozenset({(0, "request"), (1, "response"), (78, "response")})
-"""Produce requests, Fetch and ShareFetch responses; FetchSnapshot's records are no application's."""
-
 OF_A_CONNECTION: Final = frozenset({11, 14, 17, 36, 58})
 """Keys whose interpreters ask what else was said: JoinGroup, SyncGroup, SaslHandshake, SaslAuthenticate, Envelope."""
 
@@ -64,6 +61,8 @@ def _plan(found: Api | None, key: int, version: int, direction: Direction) -> Pl
     message = found.definition.request if request else found.definition.response
     schema = (found.request(version) if request else found.response(version)) if known else None
     reads = interpreter(key, direction, version)
+    # Records of any topic may hold secrets of Kafka Connect; those that are secret anyway are the metadata log's.
+    reads_records = message.has_records and not message.has_secret_records
     return Plan(
         api=found.name,
         version=version,
@@ -73,17 +72,12 @@ def _plan(found: Api | None, key: int, version: int, direction: Direction) -> Pl
         schema=schema,
         has_secrets=message.has_secrets,
         interpret=reads,
-        secret_marks=(*secret_marks(key, direction, version), *_record_marks(key, direction)),
+        secret_marks=(*secret_marks(key, direction, version), *(CONNECT_MARKS if reads_records else ())),
         holds_metadata=metadata_test(key, direction),
         whole_records=(key, direction) == (0, "request"),
         alone=schema is not None and not (reads is not None and (message.has_secrets or key in OF_A_CONNECTION)),
-        reads_records=(key, direction) in _WITH_RECORDS,
+        reads_records=reads_records,
     )
-
-
-def _record_marks(key: int, direction: Direction) -> tuple[bytes, ...]:
-    """Those of records that hold secrets, whatever topic they are of."""
-    return CONNECT_MARKS if (key, direction) in _WITH_RECORDS else ()
 
 
 # Keys and versions come from the wire: the caches are bounded, and larger than what is defined (369 pairs).

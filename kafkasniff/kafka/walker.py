@@ -43,6 +43,8 @@ class Span(msgspec.Struct):
     """The type on the wire: `int32`, `compact string`, `count of []` …"""
     value: Any
     """The value as it stands in the body; a number for counts."""
+    field: Field | None = None
+    """The definition of a string, bytes or records that lie here, behind their length; None for all else."""
 
 
 class _Failure(Exception):  # noqa: N818 - ends the walk from any depth; never leaves this module
@@ -84,9 +86,9 @@ class _Walker:
         self.left = MAX_ELEMENTS
         self.inside: list[str] = []
 
-    def span(self, start: int, path: str, kind: str, value: Any) -> None:
+    def span(self, start: int, path: str, kind: str, value: Any, field: Field | None = None) -> None:
         if self.spans is not None:
-            self.spans.append(Span(start, self.position, path, kind, value))
+            self.spans.append(Span(start, self.position, path, kind, value, field))
 
     # Numbers
 
@@ -282,7 +284,7 @@ class _Walker:
             value = self.records(field, begin, stop)
             # The records are for their reader to redact, whose place is told here alone.
             hidden = field.secret == "value" and self.hide
-            self.span(start, path, kind, {"redacted": stop - begin} if hidden else value)
+            self.span(start, path, kind, {"redacted": stop - begin} if hidden else value, field)
             return value
         else:
             value = self.data[begin:stop]
@@ -293,7 +295,7 @@ class _Walker:
                     self.context.problem("string-not-utf8", f"{path}: {length} bytes that are not UTF-8", begin)
             if field.secret == "value" and self.hide:
                 value = self.context.withhold(value) if field.type == "bytes" else redacted(value)
-        self.span(start, path, kind, value)
+        self.span(start, path, kind, value, field)
         return value
 
     def records(self, field: Field, begin: int, stop: int) -> Any:

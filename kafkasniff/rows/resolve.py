@@ -244,7 +244,7 @@ class Resolver:
             body = orjson.loads(text)
             problems = self._bodies.name_body(values["api_key"], values["api_version"], direction, body)
             if self._payload.hides:
-                body = self._payload.body(values["api_key"], direction, body)
+                body = self._payload.body(values["api_key"], values["api_version"], direction, body)
             changed[row] = self._dumps(body)
             if problems:
                 kinds = changes.problems.get(row) or batch.column("problems")[row].as_py()

@@ -1,4 +1,4 @@
-"""Messages with given values, by their layout: what is not given is zero, empty or null.
+"""Messages with given values, by their layout: what is not given is zero, empty or null; tagged fields are not there.
 
 As `tests.kafka.encode` it shares the layout with the decoders, and neither formats nor code.
 """
@@ -16,10 +16,17 @@ SIZES = {"bool": 1, "int8": 1, "int16": 2, "error": 2, "uint16": 2, "int32": 4, 
 
 
 def encoded(struct: Struct, values: Mapping[str, Any]) -> bytes:
-    """A body; no tagged fields."""
-    assert values.keys() <= {field.name for field in struct.fields}
+    """A body."""
+    assert values.keys() <= {field.name for field in (*struct.fields, *struct.tagged)}
     out = b"".join(_field(field, values.get(field.name)) for field in struct.fields)
-    return out + b"\0" if struct.flexible else out
+    if not struct.flexible:
+        return out
+    tagged = [(field.tag or 0, _field(field, values[field.name])) for field in struct.tagged if field.name in values]
+    return (
+        out
+        + unsigned_varint(len(tagged))
+        + b"".join(unsigned_varint(tag) + unsigned_varint(len(value)) + value for tag, value in tagged)
+    )
 
 
 def _field(field: Field, value: Any) -> bytes:
@@ -32,7 +39,11 @@ def _field(field: Field, value: Any) -> bytes:
 
 def _one(field: Field, value: Any) -> bytes:
     if field.struct is not None:
-        return encoded(field.struct, value or {})
+        if not field.nullable or field.array:
+            return encoded(field.struct, value or {})
+        if value is None:
+            return b"\xff" if field.tag is None else b"\0"
+        return b"\1" + encoded(field.struct, value)
     if field.type in SIZES:
         if isinstance(value, bytes):
             return value

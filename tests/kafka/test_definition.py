@@ -27,13 +27,13 @@ header response 0
 request
   name         string?   1+   nullable 2-4  entity topic_name  default null
   kind         int8           enum acks
-  parts        []?       2+   secret
+  parts        []?       2+
     id         uuid
     old        []int32   2-3
   left         {}        4+   tag 0
     code       error          default -1
   note         string    0-1  secret config
-  note         bytes     2+   classic
+  note         bytes     2+   classic  payload  secret  nests request
 
 response
 """
@@ -51,13 +51,39 @@ def test_sample() -> None:
     assert (name.type, str(name.versions), str(name.nullable)) == ("string", "1-5", "2-4")
     assert (name.entity, name.default, name.secret) == ("topic_name", "null", "no")
     assert (kind.enum, str(kind.versions), str(kind.nullable)) == ("acks", "0-5", "none")
-    assert (parts.type, parts.array, str(parts.nullable), parts.secret) == ("struct", True, "2-5", "value")
+    assert (parts.type, parts.array, str(parts.nullable), parts.secret) == ("struct", True, "2-5", "no")
     assert [(field.name, str(field.versions), field.array) for field in parts.fields] == [
         ("id", "2-5", False),
         ("old", "2-3", True),
     ]
     assert (left.type, left.array, left.tag, left.fields[0].default) == ("struct", False, 0, "-1")
-    assert (note.secret, note_2.classic) == ("config", True)
+    assert (note.secret, note.payload, note.nests) == ("config", False, None)
+    assert (note_2.secret, note_2.classic, note_2.payload, note_2.nests) == ("value", True, True, "request")
+    assert api.carries_payload
+    assert (api.request.carries_payload, api.response.carries_payload) == (True, False)
+    assert (api.request.has_records, api.request.has_secrets) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("field", "detail"),
+    [
+        ("x  int64  secret", "int64 cannot be secret"),
+        ("x  uuid  secret", "uuid cannot be secret"),
+        ("x  {}  secret", "a struct cannot be secret"),
+        ("x  bytes  secret config", "bytes cannot be secret"),
+        ("x  []int32  payload", "int32 cannot be payload"),
+        ("x  []  payload", "a struct cannot be payload"),
+        ("x  records  payload", "records cannot be payload"),
+        ("x  string  payload  entity topic_name", "payload names nothing"),
+        ("x  bytes  secret  nests message", "request or response"),
+        ("x  bytes  nests request", "only secret bytes nest"),
+        ("x  string  secret  nests request", "only secret bytes nest"),
+    ],
+)
+def test_marks_that_nothing_would_obey_are_refused(field: str, detail: str) -> None:
+    text = f"api 900 Sample   versions 0\n\nrequest\n  {field}\n    y  int8\n\nresponse\n"
+    with pytest.raises(DefinitionError, match=rf"^900_sample\.txt:4: .*{detail}"):
+        parse_api(PATH, text)
 
 
 @pytest.mark.parametrize(

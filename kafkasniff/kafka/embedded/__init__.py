@@ -8,6 +8,7 @@ message broke off, and puts what it read beside the bytes as `_<field>`; a wire 
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import Final
@@ -21,12 +22,7 @@ Interpreter = Callable[[Body, int, DecodeContext], None]
 """Takes a body, its version and the message's context."""
 
 _INTERPRETERS: Final[dict[tuple[int, Direction], tuple[str, ...]]] = {
-    (0, "request"): ("connect_configs:produce_request", "schema_registry:produce_request"),
-    (1, "response"): (
-        "metadata_records:fetch_response",
-        "connect_configs:fetch_response",
-        "schema_registry:fetch_response",
-    ),
+    (1, "response"): ("metadata_records:fetch_response",),
     (3, "response"): ("operations:metadata",),
     (11, "request"): ("group_protocol:join_group_request",),
     (11, "response"): ("group_protocol:join_group_response",),
@@ -39,17 +35,15 @@ _INTERPRETERS: Final[dict[tuple[int, Direction], tuple[str, ...]]] = {
     (36, "response"): ("sasl_messages:authenticate_response",),
     (58, "request"): ("envelope:envelope_request",),
     (58, "response"): ("envelope:envelope_response",),
-    (59, "response"): ("metadata_records:fetch_snapshot_response",),
     (60, "response"): ("operations:describe_cluster",),
     (69, "response"): ("operations:consumer_group_describe",),
     (72, "request"): ("telemetry:push_telemetry_request",),
     (75, "response"): ("operations:describe_topic_partitions",),
     (77, "response"): ("operations:share_group_describe",),
-    (78, "response"): ("connect_configs:fetch_response", "schema_registry:fetch_response"),
     (89, "response"): ("operations:streams_group_describe",),
 }
 """By API key and direction, `module:function` within this package: imported when the first such message comes, and
-called one after the other."""
+called one after the other. What reads the records of any API comes after them (`any_records`)."""
 
 
 _OPERATIONS: Final = "operations:"
@@ -61,6 +55,10 @@ def interpreter(api_key: int, direction: Direction, version: int | None = None) 
     if version is not None:
         places = tuple(one for one in places if not one.startswith(_OPERATIONS) or _has_operations(api_key, version))
     found = tuple(map(_function, places))
+    if _has_records(api_key, direction):
+        from kafkasniff.kafka.embedded.any_records import read_records  # noqa: PLC0415 - as the interpreters themselves
+
+        found = (*found, functools.partial(read_records, api_key, direction))
     if len(found) < 2:
         return found[0] if found else None
 
@@ -76,6 +74,17 @@ def _has_operations(api_key: int, version: int) -> bool:
     from kafkasniff.kafka.embedded.operations import operation_places  # noqa: PLC0415 - as the interpreters themselves
 
     return bool(operation_places(api_key, version))
+
+
+def _has_records(api_key: int, direction: Direction) -> bool:
+    """Whether such messages of any version have `records` fields."""
+    from kafkasniff.kafka.dissectors import api  # noqa: PLC0415 - likewise
+
+    definition = api(api_key)
+    if definition is None:
+        return False
+    message = definition.definition.request if direction == "request" else definition.definition.response
+    return message.has_records
 
 
 def _function(place: str) -> Interpreter:

@@ -15,9 +15,8 @@ import msgspec
 
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.secrets import is_sensitive, redacted
-from kafkasniff.model import Body
 
-__all__ = ["CONNECT_KEYS", "fetch_response", "produce_request", "told_of_secrets"]
+__all__ = ["CONNECT_KEYS", "told_of_secrets", "withhold_secrets"]
 
 CONNECT_KEYS: Final = (b"session-key", b"connector-", b"task-")
 """What the keys of records that may hold a secret begin with."""
@@ -27,31 +26,22 @@ _NO_SECRETS: Final = ("algorithm", "creation-timestamp")
 _FORMAT: Final = "connect-config"
 
 
-def produce_request(body: Body, _version: int, context: DecodeContext) -> None:
-    """Withhold secrets in the records of a Produce request."""
-    _withhold(body.get("topic_data"), "partition_data", context)
+def withhold_secrets(records: dict[str, Any], context: DecodeContext) -> None:
+    """Redact values in a decoded `records` field, and put beside them as `_value` what they hold besides secrets.
 
-
-def fetch_response(body: Body, _version: int, context: DecodeContext) -> None:
-    """Withhold secrets in the records of a Fetch or ShareFetch response."""
-    _withhold(body.get("responses"), "partitions", context)
-
-
-def _withhold(topics: Any, field: str, context: DecodeContext) -> None:
-    """Redact values, and say beside them as `_value` what they hold besides secrets. Hot: sees every record."""
+    Hot: sees every record.
+    """
     if context.options.show_secrets:
         return
-    for topic in topics or ():
-        for partition in topic.get(field) or ():
-            for batch in (partition.get("records") or {}).get("batches", ()):
-                for record in batch.get("records") or ():
-                    key = record["key"]
-                    if key.__class__ is bytes and key.startswith(CONNECT_KEYS):
-                        value = record["value"]
-                        told = told_of_secrets(key, value)
-                        if told is not None:
-                            record["value"] = redacted(value)
-                            record["_value"] = {"format": _FORMAT, "value": told["value"]}
+    for batch in records["batches"]:
+        for record in batch.get("records") or ():
+            key = record["key"]
+            if key.__class__ is bytes and key.startswith(CONNECT_KEYS):
+                value = record["value"]
+                told = told_of_secrets(key, value)
+                if told is not None:
+                    record["value"] = redacted(value)
+                    record["_value"] = {"format": _FORMAT, "value": told["value"]}
 
 
 def told_of_secrets(key: bytes, value: object) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from kafkasniff.kafka.embedded.framed_records import read_framed
 from kafkasniff.kafka.secrets import redacted
 from kafkasniff.model import Body
 
-__all__ = ["fetch_response", "fetch_snapshot_response", "interpret_metadata"]
+__all__ = ["fetch_response", "interpret_metadata"]
 
 PROBLEM: Final = "internal-record"
 
@@ -27,22 +27,16 @@ def fetch_response(body: Body, _version: int, context: DecodeContext) -> None:
                 _interpret_field(partition.get("records"), context)
 
 
-def fetch_snapshot_response(body: Body, _version: int, context: DecodeContext) -> None:
-    """Read the records of a FetchSnapshot response: there are snapshots of the metadata log only (KIP-630)."""
-    for topic in body.get("topics") or ():
-        for partition in topic.get("partitions") or ():
-            _interpret_field(partition.get("unaligned_records"), context)
-
-
 def _interpret_field(records: dict[str, Any] | None, context: DecodeContext) -> None:
     if records is not None:
         interpret_metadata(records, context)
 
 
 def interpret_metadata(records: dict[str, Any], context: DecodeContext) -> None:
-    """Add `_value` to each record of a decoded `records` field: `{"type", "version", "value"}`.
+    """Add `_value` to each record of a decoded `records` field: `{"type", "version", "value"}`, if it can be read.
 
-    Where it cannot be read there is none, and a problem. Secrets are redacted, in `value` and in `_value`, unless
+    Fields that are marked `secret` are read so too (FetchSnapshot: there are snapshots of the metadata log only,
+    KIP-630). What cannot be read is a problem. Secrets are redacted, in `value` and in `_value`, unless
     `context.options.show_secrets`.
     """
     for batch in records["batches"]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.model import Body
 
 __all__ = [
@@ -26,8 +25,6 @@ __all__ = [
     "MIN_ID",
     "add_from_header",
     "add_schema_ids",
-    "fetch_response",
-    "produce_request",
 ]
 
 MIN_ID: Final = 1
@@ -47,29 +44,10 @@ HEADERS: Final = {"__key_schema_id": "_key", "__value_schema_id": "_value"}
 _FIELDS: Final = (("key", "_key"), ("value", "_value"))
 
 
-def produce_request(body: Body, _version: int, _context: DecodeContext) -> None:
-    """Judge the records of a Produce request."""
-    _judge_topics(body.get("topic_data"), "name", "partition_data")
-
-
-def fetch_response(body: Body, _version: int, _context: DecodeContext) -> None:
-    """Judge the records of a Fetch or ShareFetch response."""
-    _judge_topics(body.get("responses"), "topic", "partitions")
-
-
-def _judge_topics(topics: Any, label: str, field: str) -> None:
-    """Hot: runs for every Produce and Fetch, which nearly always need no more than a look at two records."""
-    for topic in topics or ():
-        for partition in topic.get(field) or ():
-            records = partition.get("records")
-            if records is not None:
-                add_schema_ids(records, topic.get(label))
-
-
 def add_schema_ids(records: Body, topic: str | bytes | None = None) -> None:
     """Add `_key` and `_value` to the records of a `records` value: `{"format": "schema-registry", "schema_id": 17}`.
 
-    `topic` is the topic's name, None where it is not known.
+    `topic` is the topic's name, None where it is not known. Hot: nearly always a look at two records is all.
     """
     batches = records["batches"]
     for field, told in _FIELDS:

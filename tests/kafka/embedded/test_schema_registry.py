@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 import uuid
 from typing import Any
@@ -11,17 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.embedded.schema_registry import (
-    MAX_ID,
-    MAX_SCHEMAS,
-    add_schema_ids,
-    fetch_response,
-    produce_request,
-)
+from kafkasniff.kafka.embedded.any_records import read_records
+from kafkasniff.kafka.embedded.schema_registry import MAX_ID, MAX_SCHEMAS, add_schema_ids
 from kafkasniff.kafka.records import decode_records
 from kafkasniff.model import Body
 from tests.kafka.embedded.reading import account, messages
 from tests.kafka.records_craft import Record, batch_of
+
+produce_request = functools.partial(read_records, 0, "request")
+fetch_response = functools.partial(read_records, 1, "response")
 
 Pair = tuple[bytes | None, bytes | None]
 

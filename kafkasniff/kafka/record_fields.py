@@ -1,0 +1,74 @@
+"""The `records` fields of a message, wherever its definition has them: in arrays, structs and tags.
+
+What reads records (secrets of Kafka Connect, schema ids, the metadata log) asks here, so that the records of a new API
+are read by its definition alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from kafkasniff.kafka.dissectors import api
+from kafkasniff.kafka.layout import Struct
+from kafkasniff.model import Body, Direction
+
+__all__ = ["RecordFields", "each_records", "record_fields"]
+
+
+class RecordFields(NamedTuple):
+    """The `records` fields of one struct, and the structs in it that have some."""
+
+    topic: str | None
+    """The field that names the topic of all records in the struct; None where none does."""
+    plain: tuple[str, ...]
+    """Records of any topic."""
+    secret: tuple[str, ...]
+    """Records that may be shown only as far as they were read: those of the metadata log."""
+    inner: tuple[tuple[str, RecordFields], ...]
+
+
+@lru_cache(maxsize=4096)  # keys and versions come from the wire
+def record_fields(api_key: int, version: int, direction: Direction) -> RecordFields | None:
+    """The `records` fields of a message; None where it has none, or its layout is not known."""
+    found = api(api_key)
+    if found is None or version not in found.versions:
+        return None
+    schema = found.request(version) if direction == "request" else found.response(version)
+    return _of(schema.root) if schema.root.records else None
+
+
+def _of(struct: Struct) -> RecordFields:
+    fields = (*struct.fields, *struct.tagged)
+    records = [field for field in fields if field.type == "records"]
+    topics = (field.name for field in fields if field.entity == "topic_name" and not field.array)
+    return RecordFields(
+        topic=next(topics, None),
+        plain=tuple(field.name for field in records if field.secret == "no"),
+        secret=tuple(field.name for field in records if field.secret != "no"),
+        inner=tuple(
+            (field.name, _of(field.struct)) for field in fields if field.struct is not None and field.struct.records
+        ),
+    )
+
+
+def each_records(
+    fields: RecordFields, body: Body, topic: Any = None, *, secret: bool = False
+) -> Iterator[tuple[Body, Any]]:
+    """Each decoded `records` value of a body that is not null, and the name of its topic as it stands there or None.
+
+    `secret`: those that are secret, else all others. `topic` is the one that a struct around `body` names.
+    """
+    if fields.topic is not None:
+        topic = body.get(fields.topic)
+    for name in fields.secret if secret else fields.plain:
+        value = body.get(name)
+        for one in value if isinstance(value, list) else (value,):
+            if one is not None:
+                yield one, topic
+    for name, inner in fields.inner:
+        value = body.get(name)
+        for one in value if isinstance(value, list) else (value,):
+            if one is not None:
+                yield from each_records(inner, one, topic, secret=secret)

@@ -1,0 +1,216 @@
+"""An API that no release of Kafka has, with payload and secrets in every place where a definition can put them.
+
+Its text is a definition as those in `dissectors/`. It is known within `known()` only, in this process: nothing that was
+looked up before or there is remembered beyond.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkasniff.kafka import dissectors
+from kafkasniff.kafka.data_files import data_folder
+from tests.craft.conversation import START_NS, Conversation
+from tests.craft.from_layout import request_bytes, response_bytes
+from tests.craft.packet import Packet
+from tests.kafka.records_craft import GZIP, LZ4, Record, batch_of, message
+from tests.secret_traffic import forms
+
+KEY = 95
+VERSIONS = range(3)
+_FIELDS = """
+  topic          string         entity topic_name
+  note           string         payload
+  first          records?
+  second         records
+  old            records?
+  slices         []records
+  blobs          []bytes        payload
+  passwords      []string       secret
+  optional       {}?
+    records      records
+    blob         bytes?         payload
+  parts          []
+    name         string         entity topic_name
+    partitions   []
+      index      int32
+      records    records?
+      blob       bytes?         payload
+      token      bytes          secret
+  deep           {}
+    deeper       {}
+      several    []?
+        records  records?
+        words    []string       payload
+        hidden   string?        secret
+  settings       []
+    name         string
+    value        string?        secret config
+  log            records?       secret
+  forwarded      bytes?         secret  nests DIRECTION
+  late_records   records?   1+  tag 0
+  late_blob      bytes?     1+  tag 1  payload
+  late_parts     []         1+  tag 2
+    records      records
+    words        []string       payload
+  late_secret    bytes      1+  tag 3  secret
+  last           int32
+"""
+DEFINITION = (
+    "# Carries what has to be hidden, wherever a definition can put it.\n"
+    f"api {KEY} Invented   versions {VERSIONS[0]}-{VERSIONS[-1]}   flexible 1+\nlisteners broker\n\n"
+    f"request{_FIELDS.replace('DIRECTION', 'request')}\n"
+    f"response\n  error_code  error{_FIELDS.replace('DIRECTION', 'response')}"
+)
+
+_TRACE = b"0ddba110ddba11"
+_SESSION = base64.b64encode(b"hidden-")[:9]
+PAYLOAD: dict[str, bytes] = {}
+"""What is payload, by its place; each is told from all others in any form."""
+SECRETS: dict[str, bytes] = {}
+
+
+def _payload(place: str) -> bytes:
+    return PAYLOAD.setdefault(place, b"payload-" + hashlib.blake2b(place.encode(), digest_size=9).hexdigest().encode())
+
+
+def _secret(place: str) -> bytes:
+    return SECRETS.setdefault(place, b"hidden-" + hashlib.blake2b(place.encode(), digest_size=9).hexdigest().encode())
+
+
+def _records(place: str, codec: int = 0) -> bytes:
+    trace = _TRACE + hashlib.blake2b(place.encode(), digest_size=9).hexdigest().encode()
+    PAYLOAD[f"{place} trace id"] = trace
+    header = b"00-" + trace + b"-00f067aa0ba902b7-01"
+    session = base64.b64encode(b"hidden-" + place.encode()).decode()
+    first = Record(
+        0, 0, _payload(f"{place} key"), _payload(f"{place} value"),
+        (("traceparent", header), ("h", _payload(f"{place} header"))),
+    )  # fmt: skip
+    # Kafka Connect's topic may have any name, so its records may be in any field.
+    SECRETS[f"{place} session key"] = session.encode()
+    return batch_of([first, Record(1, 0, b"session-key", f'{{"key":"{session}"}}'.encode())], codec)
+
+
+def values(side: str, *, tagged: bool) -> dict[str, Any]:
+    """A body with something to hide in every field that can hold it."""
+
+    def payload(place: str) -> bytes:
+        return _payload(f"{side} {place}")
+
+    def secret(place: str) -> bytes:
+        return _secret(f"{side} {place}")
+
+    def records(place: str, codec: int = 0) -> bytes:
+        return _records(f"{side} {place}", codec)
+
+    def partition(index: int) -> dict[str, Any]:
+        place = f"partition {index}"
+        return {"index": index, "records": records(place, GZIP * index), "blob": payload(f"{place} blob"),
+                "token": secret(f"{place} token")}  # fmt: skip
+
+    made = {
+        "topic": "orders",
+        "note": payload("note").decode(),
+        "first": records("first"),
+        "second": records("second", LZ4),
+        "old": message(7, payload("old key"), payload("old value")),
+        "slices": [records("slice 0"), records("slice 1")],
+        "blobs": [payload("blob 0"), payload("blob 1")],
+        "passwords": [secret("password 0").decode(), secret("password 1").decode()],
+        "optional": {"records": records("optional"), "blob": payload("optional blob")},
+        "parts": [{"name": "payments", "partitions": [partition(0), partition(1)]}],
+        "deep": {
+            "deeper": {
+                "several": [
+                    {"records": records(f"several {n}"), "words": [payload(f"word {n}").decode()],
+                     "hidden": secret(f"several {n}").decode()}
+                    for n in range(2)
+                ]
+            }
+        },
+        "settings": [{"name": "ssl.key.password", "value": secret("setting").decode()}],
+        "log": batch_of([Record(0, 0, secret("key in the log"), secret("value in the log"))]),
+        "forwarded": secret("forwarded"),
+        "last": 17,
+    }  # fmt: skip
+    if tagged:
+        made |= {
+            "late_records": records("late"),
+            "late_blob": payload("late blob"),
+            "late_parts": [{"records": records("late part"), "words": [payload("late word").decode()]}],
+            "late_secret": secret("late secret"),
+        }
+    return made
+
+
+@contextlib.contextmanager
+def known(folder: Path) -> Iterator[None]:
+    """The API is known; `folder` takes a copy of the definitions with its own."""
+    copied = folder / "dissectors"
+    shutil.copytree(str(data_folder()), copied)
+    (copied / f"{KEY:03d}_invented.txt").write_text(DEFINITION)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dissectors, "data_folder", lambda: copied)
+        _forget()
+        try:
+            yield
+        finally:
+            _forget()
+
+
+def _forget() -> None:
+    """Empty the caches of all that is made of definitions."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("kafkasniff"):
+            for one in list(vars(module).values()):
+                if (getattr(one, "__module__", None) or "").startswith("kafkasniff") and hasattr(one, "cache_clear"):
+                    one.cache_clear()
+
+
+def requests(version: int, *, tagged: bool = True) -> bytes:
+    """A request of a version, framed."""
+    return request_bytes(KEY, version, 10 + version, **values("request", tagged=tagged and version > 0))
+
+
+def responses(version: int, *, tagged: bool = True) -> bytes:
+    """Its response, framed."""
+    return response_bytes(KEY, version, 10 + version, **values("response", tagged=tagged and version > 0))
+
+
+def packets() -> list[Packet]:
+    """A connection with an exchange of each version, and one that an Envelope carries."""
+    talk = Conversation(("10.0.0.5", 51_000), ("10.0.0.9", 9092), start_ns=START_NS)
+    talk.handshake()
+    talk.exchange(request_bytes(18, 0, 1), response_bytes(18, 0, 1, api_keys=[{"max_version": 9}]))
+    for version in VERSIONS:
+        talk.exchange(requests(version), responses(version))
+    inside = {"request_data": requests(2)[4:], "client_host_address": b"\x0a\0\0\x05"}
+    talk.exchange(request_bytes(58, 0, 20, **inside), response_bytes(58, 0, 20, response_data=responses(2)[4:]))
+    talk.close()
+    return talk.packets
+
+
+def _found(named: dict[str, bytes], beginnings: tuple[bytes, ...], output: bytes) -> set[str]:
+    if not any(form in output for one in beginnings for form in forms(one)):
+        return set()
+    return {name for name, value in named.items() if any(form in output for form in forms(value))}
+
+
+def payload_in(output: bytes) -> set[str]:
+    """Places whose payload stands in an output in any form."""
+    return _found(PAYLOAD, (b"payload-", _TRACE), output)
+
+
+def secrets_in(output: bytes) -> set[str]:
+    """Places whose secrets stand in an output in any form."""
+    return _found(SECRETS, (b"hidden-", _SESSION), output)

@@ -1,0 +1,279 @@
+"""Payload and secrets of an API that only a definition says anything of: no output shows them, whole or damaged."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+
+from kafkasniff.analysis import question_names
+from kafkasniff.blanking import Blanker
+from kafkasniff.cli.environment import Exit
+from kafkasniff.inspector import Inspector
+from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.dissectors import api
+from kafkasniff.kafka.message import Decoded, decode_request, decode_response
+from kafkasniff.model import Message
+from kafkasniff.payload import Payload
+from kafkasniff.watch.metrics import Metrics
+from kafkasniff.watch.state import ViewState
+from kafkasniff.watch.top import TopModel
+from tests.blanking.blanked import write
+from tests.cli.console import kafkasniff
+from tests.craft import damage, disturb
+from tests.craft.batches import batch
+from tests.craft.write import write_pcap
+from tests.invented import KEY, PAYLOAD, SECRETS, known, packets, payload_in, requests, responses, secrets_in
+from tests.test_secrets import content
+from tests.watch.scenes import drawn
+
+HIDING = [["--no-payload"], ["--hash-payload"]]
+FORMS = [
+    ["--format", "json"],
+    ["--format", "json", "--bytes", "hex"],
+    ["--format", "json", "--bytes", "base64"],
+    [],
+    ["-v"],
+    ["-vv", "--color", "always"],
+    ["-vv", "--two-pass"],
+    ["--format", "json", "--no-records"],
+]
+DAMAGE = {
+    "cut": damage.cut,
+    "snapped": damage.snapped,
+    "lossy": damage.lossy,
+    "responses only": damage.responses_only,
+    "requests only": damage.requests_only,
+    "resegmented": disturb.resegmented,
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with known(tmp_path_factory.mktemp("definitions")):
+        yield
+    assert api(KEY) is None
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_pcap(tmp_path_factory.mktemp("invented") / "invented.pcap", packets(), nanoseconds=True)
+
+
+def test_all_of_it_is_shown_where_it_is_asked_for(path: Path) -> None:
+    """What the other tests stand on."""
+    shown = kafkasniff("decode", "-q", "--format", "json", "--show-secrets", path)
+    assert shown.code == Exit.OK, shown.err
+    assert payload_in(shown.out) == set(PAYLOAD)
+    assert secrets_in(shown.out) == set(SECRETS)
+    assert len(PAYLOAD) > 100
+    # The records of the log are none of Kafka's.
+    assert {one["kind"] for line in shown.objects for one in line["problems"]} == {"internal-record"}
+    text = kafkasniff("decode", "-q", "-vv", path).out
+    assert payload_in(text) >= {"request note", "response late blob", "request optional value"}
+
+
+@pytest.mark.parametrize("hiding", HIDING, ids=" ".join)
+@pytest.mark.parametrize("form", FORMS, ids=" ".join)
+def test_lines(path: Path, form: list[str], hiding: list[str]) -> None:
+    result = kafkasniff("decode", *form, *hiding, path)
+    assert result.code == Exit.OK
+    assert result.out
+    assert payload_in(result.out + result.err.encode()) == set()
+    assert secrets_in(result.out + result.err.encode()) == set()
+    shown = kafkasniff("decode", *form, *hiding, "--show-secrets", path)
+    assert payload_in(shown.out + shown.err.encode()) == set()
+
+
+def test_what_is_no_payload_stays(path: Path) -> None:
+    for line in kafkasniff("decode", "-q", "--format", "json", "--no-payload", path).objects:
+        if line["api"] == "Invented":
+            body = line["body"]
+            assert (body["topic"], body["last"]) == ("orders", 17)
+            assert body["note"] == {"length": 26}
+            assert body["blobs"] == [{"length": 26}] * 2
+            (first,) = body["parts"]
+            assert first["name"] == "payments"
+            assert [one["blob"] for one in first["partitions"]] == [{"length": 26}] * 2
+            assert body["passwords"] == [{"redacted": 25}] * 2
+            (told, connect) = body["slices"][1]["batches"][0]["records"]
+            assert (told["key"], told["value"], connect["key"]) == ({"length": 26}, {"length": 26}, {"length": 11})
+
+
+@pytest.mark.parametrize("more", [[], ["--records"], ["--no-bodies"]], ids=" ".join)
+def test_tables(path: Path, tmp_path: Path, more: list[str]) -> None:
+    for number, hiding in enumerate([[], *HIDING]):
+        folder = tmp_path / str(number)
+        result = kafkasniff("export", path, "--output", folder, *more, *hiding)
+        assert result.code == Exit.OK, result.err
+        assert secrets_in(content(folder) + result.err.encode()) == set()
+        found = payload_in(content(folder))
+        assert found == set() if hiding else ("request partition 0 value" in found)
+
+
+def test_answers(path: Path, tmp_path: Path) -> None:
+    """What measures and looks for trouble names topics and clients, no payload and no secrets."""
+    for command in (
+        ["stats", path], ["stats", "--format", "json", path], ["check", path], ["check", "--format", "json", path],
+        ["timing", path], ["audit", path, "--target", "4.0"], ["diff", path, path],
+    ):  # fmt: skip
+        result = kafkasniff(*command)
+        assert result.code in {Exit.OK, Exit.FINDINGS}, result.err
+        assert payload_in(result.out + result.err.encode()) | secrets_in(result.out) == set(), command
+    page = tmp_path / "page.html"
+    assert kafkasniff("report", path, "--output", page).code == Exit.OK
+    assert payload_in(page.read_bytes()) | secrets_in(page.read_bytes()) == set()
+    folder = tmp_path / "out"
+    kafkasniff("export", path, "--output", folder, "--records", "--no-payload")
+    for question in question_names():
+        result = kafkasniff("analyze", question, folder, "--format", "json")
+        assert payload_in(result.out + result.err.encode()) | secrets_in(result.out) == set(), question
+
+
+def test_what_a_live_run_is_watched_by() -> None:
+    inspector, top, metrics = Inspector(exchanges=True, connections=True), TopModel(), Metrics()
+    for event in (*inspector.feed(batch(packets())), *inspector.close()):
+        top.take(event)
+        metrics.take(event)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(metrics)
+    screens = "".join(drawn(top.snapshot(), ViewState(table=table), 200, 60) for table in range(6))
+    watched = generate_latest(registry) + screens.encode()
+    assert b"Invented" in watched
+    assert payload_in(watched) | secrets_in(watched) == set()
+
+
+def test_pasted_bytes() -> None:
+    for version in (0, 2):
+        for arguments in ([requests(version).hex()], ["--response", "--api", KEY, "--version", version,
+                                                      responses(version).hex()]):  # fmt: skip
+            for form in (["-v"], ["--format", "json"]):
+                result = kafkasniff("decode-bytes", *form, *arguments)
+                assert result.code == Exit.OK, result.err
+                assert secrets_in(result.out + result.err.encode()) == set()
+                assert b"Invented" in result.out
+
+
+# -- captures to hand on -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("secrets", [False, True])
+def test_written_captures(path: Path, tmp_path: Path, secrets: bool) -> None:
+    out = tmp_path / "out.pcap"
+    write(path, out, secrets=secrets)
+    assert payload_in(out.read_bytes()) == set()
+    found = secrets_in(out.read_bytes())
+    assert {"request password 0", "response late secret"} <= found if secrets else found == set()
+    write(path, out, payload=True)
+    assert secrets_in(out.read_bytes()) == set()
+    assert {"request note", "response late blob"} <= payload_in(out.read_bytes())
+
+
+def test_a_written_capture_decodes_to_the_same(path: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.pcap"
+    write(path, out)
+    told, before = (
+        [
+            (line["type"], line["api"], line["size"], (line["body"] or {}).get("last"))
+            for line in kafkasniff("decode", "-q", "--format", "json", one).objects
+        ]
+        for one in (out, path)
+    )
+    assert told == before
+    assert ("response", "Invented", len(responses(2)) - 4, 17) in told
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damaged_captures(name: str, tmp_path: Path) -> None:
+    path = write_pcap(tmp_path / "in.pcap", DAMAGE[name](packets(), Random(3)), nanoseconds=True)
+    assert payload_in(path.read_bytes())
+    out = tmp_path / "out.pcap"
+    write(path, out)
+    assert payload_in(out.read_bytes()) | secrets_in(out.read_bytes()) == set()
+    for number, hiding in enumerate(HIDING):
+        for form in (["--format", "json"], ["-vv"]):
+            result = kafkasniff("decode", *form, *hiding, path)
+            assert payload_in(result.out + result.err.encode()) | secrets_in(result.out) == set()
+        folder = tmp_path / str(number)
+        kafkasniff("export", path, "--output", folder, "--records", *hiding)
+        assert payload_in(content(folder)) | secrets_in(content(folder)) == set()
+
+
+# -- messages that break off or are wrong ------------------------------------------------------------------------------
+
+SIDES = ("request", "response")
+
+
+def _decoded(side: str, version: int, data: bytes, options: DecodeOptions, *, cut: bool) -> Decoded:
+    if side == "request":
+        return decode_request(data, 0, len(data), options, cut=cut)
+    return decode_response(data, 0, len(data), KEY, version, options, cut=cut)
+
+
+def _left(side: str, version: int, data: bytes, *, cut: bool, secrets: bool) -> bytes:
+    """What is told of a message without its payload, and what is written of it."""
+    found = _decoded(side, version, data, DecodeOptions(show_secrets=secrets), cut=cut)
+    message = Message(
+        "request" if side == "request" else "response", len(data), api_key=found.api_key, api=found.api,
+        api_version=found.api_version, body=found.body, raw=found.raw, problems=found.problems,
+    )  # fmt: skip
+    told = repr(Payload("dropped").hide(message)).encode()
+    blanker = Blanker(secrets=secrets, payload=False)
+    found = _decoded(side, version, data, blanker.options, cut=cut)
+    return told + bytes(blanker.message(data, 0, len(data), found, request=side == "request", cut=cut))
+
+
+@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("side", SIDES)
+def test_messages_that_break_off_in_any_field(side: str, version: int) -> None:
+    data = (requests(version) if side == "request" else responses(version))[4:]
+    rng = Random(version)
+    places = sorted({*rng.sample(range(len(data)), 150), *range(len(data) - 60, len(data))})
+    for number, end in enumerate(places):
+        for cut in (False, True):
+            secrets = number % 2 == 1
+            left = _left(side, version, data[:end], cut=cut, secrets=secrets)
+            assert b"payload-" not in left, end
+            assert secrets or b"hidden-" not in left, end
+
+
+@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("side", SIDES)
+def test_messages_with_a_wrong_byte(side: str, version: int) -> None:
+    """The first byte of each thing to hide has a length in front: those are what puts it in the wrong place."""
+    data = (requests(version) if side == "request" else responses(version))[4:]
+    places, at = set(), data.find(b"payload-")
+    while at >= 0:
+        places |= set(range(at - 8, at))
+        at = data.find(b"payload-", at + 1)
+    start = 8 + 2 + len("crafted") if side == "request" else 4
+    for place in sorted(place for place in places if place > start)[::5]:
+        for mask in (0x01, 0xFF):
+            damaged = data[:place] + bytes([data[place] ^ mask]) + data[place + 1 :]
+            assert b"payload-" not in _left(side, version, damaged, cut=False, secrets=False), place
+
+
+def test_a_version_that_is_not_known() -> None:
+    data = requests(2)[4:6] + b"\0\x05" + requests(2)[8:]
+    left = _left("request", 2, data, cut=False, secrets=True)
+    assert payload_in(left) == set()
+
+
+# -- the definition as reference ---------------------------------------------------------------------------------------
+
+
+def test_every_mark_is_visible() -> None:
+    text = kafkasniff("api", "Invented", "2").text
+    for line in ("note *string *payload", "first *records. *payload", "forwarded *bytes. *nests request, secret"):
+        assert re.search(line, text), line
+    told = json.loads(kafkasniff("api", "Invented", "2", "--format", "json").out)
+    fields = {one["name"]: one for one in told["response"]}
+    assert (fields["note"]["payload"], fields["second"]["payload"]) == (True, True)
+    assert (fields["forwarded"]["nests"], fields["forwarded"]["secret"]) == ("response", "value")
+    assert "payload" not in fields["topic"]
