@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType
 from typing import BinaryIO, TextIO
 
@@ -173,10 +173,19 @@ class Environment:
         return to_stdout and self.stdout_tty and not plain
 
     def say(self, text: str) -> None:
-        """A line for the person, on stderr."""
+        """A line for the person, on stderr: one, whatever names of files, topics or hosts are in it.
+
+        What is not plainly visible is escaped, on a terminal and elsewhere, since a log is shown on a terminal, too.
+        """
+        self.write_lines([f"kafkasniff: {text}"])
+
+    def write_lines(self, lines: Iterable[str]) -> None:
+        """Lines on stderr as they are, but for what is not plainly visible."""
+        from kafkasniff.sinks.printable import printable
+
         # Nobody may be reading; then nothing is lost by not saying it.
         with contextlib.suppress(OSError, ValueError):
-            self.stderr.write(f"kafkasniff: {text}\n")
+            self.stderr.write("".join(f"{printable(line, backslashes=False)}\n" for line in lines))
             self.stderr.flush()
 
 

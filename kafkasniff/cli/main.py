@@ -98,7 +98,7 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
     except (KeyboardInterrupt, click.Abort):
         return Exit.SIGINT
     except click.exceptions.NoArgsIsHelpError as error:
-        environment.stderr.write(f"{error.format_message()}\n")
+        environment.write_lines(error.format_message().splitlines())
         return Exit.USAGE
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx is not None else "kafkasniff"
@@ -128,9 +128,7 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
             # Its last line may quote what came from the wire.
             import traceback
 
-            lines = traceback.format_exc().splitlines()
-            with contextlib.suppress(OSError, ValueError):
-                environment.stderr.write("".join(f"{_visible(line)}\n" for line in lines))
+            environment.write_lines(traceback.format_exc().splitlines())
         hint = "" if environment.verbosity else " (-v shows where)"
         environment.say(f"internal error: {type(error).__name__}: {_one_line(str(error))}{hint}")
         return Exit.INTERNAL
@@ -148,14 +146,8 @@ def _flush(environment: Environment) -> None:
 
 
 def _one_line(text: str) -> str:
-    """Messages may quote what the user or a file said: one line, and nothing a terminal would act on."""
-    return _visible(" ".join(text.split()))
-
-
-def _visible(text: str) -> str:
-    from kafkasniff.sinks.printable import printable
-
-    return printable(text)
+    """Messages may be set in several lines, or quote some."""
+    return " ".join(text.split())
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from kafkasniff.errors import MissingPartError
+from kafkasniff.report.wide_characters import StandIns
 
 __all__ = ["MAX_SVG", "SERIES", "cleaned", "colour", "svg_of"]
 
@@ -97,7 +98,9 @@ def svg_of(spec: dict[str, Any], label: str) -> str:
         "config": _config(),
         **spec,
     }
-    return cleaned(vl_convert.vegalite_to_svg(whole, allowed_base_urls=[]), label)
+    stand_ins = StandIns()
+    drawn = vl_convert.vegalite_to_svg(stand_ins.replaced(whole), allowed_base_urls=[])
+    return stand_ins.restored(cleaned(drawn, stand_ins.replaced(label)))
 
 
 def cleaned(svg: str, label: str) -> str:

@@ -50,9 +50,15 @@ def _escape(character: str) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-def printable(value: str | bytes) -> str:
-    r"""`value` with all that is not plainly visible as `\xNN`, `\uNNNN` or `\UNNNNNNNN`; bytes are read as UTF-8."""
+def printable(value: str | bytes, *, backslashes: bool = True) -> str:
+    r"""`value` with all that is not plainly visible as `\xNN`, `\uNNNN` or `\UNNNNNNNN`; bytes are read as UTF-8.
+
+    `backslashes` False leaves those alone, for whole lines, whose names may be escaped already: then doing it again
+    changes nothing.
+    """
     text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+    if not backslashes:
+        return "\\".join(map(printable, text.split("\\")))
     if text.isascii():
         if text.isprintable() and "\\" not in text:
             return text

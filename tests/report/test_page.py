@@ -11,6 +11,8 @@ from random import Random
 
 import msgspec
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
 from kafkasniff.detectors import Detectors, Evidence, Finding
@@ -163,6 +165,38 @@ def test_hostile_findings_and_sources() -> None:
     assert "exchange #1 " in found.text
     assert "limit 3.142" in found.text
     assert "whole 1,000,000" in found.text
+
+
+ANY = st.characters() | st.characters(categories=["Cc", "Cf", "Co", "Mn", "So", "Sk"])
+HALF = "\ud83d"
+
+
+@settings(max_examples=5)
+@given(st.text(ANY, max_size=300), st.text(ANY | st.characters(categories=["Cs"]), max_size=700))
+@example("\U0001f600" * 200, "\U0001f600" * 700)
+@example("a" + "\U0001f468\u200d\U0001f469" * 30, f"{HALF}a\ude00" * 300)
+@example("e\u0301" * 120, "\u202e\x1b[31m\0\udcff")
+@example("\0\x07\ufffe\ue000", "\r\n\u2028")
+def test_any_string_anywhere(wire: str, told: str) -> None:
+    """With its charts. `wire`: what rows of tables can hold; `told`: file names and JSON have halves of pairs, too."""
+    rows = [
+        exchange(
+            api, number / 3, exchange_id=number, client_id=wire, group_id=f"{number}{wire}", software_name=wire,
+            software_version=wire, error_code=3, error_count=1, transactional_id=wire,
+            partitions=[partition(f"{wire}{number}", 3, error_code=3, bytes=10)],
+        )
+        for number, api in enumerate(["Produce", wire, "Fetch", "JoinGroup", "SyncGroup"])
+    ]  # fmt: skip
+    finding = Finding(
+        detector=told, severity="error", title=told, meaning=told, advice=told, subject={told: told, "list": [told]},
+        count=1, first=None, last=None, evidence=(Evidence(1, 0, None, told),), values={told: told},
+    )  # fmt: skip
+    whole = msgspec.structs.replace(contents(exchanges=rows), findings=[finding], notes=[told])
+    found = checked(page_of(whole, [told, wire, HALF]))
+    tags = Counter(tag for tag, _ in found.tags)
+    assert tags["svg"] >= 4
+    # Half of a pair is an escape, or a question mark where the page is written.
+    assert "\ufffd" not in found.text.replace(wire, "").replace(told, "")
 
 
 def test_nothing_at_all() -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from kafkasniff.report.svg import MAX_SVG, cleaned, svg_of
+from kafkasniff.report.wide_characters import StandIns
+from kafkasniff.sinks.printable import printable
 
 NAMESPACES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
 
@@ -75,3 +79,65 @@ def test_a_chart_with_hostile_words() -> None:
     assert "<script" not in found
     texts = [element.text for element in ElementTree.fromstring(found).iter() if element.text]
     assert texts.count(evil) == 2
+
+
+# -- any text ----------------------------------------------------------------------------------------------------------
+
+TEXT = st.text(st.characters() | st.characters(categories=["Cs", "Cc", "Cf", "Co", "Mn", "So"]), max_size=40)
+
+
+def bars(label: str) -> dict[str, object]:
+    return {
+        "data": {"values": [{"y": label, "x": 0, "x2": 5, "told": label}]},
+        "mark": {"type": "bar"},
+        "encoding": {
+            "y": {"field": "y", "type": "nominal"},
+            "x": {"field": "x", "type": "quantitative"},
+            "x2": {"field": "x2"},
+            "description": {"field": "told"},
+        },
+    }
+
+
+@settings(max_examples=25)
+@given(TEXT)
+@example("\U0001f600" * 22)
+@example("a" + "\U0001f600" * 22)
+@example("a\ud83d")
+@example("\ud83d\ude00")
+@example("\0\x1b\x07\ufffe\ue000")
+@example("\u202eabc\u2066<title>&amp;")
+@example("e\u0301" * 22)
+def test_a_picture_with_any_text(text: str) -> None:
+    """Vega shortens labels where it may; what it draws is well-formed, and has the text in its tooltip."""
+    drawn = svg_of(bars(text), text)
+    drawn.encode()
+    root = ElementTree.fromstring(drawn)
+    assert not any("\ue000" <= character <= "\uf8ff" for character in drawn)
+    titles = [one.text for one in root.iter("{http://www.w3.org/2000/svg}title")]
+    if text.isprintable() and text.strip() == text != "":
+        assert text in titles
+    elif text:
+        assert titles
+
+
+@given(TEXT)
+def test_stand_ins_give_back_what_they_stand_for(text: str) -> None:
+    stand_ins = StandIns()
+    value = stand_ins.replaced({"a": [text, {"b": text, "c": 1}]})
+    replaced = value["a"][0]
+    assert replaced.encode("utf-16-le").decode("utf-16-le") == replaced
+    assert len(replaced) == len(replaced.encode("utf-16-le")) // 2 == len(text)
+    assert value == {"a": [replaced, {"b": replaced, "c": 1}]}
+    if text.isprintable():
+        assert stand_ins.restored(replaced) == text
+    assert not any("\ue000" <= character <= "\uf8ff" for character in stand_ins.restored(replaced))
+
+
+def test_more_characters_than_there_are_stand_ins() -> None:
+    text = "".join(map(chr, range(0x20000, 0x20000 + 7000)))
+    stand_ins = StandIns()
+    restored = stand_ins.restored(stand_ins.replaced(text))
+    assert restored[:6400] == text[:6400]
+    assert set(restored[6400:]) == {"\ufffd"}
+    assert printable(restored[:6400]) == restored[:6400]

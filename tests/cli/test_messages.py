@@ -1,0 +1,106 @@
+"""Messages on stderr: one line each, and nothing in them that acts on a terminal, also where they go to a pipe."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kafkasniff.cli.environment import Exit
+from kafkasniff.sinks.printable import printable
+from tests.cli.console import environment, kafkasniff
+from tests.conftest import ROOT
+from tests.test_hostile_strings import EVIL, harmless
+
+CAPTURE = ROOT / "captures" / "java-errors.pcap"
+TEXT = st.text(st.characters() | st.characters(categories=["Cc", "Cf", "Cs", "Mn", "So", "Zl", "Zp", "Co"]))
+NAMES = {
+    "title": b"\x1b]0;owned\x07",
+    "colour": b"\x1b[31mred",
+    "line": b"a\nkafkasniff: forged",
+    "back": b"a\r\b\b",
+    "bidi": "\u202egnp".encode(),
+    "emoji": "\U0001f600\u200d\U0001f525".encode(),
+    "not UTF-8": b"\xff\xed\xa0\xbd",
+}
+WRITERS = {"environment.py", "progress.py", "tasks_progress.py", "top.py"}
+"""Modules that may write to stderr themselves: the one place of messages, and those that draw what is wiped away."""
+
+
+@given(TEXT)
+@example("\ud83d \udcff \x1b[31m \x9b31m a\nb \u202e \\x1b \\")
+def test_whatever_is_said_is_one_harmless_line(text: str) -> None:
+    world = environment()
+    world.say(text)
+    world.say(printable(text))
+    assert isinstance(world.stderr, io.StringIO)
+    said = world.stderr.getvalue()
+    harmless(said)
+    said.encode()
+    first, second = said[:-1].split("\n")
+    assert first.startswith("kafkasniff: ")
+    # Saying what is safe already changes nothing.
+    assert second == f"kafkasniff: {printable(text)}"
+
+
+@given(TEXT)
+def test_escaping_again_changes_nothing(text: str) -> None:
+    once = printable(text, backslashes=False)
+    assert printable(once, backslashes=False) == once
+    assert printable(printable(text), backslashes=False) == printable(text)
+    assert printable(text, backslashes=False) == text or not text.isprintable() or text != once
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_files(name: str, tmp_path: Path) -> None:
+    evil = os.fsdecode(NAMES[name])
+    path, folder, missing = (tmp_path / f"{one}{evil}" for one in ("capture", "folder", "missing"))
+    if name == "not UTF-8":
+        folder = tmp_path / "folder"  # Arrow takes no such path
+    shutil.copy(CAPTURE, path)
+    (tmp_path / f"cut{evil}").write_bytes(CAPTURE.read_bytes()[:-7])
+    for code, *arguments in (
+        (Exit.OK, "export", path, "--output", folder),
+        (Exit.OK, "export", path, "--output", folder),
+        (Exit.BROKEN, "decode", tmp_path / f"cut{evil}"),
+        (Exit.CAPTURE, "decode", missing),
+        (Exit.UNAVAILABLE, "decode", path, "-o", tmp_path / "none" / evil),
+        (Exit.CAPTURE, "stats", missing),
+        (Exit.USAGE, "decode", path, "--filter", f"topic == {evil}"),
+        (Exit.USAGE, "decode", path, "--api", evil),
+        (Exit.USAGE, "api", evil),
+        (Exit.USAGE, "decode", path, "--hosts", missing),
+        (Exit.USAGE, evil),
+    ):
+        result = kafkasniff(*arguments)
+        assert result.code == code, result.err
+        harmless(result.err)
+        assert result.err.encode()
+        assert result.err.count("\n") == 1 or code in {Exit.OK, Exit.BROKEN}, result.err
+        assert all(line.startswith("kafkasniff: ") for line in result.err.splitlines())
+
+
+@pytest.mark.parametrize("evil", EVIL.values(), ids=EVIL)
+def test_a_manifest_of_somebody_else(evil: str, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    assert kafkasniff("export", CAPTURE, "--output", folder).code == Exit.OK
+    manifest = folder / "manifest.json"
+    manifest.write_text(manifest.read_text().replace("java-errors.pcap", evil.encode("unicode_escape").decode()))
+    for arguments in (("stats", folder), ("check", folder), ("export", CAPTURE, "--output", folder)):
+        harmless(kafkasniff(*arguments).err)
+
+
+def test_nobody_else_writes_to_stderr() -> None:
+    found = set()
+    for path in (ROOT / "kafkasniff").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            named = isinstance(node, ast.Call) and ast.unparse(node.func)
+            if named and (named.endswith(("stderr.write", "stderr.writelines")) or named in {"print", "click.echo"}):
+                found.add(path.name)
+    assert found == WRITERS
