@@ -23,7 +23,8 @@ WORDS = tuple(
     for word in (
         *("api", "data", "request", "response", "versions", "flexible", "header", "listeners", "formerly"),
         *("kind", "id", "releases", "nullable", "tag", "entity", "enum", "default", "secret", "config"),
-        *("classic", "unaligned", "0+", "0-3", "[]", "{}", "[]?", "{}?", "string?", "bytes", "records", "int32"),
+        *("classic", "unaligned", "payload", "nests", "0+", "0-3"),
+        *("[]", "{}", "[]?", "{}?", "string?", "bytes", "records", "int32"),
         *("uuid", "error", "bool", "float64", "[]int32", "99999999999999999999"),
     )
 )
