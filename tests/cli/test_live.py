@@ -325,7 +325,7 @@ def conversation() -> Iterator[int]:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_real_interface_until_it_is_stopped(signum: int, require_root: Callable[[], None], tmp_path: Path) -> None:
     require_root()
     with conversation() as port:
@@ -403,3 +403,31 @@ def test_tables_of_a_real_interface(require_root: Callable[[], None], tmp_path: 
     assert (record["key"], record["value"], record["topic"]) == (b"k", b"v", "orders")
     assert len(rows(folder, "connections")) == 1
     assert files(folder) == named_files(folder)
+
+
+@pytest.mark.root
+def test_a_terminal_that_closes_loses_no_row(require_root: Callable[[], None], tmp_path: Path) -> None:
+    """The shell and the kernel each send a SIGHUP; rows that no commit has yet are committed all the same."""
+    require_root()
+    folder = tmp_path / "out"
+    with conversation() as port:
+        process = subprocess.Popen(
+            [*PYTHON, "live", "-i", "lo", "--format", "json", "-o", "-", "--export", str(folder), f"tcp port {port}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stderr is not None
+        while b"listening on lo" not in (line := process.stderr.readline()):
+            assert line, "ended before it listened"
+    try:
+        assert process.stdout is not None
+        assert [json.loads(process.stdout.readline())["type"] for _ in range(2)] == ["request", "response"]
+        assert not (folder / "manifest.json").exists()
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGHUP)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 0, said
+    assert len(rows(folder, "exchanges")) == 1

@@ -359,7 +359,7 @@ def run_live(options: list[str], signum: int, **limits: Any) -> tuple[int, str, 
 
 @pytest.mark.root
 @pytest.mark.parametrize("options", [["-i", "lo"], ["-i", "any"], ["-i", "lo", "--buffer-size", "8", "--write-all"]])
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_real_interface(
     options: list[str],
     signum: int,

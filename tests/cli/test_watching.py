@@ -389,7 +389,7 @@ def test_an_address_that_is_taken_is_code_5(wire: Wire) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("signum", [None, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [None, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_real_interface(signum: int | None, require_root: Callable[[], None], person: Person) -> None:
     """Both at once, ended by a key or by a signal; the terminal is as it was."""
     require_root()
