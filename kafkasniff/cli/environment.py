@@ -56,8 +56,8 @@ class Interrupts:
     """Turns SIGINT, SIGTERM and SIGHUP into `Interrupted`, but not in the middle of an output line.
 
     Within `held()` a signal waits until the end of the block; a second one does not wait, so that a block that hangs (a
-    full pipe that nobody reads) can be left. SIGHUP never counts as a second one: when a terminal closes, both the shell
-    and the kernel send it, and systemd sends it after SIGTERM (SendSIGHUP).
+    full pipe that nobody reads) can be left. SIGHUP never counts as a second one: when a terminal
+    closes, both the shell and the kernel send it, and systemd sends it after SIGTERM (SendSIGHUP).
     """
 
     def __init__(self) -> None:
