@@ -60,6 +60,7 @@ class Rights:
         self._stays = stays
         self._opens = opens
         self._keep = 0
+        self._folders: list[str] = []
 
     @property
     def told(self) -> str:
@@ -71,6 +72,7 @@ class Rights:
 
         `folders`: where files are made as long as the run lasts.
         """
+        self._folders = list(folders)
         if self._stays is None:
             return
         from kafkasniff.capture.capabilities import CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, lowered, mask
@@ -78,7 +80,7 @@ class Rights:
 
         paths = own_files()
         with lowered(0):
-            writes = not all(_may_write(folder) for folder in folders)
+            writes = not all(_may_write(folder) for folder in self._folders)
             reads = unreadable(paths) is not None
         kept = "no capabilities"
         if writes:
@@ -115,11 +117,13 @@ class Rights:
             yield
 
     def give_up(self) -> None:
-        """Become that user, without a way back. Raises MissingPartError."""
+        """Become that user, without a way back, who can change nothing but the run's files. Raises MissingPartError."""
         if self._drops:
             from kafkasniff.capture.dropping import become
+            from kafkasniff.capture.landlock import confine
 
             become(self._identity, keep=self._keep)
+            confine(self._folders)
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
