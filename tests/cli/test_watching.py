@@ -24,6 +24,7 @@ from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.main import run
 from kafkasniff.packets import PacketBatch
 from tests.cli.console import Result, kafkasniff
+from tests.cli.real_live import STAYS
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
@@ -418,7 +419,19 @@ def test_a_real_interface(signum: int | None, require_root: Callable[[], None], 
     with socket.create_server(("127.0.0.1", 0)) as server:
         port, metrics = server.getsockname()[1], free_port()
         process = subprocess.Popen(
-            [*PYTHON, "live", "-i", "lo", "--top", "--metrics", f":{metrics}", "--port", str(port), f"tcp port {port}"],
+            [
+                *PYTHON,
+                "live",
+                *STAYS,
+                "-i",
+                "lo",
+                "--top",
+                "--metrics",
+                f":{metrics}",
+                "--port",
+                str(port),
+                f"tcp port {port}",
+            ],
             stdin=person.program,
             stdout=person.program,
             stderr=person.program,
