@@ -44,7 +44,7 @@ class Rights:
     - `identity`: whom it becomes; None: it stays who it is
     - `drops`: it gives up what it can
     - `stays`: it stays root, for this reason
-    - `opens`: files that are opened once are root's, not those of `identity`, whom nobody has named
+    - `opens`: files that are opened once are root's, who asked for them, and opened with all its rights
     """
 
     def __init__(
@@ -182,9 +182,9 @@ def take_rights(options: dict[str, Any], environment: Environment) -> Rights:
         # There may be capabilities, by the file of the program or from whatever started it.
         return Rights(drops=True)
     if keep or (named is not None and named.uid == ROOT):
-        return Rights(drops=True, stays="--keep-root" if keep else "--user root")
+        return Rights(drops=True, stays="--keep-root" if keep else "--user root", opens=True)
     if named is None and not may_become_others():
-        return Rights(drops=True, stays="without CAP_SETUID and CAP_SETGID it cannot become anybody else")
+        return Rights(drops=True, stays="without CAP_SETUID and CAP_SETGID it cannot become anybody else", opens=True)
     caller = sudo_caller(environment.environ)
     identity = named or caller or nobody()
     path = _unreadable_for(identity)
@@ -193,7 +193,7 @@ def take_rights(options: dict[str, Any], environment: Environment) -> Rights:
     reason = f"{identity.name} may not read {path}, which kafkasniff runs from"
     if named is not None:
         raise MissingPartError(f"{reason}: install it where {identity.name} may read it")
-    return Rights(drops=True, stays=reason)
+    return Rights(drops=True, stays=reason, opens=caller is None)
 
 
 def _unreadable_for(identity: Identity) -> str | None:
