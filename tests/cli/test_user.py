@@ -188,9 +188,10 @@ def as_nobody(way: str, folder: Path) -> None:
     [
         (["--keep-root"], False, {}),
         (["--user", "root"], False, SUDO),
+        (["--keep-root", "-o", "-", "-w", "kept.pcapng"], False, {}),
         (["--keep-root", "-o", "-", "-w", "kept.pcapng", "-C", "1m"], True, {}),
     ],
-    ids=["--keep-root", "--user root", "--keep-root -w"],
+    ids=["--keep-root", "--user root", "--keep-root -w", "--keep-root -w -C"],
 )
 def test_root_that_stays(options: list[str], writes: bool, variables: dict[str, str], root: None, folder: Path) -> None:
     """Without capabilities, but for the one that files in the folder of another user take."""
