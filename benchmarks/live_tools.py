@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import struct
 import sys
@@ -91,7 +92,9 @@ class Kafkasniff(Tool):
     """`kafkasniff live`, as text or JSON lines."""
 
     def command(self, target: Target, folder: Path, limit_s: float) -> list[str]:
-        command = [sys.executable, "-m", "kafkasniff", "live", "-i", target.interface, *self.options(folder)]
+        # The folder is root's, and the Python may be.
+        stays = ["--keep-root"] if os.geteuid() == 0 else []
+        command = [sys.executable, "-m", "kafkasniff", "live", *stays, "-i", target.interface, *self.options(folder)]
         return [*command, f"--duration={limit_s:.0f}", *self.extra, *([target.bpf] if target.bpf else [])]
 
     def options(self, folder: Path) -> list[str]:

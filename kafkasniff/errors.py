@@ -4,11 +4,23 @@ KafkasniffError
 ├── UsageError          an option or argument that makes no sense          (exit code 2)
 ├── OutputError         the output cannot be written                       (exit code 5)
 ├── MissingPartError    privileges, Java or Spark are missing              (exit code 5)
+│   └── OutOfMemoryError    there is not enough memory                     (exit code 5)
 ├── CaptureError        a capture or interface cannot be opened            (exit code 3)
 └── DefinitionError     a file in dissectors/ that does not parse          (exit code 70)
 """
 
-__all__ = ["CaptureError", "DefinitionError", "KafkasniffError", "MissingPartError", "OutputError", "UsageError"]
+import errno
+
+__all__ = [
+    "CaptureError",
+    "DefinitionError",
+    "KafkasniffError",
+    "MissingPartError",
+    "OutOfMemoryError",
+    "OutputError",
+    "UsageError",
+    "is_out_of_memory",
+]
 
 
 class KafkasniffError(Exception):
@@ -24,7 +36,14 @@ class OutputError(KafkasniffError):
 
 
 class MissingPartError(KafkasniffError):
-    """Something that the machine has to provide is missing: privileges, Java, Spark."""
+    """Something that the machine has to provide is missing: privileges, Java, Spark, memory."""
+
+
+class OutOfMemoryError(MissingPartError):
+    """The process, or a worker of it, did not get the memory that it asked for.
+
+    It is something that the machine lacks, as privileges are: neither a mistake in kafkasniff nor a full disk.
+    """
 
 
 class CaptureError(KafkasniffError):
@@ -33,3 +52,18 @@ class CaptureError(KafkasniffError):
 
 class DefinitionError(KafkasniffError):
     """A definition file does not parse; the message names the file and the line."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception, or what it was raised for, is a lack of memory.
+
+    NumPy's and Arrow's errors are MemoryErrors; where the kernel gives none (mmap, fork) it is an OSError.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MemoryError | OutOfMemoryError):
+            return True
+        if isinstance(cause, OSError) and cause.errno == errno.ENOMEM:
+            return True
+        cause = cause.__cause__
+    return False

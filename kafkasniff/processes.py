@@ -10,23 +10,24 @@ import contextlib
 import gc
 import multiprocessing
 import signal
+import traceback
 from collections.abc import Callable, Container, Iterator
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
-from kafkasniff.errors import KafkasniffError
+from kafkasniff.errors import KafkasniffError, OutOfMemoryError, is_out_of_memory
+from kafkasniff.stop_signals import STOP_SIGNALS, left_to_parent
 
-__all__ = ["Work", "Workers", "can_fork"]
+__all__ = ["Work", "Workers", "can_fork", "failure", "gone_error", "signals_blocked"]
 
 PATIENCE_SECONDS: Final = 5.0
 """How long a worker may take to end when it is told to."""
 
 Work = Callable[[Any, "Connection[Any, Any]"], None]
 """What a worker does with its task and its end of the connection. Whatever it raises is raised in the first process."""
-
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def can_fork() -> bool:
@@ -51,7 +52,9 @@ class Workers:
                 # A copy has all connections of this process: left open, none of them would ever be heard to end.
                 inherited = list(self._ends) if start == "fork" else []
                 process = context.Process(target=_live, args=(work, task, theirs, inherited), daemon=True)
-                with _quiet() if start == "fork" else contextlib.nullcontext():
+                if start == "spawn":
+                    resource_tracker.ensure_running()  # when it is started it unblocks signals
+                with signals_blocked():
                     process.start()
                 theirs.close()
                 self._processes.append(process)
@@ -103,7 +106,7 @@ class Workers:
                 if isinstance(message, BaseException):
                     raise message
         process.join(PATIENCE_SECONDS)
-        raise KafkasniffError(f"a worker process ended with code {process.exitcode}")
+        raise gone_error(process.exitcode)
 
     def end(self) -> None:
         """End what still runs."""
@@ -119,10 +122,31 @@ class Workers:
             end.close()
 
 
+def gone_error(exitcode: int | None) -> KafkasniffError:
+    """What to raise for a worker that ended without a word.
+
+    A SIGKILL that this process did not send is the kernel's out-of-memory killer in nearly all cases.
+    """
+    if exitcode == -signal.SIGKILL:
+        return OutOfMemoryError("a worker process was killed (SIGKILL), as the kernel does when memory runs out")
+    return KafkasniffError(f"a worker process ended with code {exitcode}")
+
+
+def failure(error: Exception) -> Exception:
+    """An exception of a worker as the first process raises it: one that pickles, and whose text is for people."""
+    if is_out_of_memory(error):
+        return OutOfMemoryError("a worker process ran out of memory")
+    if isinstance(error, KafkasniffError | OSError):
+        return error
+    told = KafkasniffError(f"a worker process failed: {type(error).__name__}: {error}")
+    told.add_note("".join(traceback.format_exception(error)))
+    return told
+
+
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """No signal meets a copy of this process before it has handlers of its own."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+def signals_blocked() -> Iterator[None]:
+    """No signal meets a process that is started within the block before it has handlers of its own."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
     finally:
@@ -131,10 +155,9 @@ def _quiet() -> Iterator[None]:
 
 def _live(work: Work, task: Any, end: Connection[Any, Any], inherited: list[Connection[Any, Any]]) -> None:
     """A worker's whole life."""
-    # Ctrl-C goes to all processes of the terminal: the first one says what becomes of the others.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    left_to_parent()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     gc.set_threshold(100_000, 50, 100)
     for other in inherited:
         other.close()
@@ -143,11 +166,5 @@ def _live(work: Work, task: Any, end: Connection[Any, Any], inherited: list[Conn
     except (BrokenPipeError, ConnectionResetError, EOFError):
         return
     except Exception as error:
-        told = error
-        if not isinstance(error, KafkasniffError | OSError):
-            import traceback  # noqa: PLC0415
-
-            told = KafkasniffError(f"a worker process failed: {type(error).__name__}: {error}")
-            told.add_note(traceback.format_exc())
         with contextlib.suppress(OSError):
-            end.send(told)
+            end.send(failure(error))

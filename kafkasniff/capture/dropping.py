@@ -1,38 +1,45 @@
 """Giving up rights: what opened the interfaces goes on as an ordinary user, for good.
 
 Interfaces take rights to be opened, and none to be read. What is read may come from anyone, so nothing of it is looked
-at before the process has none left: no root, no capabilities, no way back (no_new_privs).
+at before the process has none left: no root, no capabilities, no way back (no_new_privs). Whoever stays root has no
+capabilities either, but for those that its own files take.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import importlib.util
 import os
-import struct
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
+from kafkasniff.capture.capabilities import (
+    CAP_SETGID,
+    CAP_SETUID,
+    drop_all_but,
+    drop_bounding_set,
+    effective,
+    mask,
+)
 from kafkasniff.errors import MissingPartError, UsageError
 
-__all__ = ["Identity", "acting_as", "become", "is_root", "named_identity", "sudo_caller", "unreadable"]
+__all__ = [
+    "Identity",
+    "acting_as",
+    "become",
+    "is_root",
+    "may_become_others",
+    "named_identity",
+    "nobody",
+    "sudo_caller",
+]
 
-PR_SET_NO_NEW_PRIVS: Final = 38
-CAPABILITY_VERSION: Final = 0x20080522
-"""_LINUX_CAPABILITY_VERSION_3: two words of 32 bits for each of three sets (capset(2))."""
-CAPABILITY_SETS: Final = 24
-"""Bytes of these."""
-TASKS: Final = "/proc/self/task"
-"""A folder for each thread."""
 MAX_ID: Final = (1 << 32) - 2
 """The highest user or group; one more stands for `none` in system calls."""
-
-PARTS: Final = ("kafkasniff", "numpy", "pyarrow", "rich")
-"""Packages of which some is imported, or read, only when it is needed: they stand for all that are installed."""
+NOBODY: Final = "nobody"
+NOBODY_ID: Final = 65534
+"""The user and group of files that nobody owns, to Linux (/proc/sys/kernel/overflowuid): where there is no entry."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -101,6 +108,25 @@ def sudo_caller(environ: Mapping[str, str]) -> Identity | None:
     return Identity(uid, gid, tuple(os.getgrouplist(name, gid)), name)
 
 
+def nobody() -> Identity:
+    """The user without rights that every system has."""
+    import pwd
+
+    try:
+        entry = pwd.getpwnam(NOBODY)
+    except KeyError:
+        return Identity(NOBODY_ID, NOBODY_ID, (NOBODY_ID,), NOBODY)
+    # What its groups may, it need not: they are for others of that name.
+    return Identity(entry.pw_uid, entry.pw_gid, (entry.pw_gid,), NOBODY)
+
+
+def may_become_others() -> bool:
+    """Whether root has what that takes: in containers it often lacks it."""
+    found = effective()
+    needed = mask(CAP_SETUID, CAP_SETGID)
+    return found is None or found & needed == needed
+
+
 def _number(text: str) -> int | None:
     # More digits are no number of a user.
     if not text.isascii() or not text.isdigit() or len(text) > 10:
@@ -127,41 +153,33 @@ def acting_as(identity: Identity) -> Iterator[None]:
         os.setgroups(before[0])
 
 
-def unreadable(identity: Identity) -> str | None:
-    """A file of kafkasniff's own, of its packages or of Python that `identity` may not read; None where all is well.
+def become(identity: Identity | None, *, keep: int = 0) -> None:
+    """Go on as `identity` (None: as who this is), without a way back, and without capabilities but those of `keep`.
 
-    Modules and definitions are read when they are needed first. A virtual environment in root's home cannot be then.
+    Call it before there are threads: capabilities are a thread's own. Where the new user may not enter the working
+    directory, it is `/` from then on. Raises MissingPartError where it cannot be done, for other threads, too; the
+    process is not to go on then.
     """
-    origins = [found.origin for name in PARTS if (found := importlib.util.find_spec(name)) is not None]
-    with acting_as(identity):
-        for path in (sys.executable, os.__file__, *origins):
-            if path is None:
-                continue
-            try:
-                open(path, "rb").close()
-            except PermissionError:
-                return path
-            except OSError:
-                continue  # in a zip, say: it is not the rights that are missing
-    return None
-
-
-def become(identity: Identity | None) -> None:
-    """Go on as `identity` (None: as who this is), without capabilities and without a way back.
-
-    Call it before there are threads: capabilities are a thread's own. Raises MissingPartError where it cannot be done,
-    for other threads, too; the process is not to go on then.
-    """
+    drop_bounding_set()
     if identity is not None:
         with _allowed(identity):
             os.setgroups(_groups(identity))
             # Of root these set the saved ones as well.
             os.setgid(identity.gid)
             os.setuid(identity.uid)
-    if sys.platform == "linux":
-        _drop_capabilities()
+    drop_all_but(keep)
     if identity is not None:
         _check(identity)
+        _leave_closed_folder()
+
+
+def _leave_closed_folder() -> None:
+    # A path below it could not be used anyway, and processes that are started begin by entering it.
+    try:
+        os.close(os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        os.chdir(".")
+    except PermissionError:
+        os.chdir("/")
 
 
 @contextlib.contextmanager
@@ -174,31 +192,6 @@ def _allowed(identity: Identity) -> Iterator[None]:
 
 def _groups(identity: Identity) -> list[int]:
     return list(identity.groups[: os.sysconf("SC_NGROUPS_MAX")])
-
-
-def _drop_capabilities() -> None:
-    """No capability in any set, and none by a program that is executed (prctl(2), no_new_privs)."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    # Kernels before 3.5 have no such thing.
-    libc.prctl(PR_SET_NO_NEW_PRIVS, *(ctypes.c_ulong(value) for value in (1, 0, 0, 0)))
-    header = ctypes.create_string_buffer(struct.pack("=Ii", CAPABILITY_VERSION, 0), 8)
-    if libc.capset(header, bytes(CAPABILITY_SETS)):
-        raise MissingPartError(f"cannot give up capabilities: {os.strerror(ctypes.get_errno())}")
-    left = ctypes.create_string_buffer(CAPABILITY_SETS)
-    if libc.capget(header, left) or any(left.raw) or _some_thread_has_capabilities():
-        raise MissingPartError("cannot give up capabilities: some are left")
-
-
-def _some_thread_has_capabilities() -> bool:
-    try:
-        threads = os.listdir(TASKS)
-    except OSError:
-        return False  # no /proc, as in some chroots
-    for thread in threads:
-        with contextlib.suppress(FileNotFoundError), open(f"{TASKS}/{thread}/status", "rb") as status:
-            if any(line.startswith(b"CapPrm:") and int(line[7:], 16) for line in status):
-                return True
-    return False
 
 
 def _check(identity: Identity) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -117,6 +118,16 @@ class Writing(msgspec.Struct, frozen=True):
     rotation: Rotation
     every: bool
     """All packets, not only those of Kafka's connections."""
+
+    @property
+    def rotates(self) -> bool:
+        """There may be further files than the first."""
+        return self.rotation.size is not None or self.rotation.seconds is not None
+
+    @property
+    def folder(self) -> str:
+        """Where files are made: of a name with a time in it, what comes before that."""
+        return os.path.dirname(self.name.partition("%")[0]) or "."
 
 
 def take_interfaces(options: dict[str, Any]) -> list[str]:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType
 from typing import BinaryIO, TextIO
 
+from kafkasniff.stop_signals import HANGUP, honoured_signals
+
 __all__ = ["Environment", "Exit", "Interrupted", "Interrupts"]
 
 
@@ -24,9 +26,10 @@ class Exit(enum.IntEnum):
     INTERNAL = 70
     SIGTERM = 143
     SIGINT = 130
+    SIGHUP = 129
     USAGE = 2
     UNAVAILABLE = 5
-    """The output is not writable, or privileges, Java or Spark are missing."""
+    """The output is not writable, or privileges, Java, Spark or memory are missing."""
     CAPTURE = 3
     """A capture or interface cannot be opened."""
     FINDINGS = 1
@@ -36,7 +39,7 @@ class Exit(enum.IntEnum):
 
 
 class Interrupted(BaseException):
-    """SIGINT or SIGTERM; not an `Exception`, so that nothing on the way takes it for an error."""
+    """SIGINT, SIGTERM or SIGHUP; not an `Exception`, so that nothing on the way takes it for an error."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
@@ -45,22 +48,28 @@ class Interrupted(BaseException):
     @property
     def code(self) -> Exit:
         """The exit code of a command that was to run to its end."""
-        return Exit.SIGTERM if self.signum == signal.SIGTERM else Exit.SIGINT
+        # 128 and the number, as a shell has it.
+        return Exit(128 + self.signum)
 
 
 class Interrupts:
-    """Turns SIGINT and SIGTERM into `Interrupted`, but not in the middle of an output line.
+    """Turns SIGINT, SIGTERM and SIGHUP into `Interrupted`, but not in the middle of an output line.
 
     Within `held()` a signal waits until the end of the block; a second one does not wait, so that a block that hangs (a
-    full pipe that nobody reads) can be left.
+    full pipe that nobody reads) can be left. SIGHUP never counts as a second one: when a terminal
+    closes, both the shell and the kernel send it, and systemd sends it after SIGTERM (SendSIGHUP).
     """
 
     def __init__(self) -> None:
+        self._asked = False
         self._held = False
         self._pending: int | None = None
         self._stop: Callable[[], None] | None = None
 
     def _take(self, signum: int, _frame: FrameType | None) -> None:
+        asked, self._asked = self._asked, True
+        if asked and signum == HANGUP:
+            return
         if self._stop is not None:
             stop, self._stop = self._stop, None
             stop()
@@ -72,8 +81,8 @@ class Interrupts:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Take the signals within the block; main thread only."""
-        before = {signum: signal.signal(signum, self._take) for signum in (signal.SIGINT, signal.SIGTERM)}
+        """Take the signals within the block; main thread only. SIGHUP that is ignored (nohup) stays so."""
+        before = {signum: signal.signal(signum, self._take) for signum in honoured_signals()}
         try:
             yield
         finally:

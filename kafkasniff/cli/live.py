@@ -41,12 +41,14 @@ from kafkasniff.cli.options import (
     verbosity_options,
 )
 from kafkasniff.cli.payload_options import payload_options, take_payload
-from kafkasniff.cli.privileges import Rights, take_rights, user_option
+from kafkasniff.cli.privileges import Rights, take_rights, user_options
 from kafkasniff.cli.watching import IDLE_SECONDS, Watch, WatchOptions, watch_options
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.capture.live import LiveSource
+    from kafkasniff.cli.capture_options import Writing
+    from kafkasniff.cli.output import Output
     from kafkasniff.cli.pipeline import Event, Sink
     from kafkasniff.exports.live import LiveExport
     from kafkasniff.filters import Predicate
@@ -66,7 +68,7 @@ MIN_EVERY_SECONDS: Final = 1.0
 
 @click.command("live")
 @capture_options
-@user_option
+@user_options
 @click.argument("bpf", nargs=-1, metavar="[BPF FILTER]")
 @output_options
 @inspector_options
@@ -124,10 +126,13 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
     )
     if exporting is not None and len(interfaces) > 1:
         raise UsageError("--export takes one interface, or any")
+    folders = [] if exporting is None else [str(exporting["directory"])]
+    if writing is not None and writing.rotates:
+        folders.append(writing.folder)
+    rights.settle(environment, folders)
 
     from kafkasniff.capture.live import open_live
     from kafkasniff.cli.delays import TimedSink
-    from kafkasniff.cli.output import Output
     from kafkasniff.cli.pipeline import Pipeline, summary_line
     from kafkasniff.enrich import Enricher
     from kafkasniff.kafka.detail import Level
@@ -161,8 +166,9 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 **capturing,
             ) as source,
             watching.listening(),
+            _output(environment, wanted.output, rights) as output,
+            _keeper(environment, writing, source, inspector, expression, rights=rights) as keeper,
             _given_up(rights),
-            Output(environment, wanted.output) as output,
             _timer(seconds, source.stop),
             Watch(
                 environment,
@@ -206,9 +212,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
             batches = pressure.batches(source)
             if tables is not None:
                 batches = _exported(environment, batches, tables)
-            keeper: Keeper | None = None
-            if writing is not None:
-                keeper = make_keeper(environment, writing, source, inspector, expression)
+            if keeper is not None:
                 around.callback(keeper.close)
                 batches = written = kept(environment, source, batches, keeper)
                 around.callback(written.close)
@@ -314,6 +318,34 @@ def _finished(environment: Environment, tables: LiveExport) -> str:
     except Interrupted:
         environment.say(f"stopped at once: {tables.directory} lacks what came last")
         raise
+
+
+def _output(environment: Environment, path: str | None, rights: Rights) -> Output:
+    """Where messages go. Raises OutputError."""
+    from kafkasniff.cli.output import Output
+
+    with rights.opening():
+        return Output(environment, path)
+
+
+@contextlib.contextmanager
+def _keeper(
+    environment: Environment,
+    writing: Writing | None,
+    source: LiveSource,
+    inspector: Inspector,
+    bpf: str | None,
+    *,
+    rights: Rights,
+) -> Iterator[Keeper | None]:
+    """What keeps packets in files, the first of which is open; None without any. Who uses it closes it."""
+    if writing is None:
+        yield None
+        return
+    # Files that rotate are made as whom the run becomes, the first one, too.
+    with rights.acting() if writing.rotates else rights.opening():
+        keeper = make_keeper(environment, writing, source, inspector, bpf)
+    yield keeper
 
 
 @contextlib.contextmanager

@@ -15,7 +15,15 @@ import click
 import kafkasniff
 from kafkasniff.cli.environment import Environment, Exit, Interrupted
 from kafkasniff.cli.without_pandas import refuse_pandas
-from kafkasniff.errors import CaptureError, KafkasniffError, MissingPartError, OutputError, UsageError
+from kafkasniff.errors import (
+    CaptureError,
+    KafkasniffError,
+    MissingPartError,
+    OutOfMemoryError,
+    OutputError,
+    UsageError,
+    is_out_of_memory,
+)
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -38,6 +46,8 @@ _COMMANDS: Final = {
     "decode-bytes": ("kafkasniff.cli.decode_bytes", "decode_bytes_command", "One message pasted from a log."),
     "completion": ("kafkasniff.cli.completion", "completion_command", "A script for completion in bash, zsh or fish."),
 }
+MEMORY_ADVICE: Final = "give --memory a lower SIZE, use fewer --jobs, or provide more memory"
+"""What to do where there is not enough."""
 COMPLETION: Final = "_KAFKASNIFF_COMPLETE"
 """The environment variable by which a shell asks what may follow; the name is Click's."""
 
@@ -107,32 +117,51 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
     except click.ClickException as error:
         environment.say(_one_line(error.format_message()))
         return Exit.USAGE
-    except UsageError as error:
-        environment.say(_one_line(str(error)))
-        return Exit.USAGE
-    except (OutputError, MissingPartError) as error:
-        environment.say(_one_line(str(error)))
-        return Exit.UNAVAILABLE
-    except CaptureError as error:
-        environment.say(_one_line(str(error)))
-        return Exit.CAPTURE
-    except KafkasniffError as error:
-        environment.say(_one_line(str(error)))
-        return Exit.INTERNAL
-    except OSError as error:
-        # Reading is guarded where it happens; what comes this far could not be written.
-        environment.say(f"cannot write: {_one_line(error.strerror or str(error))}")
-        return Exit.UNAVAILABLE
+    except (KafkasniffError, OSError, MemoryError) as error:
+        return _failed(error, environment)
     except Exception as error:  # the last resort: a bug becomes one line and its exit code
-        if environment.verbosity:
-            # Its last line may quote what came from the wire.
-            import traceback
-
-            environment.write_lines(traceback.format_exc().splitlines())
+        _show_traceback(environment)
         hint = "" if environment.verbosity else " (-v shows where)"
         environment.say(f"internal error: {type(error).__name__}: {_one_line(str(error))}{hint}")
         return Exit.INTERNAL
     return code
+
+
+_CODES: Final = (
+    (UsageError, Exit.USAGE),
+    (OutputError, Exit.UNAVAILABLE),
+    (MissingPartError, Exit.UNAVAILABLE),
+    (CaptureError, Exit.CAPTURE),
+    (KafkasniffError, Exit.INTERNAL),
+)
+
+
+def _failed(error: KafkasniffError | OSError | MemoryError, environment: Environment) -> Exit:
+    """One line for an exception that is no bug; returns the exit code."""
+    if is_out_of_memory(error):
+        # Whatever it was that could not be written or read for it, memory is what to do something about.
+        _show_traceback(environment)
+        told = str(error) if isinstance(error, OutOfMemoryError) else "out of memory"
+        environment.say(f"{told}: {MEMORY_ADVICE}")
+        return Exit.UNAVAILABLE
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            environment.say(_one_line(str(error)))
+            return code
+    # Reading is guarded where it happens; what comes this far could not be written.
+    reason = error.strerror if isinstance(error, OSError) else None
+    environment.say(f"cannot write: {_one_line(reason or str(error))}")
+    return Exit.UNAVAILABLE
+
+
+def _show_traceback(environment: Environment) -> None:
+    """The traceback of what is being handled, with `-v`."""
+    if not environment.verbosity:
+        return
+    import traceback
+
+    # Its last line may quote what came from the wire.
+    environment.write_lines(traceback.format_exc().splitlines())
 
 
 def _flush(environment: Environment) -> None:

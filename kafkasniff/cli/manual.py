@@ -22,9 +22,9 @@ EXIT_CODES: Final = (
     ("2", "The command line makes no sense."),
     ("3", "A capture or an interface cannot be opened."),
     ("4", "A capture file is structurally broken or cut; what could be read was."),
-    ("5", "The output cannot be written, or privileges, Java or Spark are missing."),
+    ("5", "The output cannot be written, or privileges, Java, Spark or memory are missing."),
     ("70", "An error in kafkasniff: one line, with -v its traceback."),
-    ("130, 143", "Interrupted. live that was stopped so: 0."),
+    ("129, 130, 143", "Interrupted by SIGHUP, SIGINT or SIGTERM. live that was stopped so: 0."),
 )
 """`environment.Exit`, for people."""
 _ENVIRONMENT: Final = (

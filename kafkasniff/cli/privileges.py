@@ -1,10 +1,11 @@
-"""`--user`: as whom a live capture goes on once its interfaces are open."""
+"""`--user` and `--keep-root`: as whom a live capture goes on once its interfaces are open."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -15,54 +16,114 @@ from kafkasniff.errors import MissingPartError, OutputError, UsageError
 if TYPE_CHECKING:
     from kafkasniff.capture.dropping import Identity
 
-__all__ = ["Rights", "take_rights", "user_option"]
+__all__ = ["Rights", "take_rights", "user_options"]
 
 
 ARROW_THREADS: Final = ("JE_ARROW_MALLOC_CONF", "background_thread:false")
 """jemalloc's own variable, by the prefix that Arrow builds it with."""
+ROOT: Final = 0
 
 
-def user_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--user`."""
-    return click.option(
-        "--user",
-        metavar="NAME[:GROUP]",
-        help="Of root: go on as this user once the interfaces are open [default: who called sudo]; `root` to stay.",
-    )(command)
+def user_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--user`, `--keep-root`."""
+    for option in (
+        click.option("--keep-root", is_flag=True, help="Stay root, without capabilities. --user root does the same."),
+        click.option(
+            "--user",
+            metavar="NAME[:GROUP]",
+            help="Continue as this user once root has opened the interfaces [default: who called sudo, or nobody].",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 class Rights:
     """What a run does with the rights that it was started with.
 
-    `identity`: whom it becomes; None: it stays who it is. `drops`: it gives up what it can.
+    - `identity`: whom it becomes; None: it stays who it is
+    - `drops`: it gives up what it can
+    - `stays`: it stays root, for this reason
+    - `opens`: files that are opened once are root's, who asked for them, and opened with all its rights
     """
 
-    def __init__(self, identity: Identity | None = None, *, drops: bool = False) -> None:
+    def __init__(
+        self,
+        identity: Identity | None = None,
+        *,
+        drops: bool = False,
+        stays: str | None = None,
+        opens: bool = False,
+    ) -> None:
         self._identity = identity
         self._drops = drops
+        self._stays = stays
+        self._opens = opens
+        self._keep = 0
+        self._folders: list[str] = []
 
     @property
     def told(self) -> str:
         """As whom, to be read behind what is done."""
         return "" if self._identity is None else f" as {self._identity.name}"
 
+    def settle(self, environment: Environment, folders: Iterable[str]) -> None:
+        """Find out which capabilities a root that stays cannot do without, and say that it stays.
+
+        `folders`: where files are made as long as the run lasts.
+        """
+        self._folders = list(folders)
+        if self._stays is None:
+            return
+        from kafkasniff.capture.capabilities import CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, lowered, mask
+        from kafkasniff.capture.own_files import own_files, unreadable
+
+        paths = own_files()
+        with lowered(0):
+            writes = not all(_may_write(folder) for folder in self._folders)
+            reads = unreadable(paths) is not None
+        kept = "no capabilities"
+        if writes:
+            self._keep, kept = mask(CAP_DAC_OVERRIDE), "CAP_DAC_OVERRIDE, to write its files,"
+        elif reads:
+            self._keep, kept = mask(CAP_DAC_READ_SEARCH), "CAP_DAC_READ_SEARCH, to read its own files,"
+        more = " and no other capability" if self._keep else ""
+        environment.say(f"warning: stays root ({self._stays}), with {kept}{more}")
+
     @contextlib.contextmanager
     def acting(self) -> Iterator[None]:
-        """Within the block, files are made by whom the run becomes."""
-        if self._identity is None:
-            yield
-            return
-        from kafkasniff.capture.dropping import acting_as
+        """Within the block, files are made with the rights that the run will have."""
+        if self._identity is not None:
+            from kafkasniff.capture.dropping import acting_as
 
-        with acting_as(self._identity):
+            with acting_as(self._identity):
+                yield
+        elif self._stays is not None:
+            from kafkasniff.capture.capabilities import lowered
+
+            with lowered(self._keep):
+                yield
+        else:
+            yield
+
+    @contextlib.contextmanager
+    def opening(self) -> Iterator[None]:
+        """Within the block, files are opened that nobody has to open again.
+
+        They are those of whoever started the run, if root did and named nobody: it may write where it says, and what
+        it asks for does not become the property of a user whom it shares with others.
+        """
+        with contextlib.nullcontext() if self._opens else self.acting():
             yield
 
     def give_up(self) -> None:
-        """Become that user, without a way back. Raises MissingPartError."""
+        """Become that user, without a way back, who can change nothing but the run's files. Raises MissingPartError."""
         if self._drops:
             from kafkasniff.capture.dropping import become
+            from kafkasniff.capture.landlock import confine
 
-            become(self._identity)
+            become(self._identity, keep=self._keep)
+            confine(self._folders)
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
@@ -72,37 +133,74 @@ class Rights:
         except OutputError as error:
             if self._identity is None or not isinstance(error.__cause__, PermissionError):
                 raise
-            advice = f"{self._identity.name}, as whom this goes on, needs the right to write there, or: --user root"
+            name = self._identity.name
+            advice = (
+                f"{name}, as whom live continues, needs the right to write there; or use --user NAME or --keep-root"
+            )
             raise OutputError(f"{error} ({advice})") from error.__cause__
 
 
+def _may_write(folder: str) -> bool:
+    """Whether files can be made, and those that are there be read, in a folder, which may not be there yet."""
+    place = Path(folder)
+    try:
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        owner = place.stat().st_uid
+    except PermissionError:
+        return False
+    return owner == ROOT and os.access(place, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
 def take_rights(options: dict[str, Any], environment: Environment) -> Rights:
-    """What `user_option`, which is taken out of `options`, and the caller of sudo make of it.
+    """What `user_options`, which are taken out of `options`, and the caller of sudo make of it.
 
     Raises UsageError, MissingPartError.
     """
     user: str | None = options.pop("user")
+    keep: bool = options.pop("keep_root")
     if not environment.owns_process:
-        if user is not None:
-            raise UsageError("--user is for a process of its own")
+        if user is not None or keep:
+            raise UsageError("--user and --keep-root are for a process of its own")
         return Rights()
-    from kafkasniff.capture.dropping import is_root, named_identity, sudo_caller, unreadable
+    from kafkasniff.capture.dropping import (
+        is_root,
+        may_become_others,
+        named_identity,
+        nobody,
+        sudo_caller,
+    )
 
     # Arrow's allocator starts a thread when it is imported, which would keep what this one gives up.
     os.environ.setdefault(*ARROW_THREADS)
-    identity = sudo_caller(environment.environ) if user is None else named_identity(user)
+    named = None if user is None else named_identity(user)
+    if keep and named is not None and named.uid != ROOT:
+        raise UsageError(f"--keep-root stays root, --user {named.name} does not: give one of them")
     if not is_root():
-        if user is not None and identity is not None and identity.uid != os.getuid():
-            raise UsageError("--user: only root can go on as another user")
+        if keep or (named is not None and named.uid != os.getuid()):
+            raise UsageError("--user and --keep-root: only root can choose whom to continue as")
         # There may be capabilities, by the file of the program or from whatever started it.
         return Rights(drops=True)
-    if identity is None or not identity.uid:
-        return Rights()
-    path = unreadable(identity)
+    if keep or (named is not None and named.uid == ROOT):
+        return Rights(drops=True, stays="--keep-root" if keep else "--user root", opens=True)
+    if named is None and not may_become_others():
+        return Rights(drops=True, stays="without CAP_SETUID and CAP_SETGID it cannot become anybody else", opens=True)
+    caller = sudo_caller(environment.environ)
+    identity = named or caller or nobody()
+    path = _unreadable_for(identity)
     if path is None:
-        return Rights(identity, drops=True)
+        return Rights(identity, drops=True, opens=named is None and caller is None)
     reason = f"{identity.name} may not read {path}, which kafkasniff runs from"
-    if user is not None:
+    if named is not None:
         raise MissingPartError(f"{reason}: install it where {identity.name} may read it")
-    environment.say(f"goes on as root, since {reason}")
-    return Rights()
+    return Rights(drops=True, stays=reason, opens=caller is None)
+
+
+def _unreadable_for(identity: Identity) -> str | None:
+    """What of kafkasniff, its packages or Python that user may not read."""
+    from kafkasniff.capture.dropping import acting_as
+    from kafkasniff.capture.own_files import own_files, unreadable
+
+    paths = own_files()
+    with acting_as(identity):
+        return unreadable(paths)

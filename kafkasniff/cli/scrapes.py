@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 import socket
+import ssl
 import threading
+import time
 from collections.abc import Iterator
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
+from kafkasniff.cli.scrape_access import LOCAL_ADDRESS, guarded
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.watch.metrics import Metrics
 
-__all__ = ["LOOPBACK", "listening", "parse_address", "serving"]
+__all__ = ["LOOPBACK", "MetricsServer", "listening", "parse_address", "serving"]
 
 LOOPBACK: Final = "127.0.0.1"
 """Where it listens unless told: topics, client ids and what they do are not for everybody."""
-MAX_SCRAPES: Final = 8
-"""Connections that are served at a time; further ones are closed."""
-SCRAPE_SECONDS: Final = 10.0
-"""How long a client may be silent; as long as Prometheus waits by default."""
+MAX_SCRAPES: Final = 16
+"""Connections that are served at a time; for a further one the oldest is closed."""
+REQUEST_SECONDS: Final = 10.0
+"""How long a request may take to come, and its answer to be taken; as long as Prometheus waits by default."""
+MAX_REQUEST: Final = 64 << 10
+"""Bytes of a request; those of Prometheus have some hundreds."""
+ROOM_SECONDS: Final = 1.0
+"""How long the oldest connection may take to end."""
 
 _ADDRESS: Final = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]:\s]*):)?(?P<port>\d{1,5})")
 
@@ -34,19 +42,70 @@ def parse_address(text: str) -> tuple[str, int]:
     return (found["host"] or LOOPBACK).strip("[]"), int(found["port"])
 
 
+class _Request(io.RawIOBase):
+    """A request, as it comes: no longer than MAX_REQUEST, and complete by its deadline, however slowly bytes drip."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._deadline = time.monotonic() + REQUEST_SECONDS
+        self._room = MAX_REQUEST
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """The next bytes. Raises TimeoutError."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        count = self._connection.recv_into(memoryview(buffer)[: self._room])
+        self._room -= count
+        return count
+
+
 class _Handler(WSGIRequestHandler):
-    timeout = SCRAPE_SECONDS
+    def setup(self) -> None:
+        """Shake hands, where it is TLS: here, in the connection's thread, so that it holds up nobody else."""
+        context = self.server.tls if isinstance(self.server, MetricsServer) else None
+        self.request.settimeout(REQUEST_SECONDS)
+        if context is not None:
+            self.request = context.wrap_socket(self.request, server_side=True)
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_Request(self.request))
+
+    def finish(self) -> None:
+        """The server closes the connection that it knows, which is not the one that TLS has made of it."""
+        super().finish()
+        if isinstance(self.request, ssl.SSLSocket):
+            self.request.close()
+
+    def get_environ(self) -> Any:
+        """What the application knows of a request."""
+        return super().get_environ() | {LOCAL_ADDRESS: str(self.request.getsockname()[0])}
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Scrapes are not told: they would get between the lines of the data."""
+        """Scrapes are not logged: lines of theirs would come between those of the data."""
 
 
-class _Server(ThreadingMixIn, WSGIServer):
+class MetricsServer(ThreadingMixIn, WSGIServer):
+    """Serves connections in threads of which there are few."""
+
     daemon_threads = True
+    request_queue_size = 2 * MAX_SCRAPES
 
-    def __init__(self, family: socket.AddressFamily, address: tuple[str, int]) -> None:
+    def __init__(
+        self, family: socket.AddressFamily, address: tuple[str, int], name: str, tls: ssl.SSLContext | None
+    ) -> None:
         self.address_family = family
+        self.name = name
+        """The host as it was given."""
+        self.tls = tls
         self._free = threading.BoundedSemaphore(MAX_SCRAPES)
+        self._lock = threading.Lock()
+        self._served: dict[int, socket.socket] = {}
+        """Connections, the oldest first."""
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
@@ -56,16 +115,41 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread, if there is one free."""
+        """Serve a connection in a thread; where all are taken the oldest connection makes room.
+
+        A scrape takes milliseconds, so the oldest is the slowest: whoever holds connections keeps nobody else out.
+        """
         if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
+            self._end_oldest()
+            if not self._free.acquire(timeout=ROOM_SECONDS):
+                self.shutdown_request(request)
+                return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def _end_oldest(self) -> None:
+        with self._lock:
+            for connection in self._served.values():
+                # Its thread is woken, and closes it. It may have ended by itself meanwhile.
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+                return
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """In its thread."""
         try:
-            super().process_request_thread(request, client_address)
+            # A descriptor of its own: TLS takes that of `request` away.
+            with request.dup() as connection:
+                with self._lock:
+                    self._served[id(connection)] = connection
+                try:
+                    super().process_request_thread(request, client_address)
+                finally:
+                    with self._lock:
+                        del self._served[id(connection)]
         finally:
             self._free.release()
 
@@ -74,15 +158,15 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 @contextlib.contextmanager
-def listening(address: str) -> Iterator[WSGIServer]:
-    """A server that listens within the block; who asks waits until it is served.
+def listening(address: str, tls: ssl.SSLContext | None = None) -> Iterator[MetricsServer]:
+    """A server that listens within the block; who asks waits until it is served. `tls`: what it speaks TLS with.
 
     Raises UsageError where the address makes no sense, OutputError where it cannot be listened at.
     """
     host, port = parse_address(address)
     try:
         family, _, _, _, at = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        server = _Server(family, (str(at[0]), int(at[1])))
+        server = MetricsServer(family, (str(at[0]), int(at[1])), host, tls)
     except OSError as error:
         raise OutputError(f"--metrics: cannot listen at {address}: {error.strerror or error}") from error
     try:
@@ -92,13 +176,16 @@ def listening(address: str) -> Iterator[WSGIServer]:
 
 
 @contextlib.contextmanager
-def serving(metrics: Metrics, server: WSGIServer) -> Iterator[tuple[str, int]]:
-    """Answer scrapes of `/metrics` within the block; gives the host and port that `server` listens at."""
+def serving(metrics: Metrics, server: MetricsServer, token: bytes | None = None) -> Iterator[tuple[str, int]]:
+    """Answer scrapes of `/metrics` within the block; gives the host and port that `server` listens at.
+
+    `token`: what only those have who are answered.
+    """
     from prometheus_client import CollectorRegistry, make_wsgi_app
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
-    server.set_app(make_wsgi_app(registry))
+    server.set_app(guarded(make_wsgi_app(registry), token=token, name=server.name))
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
     try:

@@ -14,10 +14,11 @@ from kafkasniff.errors import UsageError
 from kafkasniff.streams import NO_TIME
 
 if TYPE_CHECKING:
-    from wsgiref.simple_server import WSGIServer
+    import ssl
 
     from kafkasniff.capture.live import LiveSource
     from kafkasniff.cli.pipeline import Event, Sink
+    from kafkasniff.cli.scrapes import MetricsServer
     from kafkasniff.cli.top import TopView
     from kafkasniff.enrich import Catalog
     from kafkasniff.inspector import Inspector
@@ -38,8 +39,15 @@ COUNT_SECONDS: Final = 0.5
 
 
 def watch_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--top`, `--metrics`, `--metrics-labels`."""
+    """`--top`, `--metrics` and what belongs to it."""
     for option in (
+        click.option("--metrics-key", metavar="FILE", help="The certificate's private key (PEM, no passphrase)."),
+        click.option("--metrics-cert", metavar="FILE", help="Answer by TLS, with this certificate (PEM)."),
+        click.option(
+            "--metrics-token-file",
+            metavar="FILE",
+            help="Answer only requests with the token in FILE (Authorization: Bearer).",
+        ),
         click.option(
             "--metrics-labels",
             type=click.IntRange(1, MAX_LABELS),
@@ -68,16 +76,28 @@ class WatchOptions:
         self.labels: int | None = options.pop("metrics_labels")
         if self.labels is not None and self.metrics is None:
             raise UsageError("--metrics-labels is for metrics: say where with --metrics")
+        token, cert, key = (options.pop(f"metrics_{what}") for what in ("token_file", "cert", "key"))
+        for name, given in (("--metrics-token-file", token), ("--metrics-cert", cert), ("--metrics-key", key)):
+            if given is not None and self.metrics is None:
+                raise UsageError(f"{name} is for metrics: say where with --metrics")
+        if (cert is None) != (key is None):
+            raise UsageError("--metrics-cert and --metrics-key belong together: give both")
+        self.token: bytes | None = None
+        self._tls: ssl.SSLContext | None = None
         if self.metrics is not None:
+            from kafkasniff.cli.scrape_access import read_token, tls_context
             from kafkasniff.cli.scrapes import parse_address
 
             parse_address(self.metrics)
+            # Read here, before rights are given up: a key is often root's.
+            self.token = None if token is None else read_token(token)
+            self._tls = None if cert is None else tls_context(cert, key)
         if self.top:
             from kafkasniff.cli.top import require_terminal
 
             require_terminal(environment)
 
-        self.server: WSGIServer | None = None
+        self.server: MetricsServer | None = None
         """What listens for scrapes."""
 
     def __bool__(self) -> bool:
@@ -94,8 +114,13 @@ class WatchOptions:
             return
         from kafkasniff.cli.scrapes import listening
 
-        with listening(self.metrics) as self.server:
+        with listening(self.metrics, self._tls) as self.server:
             yield
+
+    @property
+    def scheme(self) -> str:
+        """Of the address of metrics."""
+        return "http" if self._tls is None else "https"
 
 
 class Watch:
@@ -137,10 +162,13 @@ class Watch:
                 from kafkasniff.watch.metrics import DEFAULT_LABELS, Metrics
 
                 self._metrics = Metrics(self._options.labels or DEFAULT_LABELS)
-                host, port = self._around.enter_context(serving(self._metrics, self._options.server))
+                host, port = self._around.enter_context(
+                    serving(self._metrics, self._options.server, self._options.token)
+                )
+                shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
                 if not self._quiet:
-                    shown = f"[{host}]" if ":" in host else host
-                    self._environment.say(f"metrics at http://{shown}:{port}/metrics")
+                    self._environment.say(f"metrics at {self._options.scheme}://{shown}/metrics")
+                self._warn(host, shown)
             if self._options.top:
                 from kafkasniff.cli.top import TopView
                 from kafkasniff.watch.findings import LiveFindings
@@ -157,6 +185,19 @@ class Watch:
                 self._view = self._around.enter_context(TopView(self._environment, self._source.stop))
             self._around = self._around.pop_all()
         return self
+
+    def _warn(self, host: str, shown: str) -> None:
+        """What others than this machine reach is to be protected."""
+        from kafkasniff.cli.scrape_access import is_loopback
+
+        if is_loopback(host):
+            return
+        if self._options.token is None:
+            told = "whoever reaches {} can read names of topics and clients: --metrics-token-file FILE asks for a token"
+            self._environment.say(f"warning: {told.format(shown)}")
+        elif self._options.scheme == "http":
+            told = "the token of --metrics goes over the network in clear: --metrics-cert and --metrics-key encrypt it"
+            self._environment.say(f"warning: {told}")
 
     def __exit__(self, *error: Any) -> None:
         self._around.__exit__(*error)

@@ -8,20 +8,18 @@ import multiprocessing
 import os
 import signal
 import threading
-import traceback
 from collections.abc import Callable
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final, Generic, TypeVar
 
-from kafkasniff.errors import KafkasniffError
+from kafkasniff.processes import failure, gone_error, signals_blocked
+from kafkasniff.stop_signals import STOP_SIGNALS
 
 __all__ = ["Background"]
 
 PATIENCE_SECONDS: Final = 5.0
 """How long a process may take to end when it has said its last word."""
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-"""They go to all processes of a terminal or a service: the first one says what becomes of this one."""
 
 _Argument = TypeVar("_Argument")
 _Result = TypeVar("_Result")
@@ -39,11 +37,8 @@ class Background(Generic[_Result]):
         self._process = context.Process(target=_work, args=(function, argument, theirs), daemon=True)
         # A process takes over what is blocked: no signal reaches it before it can ignore them.
         resource_tracker.ensure_running()  # unblocks them
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        try:
+        with signals_blocked():
             self._process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
 
     @property
@@ -52,7 +47,10 @@ class Background(Generic[_Result]):
         return self._end.poll()
 
     def result(self) -> _Result:
-        """Wait for what the function returns; raises what it raises, KafkasniffError where its process died."""
+        """Wait for what the function returns; raises what it raises.
+
+        KafkasniffError where its process died: OutOfMemoryError where that was for lack of memory.
+        """
         try:
             told: tuple[_Result, BaseException | None] | None = self._end.recv()
         except EOFError:
@@ -61,7 +59,7 @@ class Background(Generic[_Result]):
         code = self._process.exitcode
         self.close()
         if told is None:
-            raise KafkasniffError(f"a worker process ended with code {code}")
+            raise gone_error(code)
         result, error = told
         if error is not None:
             raise error
@@ -77,7 +75,8 @@ class Background(Generic[_Result]):
 
 def _work(function: Callable[[Any], Any], argument: Any, end: Connection) -> None:
     """The process's whole life."""
-    for signum in SIGNALS:
+    # They go to all processes of a terminal or a service: the first one says what becomes of this one.
+    for signum in STOP_SIGNALS:
         signal.signal(signum, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     gc.set_threshold(100_000, 50, 100)
@@ -85,10 +84,7 @@ def _work(function: Callable[[Any], Any], argument: Any, end: Connection) -> Non
     try:
         result = function(argument)
     except Exception as raised:
-        error = raised
-        if not isinstance(raised, KafkasniffError | OSError):
-            error = KafkasniffError(f"a worker process failed: {type(raised).__name__}: {raised}")
-            error.add_note(traceback.format_exc())
+        error = failure(raised)
     with contextlib.suppress(OSError):
         end.send((result, error))
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkasniff.errors import MissingPartError, UsageError
 from kafkasniff.spark.java import find_java_home
+from kafkasniff.stop_signals import ignored_hangup
 
 if TYPE_CHECKING:
     from pyspark import StatusTracker
@@ -88,7 +89,9 @@ def get_session(master: str | None = None, **conf: str) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        # When a terminal closes, the driver decides what happens to Java, which would end before the driver is done.
+        with ignored_hangup():
+            return builder.getOrCreate()
     except Exception as error:  # py4j, pyspark and gRPC have classes of their own
         raise MissingPartError(f"Spark does not start: {_first_line(error)}") from error
 

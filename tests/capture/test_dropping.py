@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkasniff.capture import dropping
-from kafkasniff.capture.dropping import Identity, acting_as, named_identity, sudo_caller, unreadable
+from kafkasniff.capture.capabilities import CAP_DAC_OVERRIDE, effective, lowered, mask
+from kafkasniff.capture.dropping import Identity, acting_as, named_identity, sudo_caller
+from kafkasniff.capture.dropping import nobody as somebody
 from kafkasniff.errors import UsageError
 from tests.conftest import missing
 
@@ -93,23 +94,9 @@ def test_acting_as_somebody_else(tmp_path: Path) -> None:
     (closed / "file").touch()
 
 
-@pytest.mark.root
-def test_what_it_runs_from_has_to_be_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root()
-    hidden = tmp_path / "python"
-    hidden.touch(mode=0o600)
-    monkeypatch.setattr("kafkasniff.capture.dropping.sys.executable", str(hidden))
-    assert unreadable(named_identity(f"{STRANGER}:7")) == str(hidden)
-    assert unreadable(named_identity("root")) is None
-    monkeypatch.setattr("kafkasniff.capture.dropping.sys.executable", "/nowhere/at/all")
-    monkeypatch.setattr(dropping, "PARTS", ("no_such_package",))
-    monkeypatch.setattr("kafkasniff.capture.dropping.os.__file__", "/etc/passwd")
-    assert unreadable(named_identity(f"{STRANGER}:7")) is None
-
-
 PROGRAM = """
 import ctypes, json, os, sys
-from kafkasniff.capture import dropping
+from kafkasniff.capture import capabilities, dropping
 from kafkasniff.errors import MissingPartError
 {before}
 try:
@@ -117,20 +104,21 @@ try:
 except MissingPartError as error:
     print("refused:", error)
     sys.exit()
-names = ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapAmb", "NoNewPrivs")
+names = ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs")
 lines = (line.split(":", 1) for line in open("/proc/self/status"))
 print(json.dumps({{name: value.split() for name, value in lines if name in names}}))
 """
 
 
-def become(identity: Identity | None, before: str = "") -> str:
-    program = PROGRAM.format(identity=repr(identity).replace("Identity", "dropping.Identity"), before=before)
+def become(identity: Identity | None, before: str = "", keep: int = 0) -> str:
+    call = repr(identity).replace("Identity", "dropping.Identity") + f", keep={keep}"
+    program = PROGRAM.format(identity=call, before=before)
     command = [sys.executable, "-c", program]
     environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # as the command line does: no threads but those of a test
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environ).stdout
 
 
-NOTHING = {name: ["0" * 16] for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")}
+NOTHING = {name: ["0" * 16] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
 
 
 @pytest.mark.root
@@ -142,6 +130,64 @@ def test_there_is_no_way_back() -> None:
 
 
 @pytest.mark.root
+def test_root_that_stays_has_no_capabilities() -> None:
+    """Nor has what it executes, which would be root's right otherwise."""
+    root()
+    told = json.loads(become(None))
+    assert told["Uid"] == ["0"] * 4
+    assert {name: told[name] for name in NOTHING} == NOTHING
+    assert told["NoNewPrivs"] == ["1"]
+    again = "import subprocess; status = 'grep ^CapEff /proc/self/status'"
+    end = "print(subprocess.run(status.split(), capture_output=True, text=True, check=True).stdout)"
+    program = f"from kafkasniff.capture.dropping import become\n{again}\nbecome(None)\n{end}"
+    command, environ = [sys.executable, "-c", program], {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environ)
+    assert done.stdout.split() == ["CapEff:", "0" * 16]
+
+
+@pytest.mark.root
+def test_a_capability_that_is_kept(tmp_path: Path) -> None:
+    root()
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    os.chown(closed, STRANGER, 7)
+    closed.chmod(0o700)
+    kept = mask(CAP_DAC_OVERRIDE)
+    told = json.loads(become(None, keep=kept))
+    shown = [f"{kept:016x}"]
+    assert {name: told[name] for name in NOTHING} == {**NOTHING, "CapPrm": shown, "CapEff": shown}
+    before = effective()
+    with lowered(0), pytest.raises(PermissionError):
+        (closed / "file").touch()
+    with lowered(kept):
+        (closed / "file").touch()
+    assert effective() == before
+
+
+@pytest.mark.root
+def test_a_folder_that_the_user_may_not_enter_is_left(tmp_path: Path) -> None:
+    root()
+    tmp_path.chmod(0o700)
+    for folder, end in ((tmp_path, "/"), (Path("/usr"), "/usr")):
+        program = (
+            "import os; from kafkasniff.capture.dropping import Identity, become\n"
+            f"os.chdir({str(folder)!r}); become(Identity({STRANGER}, 7, (7,), 'stranger')); print(os.getcwd())"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+        assert done.stdout.strip() == end
+
+
+def test_nobody_without_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing_entry(name: str) -> None:
+        raise KeyError(name)
+
+    entry = nobody()
+    assert somebody() == Identity(entry.pw_uid, entry.pw_gid, (entry.pw_gid,), "nobody")
+    monkeypatch.setattr(pwd, "getpwnam", missing_entry)
+    assert somebody() == Identity(65534, 65534, (65534,), "nobody")
+
+
+@pytest.mark.root
 def test_rights_beside_those_of_root() -> None:
     """Capabilities of a process that is not root's, in every set, as a file's or a service's are."""
     root()
@@ -150,12 +196,13 @@ libc = ctypes.CDLL(None)
 assert libc.prctl(8, 1, 0, 0, 0) == 0  # PR_SET_KEEPCAPS
 os.setgroups([]); os.setresgid(7, 7, 7); os.setresuid({STRANGER}, {STRANGER}, {STRANGER})
 raw = (1 << 13).to_bytes(4, sys.byteorder)
-header = ctypes.create_string_buffer(dropping.CAPABILITY_VERSION.to_bytes(4, sys.byteorder) + bytes(4), 8)
+header = ctypes.create_string_buffer(capabilities._VERSION.to_bytes(4, sys.byteorder) + bytes(4), 8)
 assert libc.capset(header, raw * 3 + bytes(12)) == 0
 assert libc.prctl(47, 2, 13, 0, 0) == 0  # PR_CAP_AMBIENT_RAISE
 """
     told = json.loads(become(None, keep))
-    assert {name: told[name] for name in NOTHING} == NOTHING
+    # Without CAP_SETPCAP the bounding set stays; no_new_privs is what keeps programs from it.
+    assert {name: told[name] for name in NOTHING} == {**NOTHING, "CapBnd": told["CapBnd"]}
     assert (told["Uid"], told["NoNewPrivs"]) == ([str(STRANGER)] * 4, ["1"])
 
 

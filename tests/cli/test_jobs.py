@@ -135,17 +135,23 @@ def test_a_worker_that_dies(busy: Process) -> None:
     assert len(pids) == 2
     os.kill(pids[1], signal.SIGKILL)
     _, error = busy.communicate(timeout=60)
-    assert busy.returncode == Exit.INTERNAL
-    assert error.decode() == "kafkasniff: a worker process ended with code -9\n"
+    assert busy.returncode == Exit.UNAVAILABLE
+    assert error.decode() == (
+        "kafkasniff: a worker process was killed (SIGKILL), as the kernel does when memory runs out: "
+        "give --memory a lower SIZE, use fewer --jobs, or provide more memory\n"
+    )
     assert gone(pids)
 
 
 @needs_proc
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, Exit.SIGINT), (signal.SIGTERM, Exit.SIGTERM)])
+@pytest.mark.parametrize(
+    ("signum", "code"),
+    [(signal.SIGINT, Exit.SIGINT), (signal.SIGTERM, Exit.SIGTERM), (signal.SIGHUP, Exit.SIGHUP)],
+)
 def test_interrupted(busy: Process, signum: int, code: int) -> None:
     pids = workers(busy)
     # As the terminal does it: to all of them.
-    for pid in (*pids, busy.pid) if signum == signal.SIGINT else (busy.pid,):
+    for pid in (*pids, busy.pid) if signum != signal.SIGTERM else (busy.pid,):
         os.kill(pid, signum)
     out, error = busy.communicate(timeout=60)
     assert busy.returncode == code

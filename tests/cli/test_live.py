@@ -27,6 +27,7 @@ from kafkasniff.inspector import Inspector
 from kafkasniff.model import Message
 from kafkasniff.packets import PacketBatch
 from tests.cli.console import kafkasniff
+from tests.cli.real_live import STAYS, until_it_listens
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
@@ -325,17 +326,27 @@ def conversation() -> Iterator[int]:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_real_interface_until_it_is_stopped(signum: int, require_root: Callable[[], None], tmp_path: Path) -> None:
     require_root()
     with conversation() as port:
         process = subprocess.Popen(
-            [*PYTHON, "live", "-i", "lo", "--format", "json", "--host", f"127.0.0.1:{port}", f"tcp port {port}"],
+            [
+                *PYTHON,
+                "live",
+                *STAYS,
+                "-i",
+                "lo",
+                "--format",
+                "json",
+                "--host",
+                f"127.0.0.1:{port}",
+                f"tcp port {port}",
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        assert process.stderr is not None
-        assert b"listening on lo" in process.stderr.readline()
+        until_it_listens(process)
     try:
         assert process.stdout is not None
         lines = [json.loads(process.stdout.readline()) for _ in range(2)]
@@ -343,6 +354,7 @@ def test_a_real_interface_until_it_is_stopped(signum: int, require_root: Callabl
         process.send_signal(signum)
         assert process.wait(timeout=30) == 0
         assert time.monotonic() - started < 10
+        assert process.stderr is not None
         said = process.stderr.read().decode()
     finally:
         process.kill()
@@ -365,12 +377,11 @@ def test_tables_of_a_real_interface(require_root: Callable[[], None], tmp_path: 
     options = ["--format", "json", "--export", str(folder), "--export-every", "1s"]
     with conversation() as port:
         process = subprocess.Popen(
-            [*PYTHON, "live", "-i", "lo", *options, "--host", f"127.0.0.1:{port}", f"tcp port {port}"],
+            [*PYTHON, "live", *STAYS, "-i", "lo", *options, "--host", f"127.0.0.1:{port}", f"tcp port {port}"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        assert process.stderr is not None
-        assert b"listening on lo" in process.stderr.readline()
+        until_it_listens(process)
     try:
         assert process.stdout is not None
         request, response = (json.loads(process.stdout.readline()) for _ in range(2))
@@ -381,6 +392,7 @@ def test_tables_of_a_real_interface(require_root: Callable[[], None], tmp_path: 
         (before,) = rows(folder, "exchanges")
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
+        assert process.stderr is not None
         said = process.stderr.read().decode()
     finally:
         process.kill()
@@ -403,3 +415,42 @@ def test_tables_of_a_real_interface(require_root: Callable[[], None], tmp_path: 
     assert (record["key"], record["value"], record["topic"]) == (b"k", b"v", "orders")
     assert len(rows(folder, "connections")) == 1
     assert files(folder) == named_files(folder)
+
+
+@pytest.mark.root
+def test_a_terminal_that_closes_loses_no_row(require_root: Callable[[], None], tmp_path: Path) -> None:
+    """The shell and the kernel each send a SIGHUP; rows that no commit has yet are committed all the same."""
+    require_root()
+    folder = tmp_path / "out"
+    with conversation() as port:
+        process = subprocess.Popen(
+            [
+                *PYTHON,
+                "live",
+                *STAYS,
+                "-i",
+                "lo",
+                "--format",
+                "json",
+                "-o",
+                "-",
+                "--export",
+                str(folder),
+                f"port {port}",
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        until_it_listens(process)
+    try:
+        assert process.stdout is not None
+        assert [json.loads(process.stdout.readline())["type"] for _ in range(2)] == ["request", "response"]
+        assert not (folder / "manifest.json").exists()
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGHUP)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 0, said
+    assert len(rows(folder, "exchanges")) == 1

@@ -27,6 +27,7 @@ from kafkasniff.errors import UsageError
 from kafkasniff.keeping import Keeper
 from tests.capture.fake_interface import Captured, FakeInterface, captured
 from tests.cli.console import kafkasniff
+from tests.cli.real_live import STAYS, until_it_listens
 from tests.craft import kafka_bytes as kafka
 from tests.craft.samples import mixed
 from tests.craft.write import LINKS, link_bytes
@@ -340,10 +341,9 @@ def conversation() -> Iterator[int]:
 def run_live(options: list[str], signum: int, **limits: Any) -> tuple[int, str, list[dict[str, Any]]]:
     """What `live` on loopback says of a conversation, stopped by a signal: exit code, stderr, lines."""
     with conversation() as port:
-        command = [*PYTHON, "live", "--format", "json", *options, f"tcp port {port}"]
+        command = [*PYTHON, "live", *STAYS, "--format", "json", *options, f"tcp port {port}"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **limits)
-        assert process.stderr is not None
-        assert b"listening on" in process.stderr.readline()
+        until_it_listens(process)
     try:
         assert process.stdout is not None
         lines = [json.loads(process.stdout.readline()) for _ in range(40)]
@@ -359,7 +359,7 @@ def run_live(options: list[str], signum: int, **limits: Any) -> tuple[int, str, 
 
 @pytest.mark.root
 @pytest.mark.parametrize("options", [["-i", "lo"], ["-i", "any"], ["-i", "lo", "--buffer-size", "8", "--write-all"]])
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_real_interface(
     options: list[str],
     signum: int,

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,14 @@ import pytest
 import kafkasniff as package
 from kafkasniff.cli import main as entrance
 from kafkasniff.cli.environment import Environment, Exit, Interrupted
-from kafkasniff.errors import CaptureError, DefinitionError, MissingPartError, OutputError, UsageError
+from kafkasniff.errors import (
+    CaptureError,
+    DefinitionError,
+    MissingPartError,
+    OutOfMemoryError,
+    OutputError,
+    UsageError,
+)
 from tests.cli.console import kafkasniff
 
 PYTHON = [sys.executable, "-m", "kafkasniff"]
@@ -99,6 +108,9 @@ def test_no_command_shows_the_help_as_bad_usage() -> None:
         (KeyboardInterrupt(), 130),
         (Interrupted(signal.SIGINT), 130),
         (Interrupted(signal.SIGTERM), 143),
+        (Interrupted(signal.SIGHUP), 129),
+        (MemoryError(), 5),
+        (OutOfMemoryError("x"), 5),
         (BrokenPipeError(), 0),
     ],
 )
@@ -115,6 +127,45 @@ def test_every_exception_has_its_code_and_at_most_one_line(
     assert "Traceback" not in result.err
     if isinstance(raised, ZeroDivisionError):
         assert result.err == "kafkasniff: internal error: ZeroDivisionError: x (-v shows where)\n"
+
+
+def numpy_without_memory() -> None:
+    import numpy as np
+
+    np.empty(1 << 62, np.uint8)
+
+
+def arrow_without_memory() -> None:
+    import pyarrow as pa
+
+    pa.allocate_buffer(1 << 62)
+
+
+def kernel_without_memory() -> None:
+    raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+
+def output_without_memory() -> None:
+    try:
+        kernel_without_memory()
+    except OSError as error:
+        raise OutputError("cannot write tables: Cannot allocate memory") from error
+
+
+@pytest.mark.parametrize(
+    "ask", [numpy_without_memory, arrow_without_memory, kernel_without_memory, output_without_memory]
+)
+@pytest.mark.parametrize("verbose", [False, True])
+def test_out_of_memory_is_reported_as_such(
+    ask: Callable[[], None], verbose: bool, capture: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkasniff.sinks.text.TextSink.write", lambda *_: ask())
+    result = kafkasniff("decode", capture, *(["-v"] if verbose else []))
+    assert result.code == Exit.UNAVAILABLE
+    *before, last = result.err.splitlines()
+    assert last == "kafkasniff: out of memory: give --memory a lower SIZE, use fewer --jobs, or provide more memory"
+    assert any("Traceback" in line for line in before) == verbose
+    assert verbose or not before
 
 
 def test_an_internal_error_shows_its_traceback_when_asked_for(capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +230,7 @@ def test_a_closed_stdout_is_code_5(capture: Path) -> None:
     assert done.stderr.startswith("kafkasniff: cannot write to stdout")
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_signals_end_a_run_between_lines(signum: int, code: int, capture: Path) -> None:
     # Stdin stays open: the run waits for packets until it is told to stop.
     process = subprocess.Popen(
@@ -230,6 +281,50 @@ def test_packets_of_a_pipe_are_shown_as_they_come(capture: Path) -> None:
         process.stdout.close()
     whole = subprocess.run([*PYTHON, "decode", "-q", str(capture)], capture_output=True, check=True, timeout=60).stdout
     assert b"".join(lines) + rest == whole
+
+
+def test_an_ignored_hangup_stays_ignored(capture: Path) -> None:
+    """As nohup(1) starts a program."""
+    process = subprocess.Popen(
+        ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *PYTHON, "decode", "-q", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        data = capture.read_bytes()
+        process.stdin.write(data[: len(data) // 2])
+        process.stdin.flush()
+        first = process.stdout.readline()
+        process.send_signal(signal.SIGHUP)
+        process.stdin.write(data[len(data) // 2 :])
+        process.stdin.close()
+        rest = process.stdout.read()
+        assert process.wait(timeout=60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    whole = subprocess.run([*PYTHON, "decode", "-q", str(capture)], capture_output=True, check=True, timeout=60).stdout
+    assert first + rest == whole
+
+
+def test_a_second_hangup_does_not_count() -> None:
+    """A terminal that closes sends two: one by its shell, one by the kernel. What is being finished is finished."""
+    world = Environment(stdin=io.BytesIO(), stdout=io.BytesIO(), stderr=io.StringIO())
+    stopped: list[str] = []
+    with world.interrupts.installed():
+        with world.interrupts.stopping(lambda: stopped.append("asked")):
+            interrupt(signal.SIGHUP)
+            interrupt(signal.SIGHUP)
+        with world.interrupts.stopping(lambda: stopped.append("asked again")):
+            interrupt(signal.SIGHUP)
+        assert stopped == ["asked"]
+        with pytest.raises(Interrupted) as caught:
+            interrupt(signal.SIGINT)
+        assert caught.value.code == Exit.SIGINT
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
 
 
 def interrupt(signum: int) -> None:

@@ -31,6 +31,7 @@ from tests.capture.fake_interface import captured, raw_packets
 from tests.capture.network import on_own_loopback
 from tests.choice import in_turn
 from tests.cli.console import kafkasniff
+from tests.cli.real_live import STAYS, until_it_listens
 from tests.conftest import ROOT
 from tests.craft import kafka_bytes as kafka
 
@@ -241,12 +242,11 @@ def test_the_network_of_another_process(require_root: Callable[[], None], requir
             if inside.done():
                 inside.result()
             pid, talk = told.get()
-            live = ["live", "-i", "lo", "--format", "json", f"tcp port {talk.port}"]
+            live = ["live", *STAYS, "-i", "lo", "--format", "json", f"tcp port {talk.port}"]
             assert os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
             process = start([nsenter, "-t", str(pid), "-n", *PYTHON, *live])
-            assert process.stderr is not None
             assert process.stdout is not None
-            assert b"listening on lo" in process.stderr.readline()
+            until_it_listens(process)
             talk.go_on()
             lines = Lines(process.stdout)
             found = [lines.next() for _ in range(2)]

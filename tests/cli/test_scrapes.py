@@ -1,19 +1,58 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+import http.client
 import socket
+import ssl
+import threading
+import time
 import urllib.request
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafkasniff.cli import scrapes
+from kafkasniff.cli.scrape_access import LOCAL_ADDRESS, guarded, read_token, tls_context
 from kafkasniff.cli.scrapes import listening, parse_address
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.watch.metrics import Metrics
 from tests.conftest import missing
 from tests.watch.scenes import Scene, Talk
+
+PATIENCE = 60
+Certificate = tuple[str, str]
+"""PEM files: a certificate, its key."""
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    folder = tmp_path_factory.mktemp("tls")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    begun = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    built = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(begun)
+        .not_valid_after(begun + datetime.timedelta(days=36_500))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(built.public_bytes(serialization.Encoding.PEM))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return str(folder / "cert.pem"), str(folder / "key.pem")
 
 
 @pytest.mark.parametrize(
@@ -40,8 +79,10 @@ def test_what_is_no_address(text: str) -> None:
 
 
 @contextlib.contextmanager
-def serving(metrics: Metrics, address: str) -> Iterator[tuple[str, int]]:
-    with listening(address) as server, scrapes.serving(metrics, server) as place:
+def serving(
+    metrics: Metrics, address: str, *, token: bytes | None = None, tls: ssl.SSLContext | None = None
+) -> Iterator[tuple[str, int]]:
+    with listening(address, tls) as server, scrapes.serving(metrics, server, token) as place:
         yield place
 
 
@@ -83,28 +124,215 @@ def test_an_address_that_is_taken() -> None:
             pytest.fail("listens twice")
 
 
-def test_silent_and_rude_clients_keep_nobody_out(capfd: pytest.CaptureFixture[str]) -> None:
-    """More connections than are served at a time are closed; when one is over the next is served."""
-    with serving(Metrics(), ":0") as (host, port):
-        silent = [socket.create_connection((host, port), timeout=30) for _ in range(scrapes.MAX_SCRAPES)]
-        with socket.create_connection((host, port), timeout=30) as further:
-            assert further.recv(1) == b""
-        silent[0].sendall(b"\x16\x03\x01 garbage\r\n\r\n")
-        silent[0].recv(4096)
-        for one in silent:
-            one.close()
-        for _ in range(200):
-            try:
-                assert "kafkasniff_build_info" in scrape(host, port)[1]
-                break
-            except OSError:
-                continue
-        else:
-            pytest.fail("nobody is served any more")
+def asked(place: tuple[str, int], **headers: str) -> tuple[int, dict[str, str], str]:
+    """The status, headers and text of an answer to a GET that has these headers."""
+    connection = http.client.HTTPConnection(*place, timeout=PATIENCE)
+    try:
+        connection.request("GET", "/metrics", headers=headers)
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read().decode()
+    finally:
+        connection.close()
+
+
+def drip(connection: socket.socket) -> None:
+    """A request that never ends."""
+    connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: ")
+
+
+def drip_until_closed(connection: socket.socket) -> None:
+    """Ends by an exception. Without a deadline that many bytes take much longer than one."""
+    for _ in range(50_000):
+        connection.sendall(b"x")
+        time.sleep(0.001)
+
+
+def test_slow_and_rude_clients_keep_nobody_out(capfd: pytest.CaptureFixture[str]) -> None:
+    """Whoever holds all connections loses the oldest to a scrape: none of these waits for another's end."""
+    with serving(Metrics(), ":0") as place, contextlib.ExitStack() as around:
+        held = []
+        for number in range(3 * scrapes.MAX_SCRAPES):
+            held.append(around.enter_context(socket.create_connection(place, timeout=PATIENCE)))
+            if number % 3 == 1:
+                drip(held[-1])
+            elif number % 3 == 2:
+                held[-1].sendall(b"\x16\x03\x01 garbage\r\n\r\n")
+        for _ in range(5):
+            assert "kafkasniff_build_info" in asked(place)[2]
+        assert held[0].recv(1) == b""
+        threads = [one for one in threading.enumerate() if "process_request_thread" in one.name]
+        assert len(threads) <= scrapes.MAX_SCRAPES
     assert capfd.readouterr() == ("", "")
 
 
-def test_clients_that_say_nothing_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scrapes._Handler, "timeout", 0.05)
-    with serving(Metrics(), ":0") as address, socket.create_connection(address, timeout=30) as silent:
-        assert silent.recv(1) == b""
+def test_a_client_that_does_not_read_its_answer_keeps_nobody_out() -> None:
+    metrics, scene = Metrics(labels=2000), Scene()
+    for number in range(1500):
+        talk = Talk(scene, number, f"client {number} {'x' * 100}", "10.0.0.1", "")
+        for event in scene.whole(talk, 0, 5, "Metadata"):
+            metrics.take(event)
+    with serving(metrics, ":0") as place, contextlib.ExitStack() as around:
+        for _ in range(2 * scrapes.MAX_SCRAPES):
+            one = around.enter_context(socket.socket())
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.connect(place)
+            one.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert "kafkasniff_build_info" in asked(place)[2]
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_request_has_a_deadline(encrypted: bool, monkeypatch: pytest.MonkeyPatch, certificate: Certificate) -> None:
+    """As a whole: bytes that come one at a time do not put it off."""
+    monkeypatch.setattr(scrapes, "REQUEST_SECONDS", 0.2)
+    tls = tls_context(*certificate) if encrypted else None
+    with serving(Metrics(), ":0", tls=tls) as place:
+        with socket.create_connection(place, timeout=PATIENCE) as silent:
+            assert silent.recv(1) == b""
+        with socket.create_connection(place, timeout=PATIENCE) as slow:
+            if not encrypted:
+                drip(slow)
+            with pytest.raises(ConnectionError):
+                drip_until_closed(slow)
+
+
+def test_a_request_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scrapes, "REQUEST_SECONDS", 3600.0)
+    with serving(Metrics(), ":0") as place, socket.create_connection(place, timeout=PATIENCE) as client:
+        lines = b"".join(b"X-%d: %s\r\n" % (number, b"x" * 1000) for number in range(99))
+        assert len(lines) > scrapes.MAX_REQUEST
+        with contextlib.suppress(ConnectionError):
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n" + lines)
+        # It ends there, though it is not complete.
+        with contextlib.suppress(ConnectionError):
+            while client.recv(65_536):
+                pass
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("localhost:9308", 200),
+        ("LOCALHOST", 200),
+        ("127.0.0.1:1", 200),
+        ("127.8.9.10", 200),
+        ("[::1]:9308", 200),
+        ("evil.example", 403),
+        ("evil.example:9308", 403),
+        ("localhost.evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("10.0.0.5", 403),
+        ("", 403),
+        ("[localhost]", 403),
+        ("[::1].evil.example", 403),
+    ],
+)
+def test_a_page_whose_name_was_bound_to_this_machine(host: str, status: int) -> None:
+    with serving(Metrics(), ":0") as place:
+        found, _, text = asked(place, Host=host)
+        assert (found, "kafkasniff_build_info" in text) == (status, status == 200)
+
+
+def test_two_hosts_are_none_of_them() -> None:
+    with serving(Metrics(), ":0") as place, socket.create_connection(place, timeout=PATIENCE) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
+        assert b" 403 " in client.recv(4096).splitlines()[0]
+
+
+def test_the_name_that_was_given_may_be_asked_for() -> None:
+    app = guarded(lambda _environ, start: (start("200 OK", []), [b""])[1], token=None, name="Kafka-1.example")
+    for host, address, status in (
+        ("kafka-1.example:9308", "127.0.0.1", "200 OK"),
+        ("kafka-2.example", "127.0.0.1", "403 Forbidden"),
+        ("kafka-2.example", "::ffff:127.0.0.1", "403 Forbidden"),
+        # Others come to an address that only this network can tell of: the browser is not led home by it.
+        ("kafka-2.example", "10.0.0.5", "200 OK"),
+        (None, "127.0.0.1", "200 OK"),
+    ):
+        told: list[str] = []
+        environ = {LOCAL_ADDRESS: address, **({} if host is None else {"HTTP_HOST": host})}
+        list(app(environ, lambda status, *_, told=told: told.append(status)))  # type: ignore[arg-type]
+        assert told == [status], host
+
+
+def test_a_token(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("  correct-horse\n")
+    token = read_token(str(tmp_path / "token"))
+    assert token == b"correct-horse"
+    with serving(Metrics(), ":0", token=token) as place:
+        # Behind a proxy of this machine, say: a page of a browser has no token.
+        for header in ("Bearer correct-horse", "bearer correct-horse"):
+            status, _, text = asked(place, Authorization=header, Host="kafka.example")
+            assert (status, "kafkasniff_build_info" in text) == (200, True)
+        for headers in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": "Bearer correct-horse2"},
+            {"Authorization": "Bearer"},
+            {"Authorization": "Basic correct-horse"},
+            {"Authorization": "correct-horse"},
+            {"Authorization": "Bearer \xff"},
+        ):
+            status, found, text = asked(place, **headers)
+            assert (status, found["WWW-Authenticate"]) == (401, 'Bearer realm="kafkasniff"')
+            assert "kafkasniff" not in text
+
+
+@pytest.mark.parametrize("text", ["", " \n", "two words", "ümlaut", "x" * 5000, "nul\0"])
+def test_tokens_that_are_none(text: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(text)
+    with pytest.raises(UsageError, match=r"--metrics-token-file: .* has to hold one word"):
+        read_token(str(tmp_path / "token"))
+    with pytest.raises(UsageError, match=r"cannot read .*: No such file"):
+        read_token(str(tmp_path / "none"))
+
+
+def test_scrapes_by_tls(certificate: Certificate) -> None:
+    context = ssl.create_default_context(cafile=certificate[0])
+    with serving(Metrics(), ":0", tls=tls_context(*certificate)) as (host, port):
+        url = f"https://localhost:{port}/metrics"
+        with urllib.request.urlopen(url, timeout=PATIENCE, context=context) as answer:
+            assert b"kafkasniff_build_info" in answer.read()
+        # What is no handshake holds up nobody.
+        with socket.create_connection((host, port), timeout=PATIENCE) as plain, socket.create_connection((host, port)):
+            plain.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            with urllib.request.urlopen(url, timeout=PATIENCE, context=context) as answer:
+                assert b"kafkasniff_build_info" in answer.read()
+            with contextlib.suppress(ConnectionError):
+                assert b"kafkasniff" not in plain.recv(4096)
+
+
+def test_no_old_tls(certificate: Certificate) -> None:
+    context = tls_context(*certificate)
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+    old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+    old.set_ciphers("ALL:@SECLEVEL=0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
+    with (
+        serving(Metrics(), ":0", tls=context) as place,
+        socket.create_connection(place, timeout=PATIENCE) as client,
+        pytest.raises(ssl.SSLError),
+    ):
+        old.wrap_socket(client)
+
+
+def test_certificates_that_cannot_be_used(certificate: Certificate, tmp_path: Path) -> None:
+    cert, key = certificate
+    with pytest.raises(UsageError, match=r"cannot use .*No such file"):
+        tls_context(cert, str(tmp_path / "none.pem"))
+    with pytest.raises(UsageError, match="cannot use"):
+        tls_context(key, cert)
+    loaded = serialization.load_pem_private_key(Path(key).read_bytes(), None)
+    locked = tmp_path / "locked.pem"
+    locked.write_bytes(
+        loaded.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+    with pytest.raises(UsageError, match="protected by a passphrase"):
+        tls_context(cert, str(locked))

@@ -7,6 +7,7 @@ import json
 import os
 import pwd
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkasniff.capture.capabilities import CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, mask
 from kafkasniff.cli.environment import Exit
 from tests.capture.network import on_own_loopback
 from tests.cli.console import kafkasniff
@@ -30,7 +32,8 @@ PATIENCE = 120
 LOW_PORT = 99
 NOBODY = pwd.getpwnam("nobody")
 SUDO = {"SUDO_UID": str(NOBODY.pw_uid), "SUDO_GID": str(NOBODY.pw_gid), "SUDO_USER": "nobody"}
-NOTHING = {"CapInh": "0" * 16, "CapPrm": "0" * 16, "CapEff": "0" * 16, "NoNewPrivs": "1"}
+NO_RIGHTS = {**dict.fromkeys(("CapInh", "CapPrm", "CapEff", "CapAmb"), "0" * 16), "NoNewPrivs": "1"}
+NOTHING = {**NO_RIGHTS, "CapBnd": "0" * 16}
 
 
 def barriers() -> dict[Path, set[Path]]:
@@ -115,10 +118,12 @@ def run_live(
             env=environ(**variables),
         )
         assert process.stderr is not None
-        first = process.stderr.readline()
-        if "listening on lo" not in first:
+        first = line = process.stderr.readline()
+        if "warning: " in first:
+            line = process.stderr.readline()
+        if "listening on lo" not in line:
             process.kill()
-            pytest.fail(first + process.communicate()[1])
+            pytest.fail(first + line + process.communicate()[1])
     try:
         assert process.stdout is not None
         lines = [json.loads(process.stdout.readline()) for _ in range(2)]
@@ -130,11 +135,11 @@ def run_live(
     finally:
         process.kill()
         process.communicate()
-    return first, said.splitlines()
+    return first, [*([] if line is first else [line.rstrip()]), *said.splitlines()]
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("way", ["--user", "sudo"])
+@pytest.mark.parametrize("way", ["--user", "sudo", "plain root"])
 def test_root_goes_on_as_nobody(way: str, root: None, folder: Path) -> None:
     """Files, tables and metrics at a low port: all of it works, and nothing of root is left."""
     as_nobody(way, folder)
@@ -149,7 +154,8 @@ def as_nobody(way: str, folder: Path) -> None:
             assert status["Uid"].split() == [str(NOBODY.pw_uid)] * 4, status["Name"]
             assert status["Gid"].split() == [str(NOBODY.pw_gid)] * 4
             groups = {int(group) for group in status["Groups"].split()}
-            assert groups == set(os.getgrouplist("nobody", NOBODY.pw_gid))
+            all_groups = {NOBODY.pw_gid} if way == "plain root" else set(os.getgrouplist("nobody", NOBODY.pw_gid))
+            assert groups == all_groups
             assert {name: status[name] for name in NOTHING} == NOTHING
         with urllib.request.urlopen(f"http://127.0.0.1:{LOW_PORT}/metrics", timeout=PATIENCE) as answer:
             assert b'kafkasniff_requests_total{api="Produce"} 1.0' in answer.read()
@@ -167,25 +173,45 @@ def as_nobody(way: str, folder: Path) -> None:
     assert len(rows(folder / "tables", "exchanges")) == 1
     made = [folder / "kept.pcapng", *(path for path in (folder / "tables").rglob("*"))]
     assert len(made) > 4
-    assert {(path.stat().st_uid, path.stat().st_gid) for path in made} == {(NOBODY.pw_uid, NOBODY.pw_gid)}
+    owners = {path.name: (path.stat().st_uid, path.stat().st_gid) for path in made}
+    # A file that is opened once belongs to whom it was asked by: nobody is a user whom many share.
+    kept = owners.pop("kept.pcapng")
+    assert kept == ((0, 0) if way == "plain root" else (NOBODY.pw_uid, NOBODY.pw_gid))
+    assert set(owners.values()) == {(NOBODY.pw_uid, NOBODY.pw_gid)}
     again = kafkasniff("decode", "--format", "json", folder / "kept.pcapng")
     assert [line["api"] for line in again.objects] == ["Produce", "Produce"]
 
 
 @pytest.mark.root
-@pytest.mark.parametrize(("options", "variables"), [([], {}), (["--user", "root"], SUDO)], ids=["plain", "--user root"])
-def test_root_that_stays(options: list[str], variables: dict[str, str], root: None, folder: Path) -> None:
-    as_root(options, variables, folder)
+@pytest.mark.parametrize(
+    ("options", "writes", "variables"),
+    [
+        (["--keep-root"], False, {}),
+        (["--user", "root"], False, SUDO),
+        (["--keep-root", "-o", "-", "-w", "kept.pcapng"], False, {}),
+        (["--keep-root", "-o", "-", "-w", "kept.pcapng", "-C", "1m"], True, {}),
+    ],
+    ids=["--keep-root", "--user root", "--keep-root -w", "--keep-root -w -C"],
+)
+def test_root_that_stays(options: list[str], writes: bool, variables: dict[str, str], root: None, folder: Path) -> None:
+    """Without capabilities, but for the one that files in the folder of another user take."""
+    as_root(options, writes, variables, folder)
 
 
 @on_own_loopback
-def as_root(options: list[str], variables: dict[str, str], folder: Path) -> None:
+def as_root(options: list[str], writes: bool, variables: dict[str, str], folder: Path) -> None:
+    kept = f"{mask(CAP_DAC_OVERRIDE) if writes else 0:016x}"
+
     def look(pid: int) -> None:
         (status,) = threads(pid)
         assert status["Uid"].split() == ["0"] * 4
-        assert int(status["CapEff"], 16) == int(threads(os.getpid())[0]["CapEff"], 16)
+        assert {name: status[name] for name in NOTHING} == {**NOTHING, "CapPrm": kept, "CapEff": kept}
 
-    assert run_live(options, look, folder, **variables)[0] == "kafkasniff: listening on lo, Ctrl-C to stop\n"
+    first, said = run_live(options, look, folder, **variables)
+    why = "--user root" if "--user" in options else "--keep-root"
+    rest = "CAP_DAC_OVERRIDE, to write its files, and no other capability" if writes else "no capabilities"
+    assert first == f"kafkasniff: warning: stays root ({why}), with {rest}\n"
+    assert said[0] == "kafkasniff: listening on lo, Ctrl-C to stop"
 
 
 @pytest.mark.root
@@ -201,8 +227,7 @@ def with_capability(setpriv: str, folder: Path) -> None:
     def look(pid: int) -> None:
         (status,) = threads(pid)
         assert status["Uid"].split() == [str(NOBODY.pw_uid)] * 4
-        assert {name: status[name] for name in NOTHING} == NOTHING
-        assert status["CapAmb"] == "0" * 16
+        assert {name: status[name] for name in NO_RIGHTS} == NO_RIGHTS
 
     ids = ("--reuid", str(NOBODY.pw_uid), "--regid", str(NOBODY.pw_gid), "--clear-groups")
     around = (setpriv, *ids, "--inh-caps", "-all,+net_raw", "--ambient-caps", "-all,+net_raw")
@@ -234,7 +259,7 @@ def test_a_place_that_the_user_may_not_write_to(option: str, root: None, folder:
     assert code == Exit.UNAVAILABLE
     assert said == (
         f"kafkasniff: cannot write {closed / 'out'}: Permission denied "
-        "(nobody, as whom this goes on, needs the right to write there, or: --user root)\n"
+        "(nobody, as whom live continues, needs the right to write there; or use --user NAME or --keep-root)\n"
     )
     assert list(closed.iterdir()) == []
 
@@ -242,11 +267,12 @@ def test_a_place_that_the_user_may_not_write_to(option: str, root: None, folder:
 @pytest.mark.root
 def test_where_kafkasniff_cannot_be_read(root: None, folder: Path) -> None:
     """Who asked for the user is told; who did not has the capture all the same, and is told."""
+    folder.chmod(0o755)
     closed = folder / "closed"
     closed.mkdir(mode=0o700)
     os.symlink(ROOT / "kafkasniff", closed / "kafkasniff")
     os.symlink(ROOT / "dissectors", closed / "dissectors")
-    said = f"nobody may not read {closed}/kafkasniff/__init__.py, which kafkasniff runs from"
+    said = f"nobody may not read {closed}/dissectors, which kafkasniff runs from"
     code, told = ended(["--user", "nobody"], folder, PYTHONPATH=str(closed))
     assert (code, told) == (
         Exit.UNAVAILABLE,
@@ -254,8 +280,83 @@ def test_where_kafkasniff_cannot_be_read(root: None, folder: Path) -> None:
     )
     assert ended(["--duration", "0.1"], folder, PYTHONPATH=str(closed), **SUDO) == (
         0,
-        f"kafkasniff: goes on as root, since {said}\n",
+        f"kafkasniff: warning: stays root ({said}), with no capabilities\n",
     )
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("options", [["-w", "ring.pcapng", "-C", "1m"], ["--export", "tables"]])
+def test_root_in_a_folder_of_its_own(options: list[str], root: None) -> None:
+    """What is made later needs a place that nobody may write to; what is opened at once does not."""
+    with tempfile.TemporaryDirectory() as name:
+        code, said = ended(options, Path(name))
+        assert (code, "nobody, as whom live continues, needs the right" in said) == (Exit.UNAVAILABLE, True)
+        assert said.count("\n") == 1
+        assert list(Path(name).iterdir()) == []
+        once = ["-o", "out.jsonl", "-w", "kept.pcapng", "--duration", "0.1"]
+        assert ended(once, Path(name)) == (0, "")
+        made = {path.name: (path.stat().st_uid, path.stat().st_mode & 0o777) for path in Path(name).iterdir()}
+        assert made == {"out.jsonl": (0, 0o600), "kept.pcapng": (0, 0o600)}
+
+
+@pytest.mark.root
+def test_root_that_cannot_become_anybody(root: None, require_tool: Callable[[str], str], folder: Path) -> None:
+    """As in a container that has CAP_NET_RAW alone: it stays root, without even that."""
+    in_container(require_tool("setpriv"), folder)
+
+
+@on_own_loopback
+def in_container(setpriv: str, folder: Path) -> None:
+    def look(pid: int) -> None:
+        (status,) = threads(pid)
+        assert status["Uid"].split() == ["0"] * 4
+        assert {name: status[name] for name in NO_RIGHTS} == NO_RIGHTS
+
+    first, _ = run_live([], look, folder, around=(setpriv, "--bounding-set", "-all,+net_raw"))
+    assert first == (
+        "kafkasniff: warning: stays root (without CAP_SETUID and CAP_SETGID it cannot become anybody else), "
+        "with no capabilities\n"
+    )
+
+
+def checkout(folder: Path, owner: int) -> Path:
+    """A copy of kafkasniff in a folder that only its owner may enter."""
+    folder.chmod(0o755)
+    closed = folder / "home"
+    closed.mkdir()
+    for name in ("kafkasniff", "dissectors"):
+        shutil.copytree(ROOT / name, closed / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (closed, *closed.rglob("*")):
+        os.chown(path, owner, owner)
+    closed.chmod(0o700)
+    return closed
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("owner", [0, 54_321], ids=["root's", "a stranger's"])
+def test_a_checkout_in_a_closed_home(owner: int, root: None, folder: Path) -> None:
+    """Modules and definitions that are read late can still be read, and no other right is left."""
+    from_checkout(checkout(folder, owner), owner, folder)
+
+
+@on_own_loopback
+def from_checkout(closed: Path, owner: int, folder: Path) -> None:
+    kept = f"{mask(CAP_DAC_READ_SEARCH) if owner else 0:016x}"
+
+    def look(pid: int) -> None:
+        for status in threads(pid):
+            assert status["Uid"].split() == ["0"] * 4
+            assert {name: status[name] for name in NOTHING} == {**NOTHING, "CapPrm": kept, "CapEff": kept}
+
+    (folder / "made").mkdir()
+    os.chown(folder / "made", 0, 0)
+    options = ["-o", "-", "--export", "made/tables", "--metrics", f":{LOW_PORT}"]
+    first, said = run_live(options, look, folder, PYTHONPATH=str(closed))
+    rest = "CAP_DAC_READ_SEARCH, to read its own files, and no other capability" if owner else "no capabilities"
+    why = f"nobody may not read {closed}/dissectors, which kafkasniff runs from"
+    assert first == f"kafkasniff: warning: stays root ({why}), with {rest}\n"
+    assert not any("Traceback" in line for line in said)
+    assert len(rows(folder / "made" / "tables", "exchanges")) == 1
 
 
 def test_users_that_make_no_sense(folder: Path) -> None:
@@ -265,6 +366,9 @@ def test_users_that_make_no_sense(folder: Path) -> None:
     else:
         code, said = ended(["--user", "root"], folder)
         assert (code, "only root" in said) == (Exit.USAGE, True)
+        assert ended(["--keep-root"], folder)[0] == Exit.USAGE
     # This process stays what it is.
+    result = kafkasniff("live", "-i", "lo", "--keep-root")
+    assert (result.code, "of its own" in result.err) == (Exit.USAGE, True)
     result = kafkasniff("live", "-i", "lo", "--user", "nobody")
     assert (result.code, "of its own" in result.err) == (Exit.USAGE, True)

@@ -24,6 +24,7 @@ from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.main import run
 from kafkasniff.packets import PacketBatch
 from tests.cli.console import Result, kafkasniff
+from tests.cli.real_live import STAYS
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
@@ -371,6 +372,12 @@ def test_metrics_of_what_is_selected_with_few_labels(wire: Wire, tmp_path: Path)
     [
         (["--metrics-labels", "5"], "--metrics-labels is for metrics"),
         (["--metrics", "nowhere"], "is no address"),
+        (["--metrics-token-file", "x"], "--metrics-token-file is for metrics"),
+        (["--metrics-cert", "x", "--metrics-key", "x"], "--metrics-cert is for metrics"),
+        (["--metrics", ":1", "--metrics-cert", "x"], "belong together"),
+        (["--metrics", ":1", "--metrics-key", "x"], "belong together"),
+        (["--metrics", ":1", "--metrics-token-file", "/nowhere"], "cannot read /nowhere"),
+        (["--metrics", ":1", "--metrics-cert", "/nowhere", "--metrics-key", "/nowhere"], "cannot use /nowhere"),
         (["--metrics", ":1", "--metrics-labels", "0"], "0 is not in the range"),
     ],
 )
@@ -381,6 +388,22 @@ def test_options_that_make_no_sense(wire: Wire, arguments: list[str], told: str)
     assert wire.idle_seconds is None
 
 
+def test_what_others_reach_is_warned_of(wire: Wire, tmp_path: Path) -> None:
+    def said(*arguments: str) -> list[str]:
+        wire.stopped.clear()
+        result = kafkasniff("live", "-q", "-i", "eth0", "--duration", "50ms", "--metrics", *arguments)
+        assert result.code == 0
+        return [line for line in result.err.splitlines() if "warning" in line]
+
+    (tmp_path / "token").write_text("secret-word")
+    assert said("127.0.0.1:0") == []
+    (line,) = said("0.0.0.0:0")
+    assert re.search(r"warning: whoever reaches 0\.0\.0\.0:\d+ can read .* --metrics-token-file FILE", line)
+    (line,) = said("0.0.0.0:0", "--metrics-token-file", str(tmp_path / "token"))
+    assert "in clear: --metrics-cert and --metrics-key" in line
+    assert "secret-word" not in line
+
+
 def test_an_address_that_is_taken_is_code_5(wire: Wire) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         result = kafkasniff("live", "-i", "eth0", "--metrics", f":{other.getsockname()[1]}")
@@ -389,14 +412,26 @@ def test_an_address_that_is_taken_is_code_5(wire: Wire) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("signum", [None, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [None, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_real_interface(signum: int | None, require_root: Callable[[], None], person: Person) -> None:
     """Both at once, ended by a key or by a signal; the terminal is as it was."""
     require_root()
     with socket.create_server(("127.0.0.1", 0)) as server:
         port, metrics = server.getsockname()[1], free_port()
         process = subprocess.Popen(
-            [*PYTHON, "live", "-i", "lo", "--top", "--metrics", f":{metrics}", "--port", str(port), f"tcp port {port}"],
+            [
+                *PYTHON,
+                "live",
+                *STAYS,
+                "-i",
+                "lo",
+                "--top",
+                "--metrics",
+                f":{metrics}",
+                "--port",
+                str(port),
+                f"tcp port {port}",
+            ],
             stdin=person.program,
             stdout=person.program,
             stderr=person.program,

@@ -10,9 +10,10 @@ import textwrap
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from kafkasniff.errors import KafkasniffError, OutputError
+from kafkasniff.errors import KafkasniffError, OutOfMemoryError, OutputError
 from kafkasniff.exports.background import Background
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +28,8 @@ def failing(kind: str) -> None:
         raise OutputError("no")
     if kind == "disk":
         raise OSError(28, "No space left on device")
+    if kind == "memory":
+        np.empty(1 << 62, np.uint8)
     if kind == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     raise ValueError("a bug")
@@ -36,6 +39,7 @@ def signalled(_: None) -> str:
     """What goes to all processes of a terminal does not end this one."""
     os.kill(os.getpid(), signal.SIGINT)
     os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGHUP)
     return "alive"
 
 
@@ -72,7 +76,8 @@ def test_signals_are_for_others() -> None:
         ("ours", OutputError, "^no$"),
         ("disk", OSError, "No space left on device"),
         ("bug", KafkasniffError, "ValueError: a bug"),
-        ("killed", KafkasniffError, "ended with code -9"),
+        ("killed", OutOfMemoryError, "was killed"),
+        ("memory", OutOfMemoryError, "ran out of memory"),
     ],
 )
 def test_failures(kind: str, error: type[Exception], told: str) -> None:

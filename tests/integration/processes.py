@@ -51,7 +51,9 @@ def process(
 def live(folder: Path, ports: Sequence[int], *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """`kafkasniff live` on the ports, from the moment that it listens; stopped as Ctrl-C does when the block ends."""
     bpf = " or ".join(f"tcp port {port}" for port in ports)
-    command = [sys.executable, "-m", "kafkasniff", "live", "-i", "lo", "--format", "json", *options, bpf]
+    # A test's folder is root's, and the Python may be.
+    stays = ["--keep-root"] if os.geteuid() == 0 else []
+    command = [sys.executable, "-m", "kafkasniff", "live", *stays, "-i", "lo", "--format", "json", *options, bpf]
     with process(command, folder, "live") as running:
         deadline = time.monotonic() + LIVE_TIMEOUT_S
         while "listening on lo" not in (folder / "live.err").read_text(encoding="utf-8"):

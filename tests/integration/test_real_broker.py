@@ -30,7 +30,7 @@ def test_there_was_a_run(attempt: Run | str) -> None:
 def test_the_capture_was_whole(real_run: Run) -> None:
     assert real_run.exit_code == 0
     assert [line["detail"] for line in real_run.lines if line.get("kind") == "capture-loss"] == []
-    listening, summary = real_run.said.splitlines()
+    *_, listening, summary = real_run.said.splitlines()
     assert listening.startswith("kafkasniff: listening on lo")
     found = re.search(r"([\d,]+) connections \(([\d,]+) Kafka\), ([\d,]+) messages\b.*?([\d,]+) bytes lost", summary)
     assert found, summary
