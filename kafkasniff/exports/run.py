@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from kafkasniff.enrich import Catalog
 from kafkasniff.exports.beginning import check_no_stream, check_options, first_states, read_carried, total
 from kafkasniff.exports.captures import CaptureFile, look_at, new_captures
-from kafkasniff.exports.carried import Carried, ShardState, write_aside
+from kafkasniff.exports.carried import Carried, ShardState
 from kafkasniff.exports.finish import finish
-from kafkasniff.exports.folder import RUN, ExportFolder, Manifest
+from kafkasniff.exports.folder import MAX_MANIFEST, MAX_RUNS, RUN, ExportFolder, Manifest
 from kafkasniff.exports.options import ExportOptions
-from kafkasniff.exports.shard import CHECKPOINT_SECONDS, Hooks, ShardResult, ShardTask, run_shard
+from kafkasniff.exports.shard import (
+    CHECKPOINT,
+    CHECKPOINT_SECONDS,
+    MAX_SHARDS,
+    Hooks,
+    ShardResult,
+    ShardTask,
+    is_shard,
+    run_shard,
+    shard_name,
+)
 from kafkasniff.model import Summary
 from kafkasniff.state import dump, load
 
@@ -46,8 +55,8 @@ class _Plan(msgspec.Struct):
 
     options: ExportOptions
     captures: list[CaptureFile]
-    shards: int
-    run: int
+    shards: Annotated[int, msgspec.Meta(ge=1, le=MAX_SHARDS)]
+    run: Annotated[int, msgspec.Meta(ge=1, le=MAX_RUNS)]
 
 
 def export(
@@ -88,9 +97,14 @@ def export(
             making = _Making(folder, options, new, hooks, checkpoint_seconds, keylog=keylog)
             return making.run(given or {}, predicate, learn, jobs)
         except BaseException:
-            if not any(folder.partial.glob("shard-*/checkpoint")):
+            if not _has_checkpoint(folder):
                 folder.discard()
             raise
+
+
+def _has_checkpoint(folder: ExportFolder) -> bool:
+    """Whether there is anything that a run may be resumed from."""
+    return any((folder.partial / name / CHECKPOINT).exists() for name in folder.partial.names() if is_shard(name))
 
 
 class _Making:
@@ -132,7 +146,7 @@ class _Making:
         names = tuple(one.name for one in ([] if manifest is None else manifest.captures))
         tasks = [
             ShardTask(
-                folder.partial / f"shard-{number:05}",
+                folder.partial / shard_name(number),
                 self._options,
                 tuple(path for path, _ in self._new),
                 names,
@@ -158,17 +172,15 @@ class _Making:
         with folder.output():
             if path.exists():
                 try:
-                    old = msgspec.json.decode(path.read_bytes(), type=_Plan)
-                except msgspec.MsgspecError:
+                    old = msgspec.json.decode(path.content(MAX_MANIFEST), type=_Plan)
+                except (msgspec.MsgspecError, RecursionError):
                     old = None
                 if old is not None and self._continues(old, plan):
                     plan.shards = old.shards
-                    write_aside(path, msgspec.json.encode(plan))
-                    return plan, any(folder.partial.glob("shard-*/checkpoint"))
-            if folder.partial.exists():
-                shutil.rmtree(folder.partial)
-            folder.partial.mkdir()
-            write_aside(path, msgspec.json.encode(plan))
+                    path.put(msgspec.json.encode(plan))
+                    return plan, _has_checkpoint(folder)
+            folder.partial.remove_tree()
+            path.put(msgspec.json.encode(plan))
         return plan, False
 
     @staticmethod
@@ -180,9 +192,9 @@ class _Making:
 
     def _finish(self, carried: Carried, results: list[ShardResult], given: Mapping[str, str], resumed: bool) -> Result:
         folder, options = self._folder, self._options
-        for table in options.tables:
-            shutil.rmtree(folder.partial / table, ignore_errors=True)
         with folder.output():
+            for table in options.tables:
+                (folder.partial / table).remove_tree()
             made = finish(folder.partial, folder.run, options, carried, results, given=given)
             new = [capture for _, capture in self._new]
             manifest = folder.commit(options, new, made.written, made.unfinished, made.state)

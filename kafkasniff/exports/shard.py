@@ -6,10 +6,9 @@ run that is killed goes on from there when it is made again.
 
 from __future__ import annotations
 
-import shutil
+import re
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -17,8 +16,9 @@ import numpy as np
 
 from kafkasniff.capture.key_log_file import open_key_log
 from kafkasniff.capture.source import CaptureSource, open_captures, with_pauses
+from kafkasniff.confined import ConfinedPath
 from kafkasniff.enrich.tellings import Tellings
-from kafkasniff.exports.carried import ShardState, write_aside
+from kafkasniff.exports.carried import ShardState
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.staged import StagedFiles
 from kafkasniff.exports.staging import new_stager, stage, stage_unfinished
@@ -33,7 +33,20 @@ if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
     from kafkasniff.tls.keylog import KeyLog
 
-__all__ = ["CHECKPOINT_SECONDS", "Hooks", "Reading", "ShardResult", "ShardTask", "parts", "run_shard"]
+__all__ = [
+    "CHECKPOINT",
+    "CHECKPOINT_SECONDS",
+    "MAX_SEGMENTS",
+    "MAX_SHARDS",
+    "Hooks",
+    "Reading",
+    "ShardResult",
+    "ShardTask",
+    "is_shard",
+    "parts",
+    "run_shard",
+    "shard_name",
+]
 
 CHECKPOINT_SECONDS: Final = 5.0
 """Time between two checkpoints at least: each costs what it takes to write the state of all open connections."""
@@ -43,14 +56,21 @@ MAX_PART_BYTES: Final = 4 << 20
 HEADERS_AT_ONCE: Final = 8
 """So many times that much where no bodies are read, which is what takes room."""
 
-_CHECKPOINT: Final = "checkpoint"
+MAX_SHARDS: Final = 1 << 14
+"""Shards of one run; Spark makes no more either."""
+MAX_SEGMENTS: Final = 1 << 16
+"""Checkpoints of one run, each with a folder of staged rows: those of three days."""
+
+CHECKPOINT: Final = "checkpoint"
+"""In the folder of a shard: how far it is."""
 _OPEN: Final = "open"
+_SHARD: Final = re.compile(r"shard-\d{5}", re.ASCII)
 
 
 class ShardTask(msgspec.Struct, frozen=True):
     """What one process has to do."""
 
-    folder: Path
+    folder: ConfinedPath
     """Its own."""
     options: ExportOptions
     paths: tuple[str, ...]
@@ -91,9 +111,9 @@ class ShardResult(msgspec.Struct):
     broken: bool
     """A capture was cut or damaged."""
     summary: Summary
-    staged: list[Path]
+    staged: list[ConfinedPath]
     """Folders of staged rows."""
-    unfinished: Path
+    unfinished: ConfinedPath
     """Folder of rows of what was not over at the end."""
 
 
@@ -123,7 +143,7 @@ def run_shard(task: ShardTask, hooks: Hooks) -> ShardResult:
 
     Raises CaptureError where a capture cannot be opened, OSError where rows cannot be written.
     """
-    task.folder.mkdir(parents=True, exist_ok=True)
+    task.folder.make_folder()
     checkpoint = _read(task)
     keys = None if task.keylog is None else open_key_log(task.keylog)
     _Run(task, checkpoint, keys).captures(hooks)
@@ -141,10 +161,20 @@ def run_shard(task: ShardTask, hooks: Hooks) -> ShardResult:
 
 
 def _read(task: ShardTask) -> _Checkpoint:
-    path = task.folder / _CHECKPOINT
+    path = task.folder / CHECKPOINT
     if path.exists():
-        return msgspec.msgpack.decode(path.read_bytes(), type=_Checkpoint)
+        return msgspec.msgpack.decode(path.content(), type=_Checkpoint)
     return _Checkpoint([], task.order, 0, False, task.state)
+
+
+def shard_name(number: int) -> str:
+    """The folder of a shard, in that of the run."""
+    return f"shard-{number:05}"
+
+
+def is_shard(name: str) -> bool:
+    """Whether a folder has such a name."""
+    return _SHARD.fullmatch(name) is not None
 
 
 def _segment(number: int) -> str:
@@ -174,7 +204,7 @@ class _Run:
 
     def _begin(self) -> None:
         folder = self._task.folder / _segment(self._segments)
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove_tree()
         self._files = StagedFiles(folder)
         self._stager = new_stager(self._state, self._task.options, self._task.predicate, self._files)
 
@@ -194,7 +224,7 @@ class _Run:
                         if hooks.part is not None:
                             hooks.part()
                     self._order = placed.order
-                    if ended is not None and time.monotonic() >= self._next:
+                    if ended is not None and time.monotonic() >= self._next and self._segments < MAX_SEGMENTS - 1:
                         self._broken = self._broken or source.broken
                         self._done = sorted({*self._done, *(left[index] for index in ended)})
                         self._fix()
@@ -220,7 +250,7 @@ class _Run:
         self._state.selected = self._stager.selected
         self._segments += 1
         checkpoint = _Checkpoint(self._done, self._order, self._segments, self._broken, dump(self._state))
-        write_aside(self._task.folder / _CHECKPOINT, msgspec.msgpack.encode(checkpoint))
+        (self._task.folder / CHECKPOINT).put(msgspec.msgpack.encode(checkpoint))
         self._next = time.monotonic() + self._task.checkpoint_seconds
 
 
