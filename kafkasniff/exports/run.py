@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
+import pyarrow as pa
 
 from kafkasniff.enrich import Catalog
 from kafkasniff.exports.beginning import check_no_stream, check_options, first_states, read_carried, total
 from kafkasniff.exports.captures import CaptureFile, look_at, new_captures
 from kafkasniff.exports.carried import Carried, ShardState
+from kafkasniff.exports.distrust import DamagedRunError
 from kafkasniff.exports.finish import finish
 from kafkasniff.exports.folder import MAX_MANIFEST, MAX_RUNS, RUN, ExportFolder, Manifest
 from kafkasniff.exports.options import ExportOptions
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Result", "export"]
 
+_NONSENSE: Final = (ValueError, TypeError, LookupError, AttributeError, AssertionError, pa.ArrowException)
+"""What rows may raise that are whole and have the right types, but that we have not made."""
+
 
 class Result(msgspec.Struct):
     """What came of a run."""
@@ -48,6 +53,8 @@ class Result(msgspec.Struct):
     """A capture was cut or damaged."""
     resumed: bool = False
     """A run that was killed was gone on with."""
+    notices: tuple[str, ...] = ()
+    """What of an interrupted run could not be used."""
 
 
 class _Plan(msgspec.Struct):
@@ -126,8 +133,29 @@ class _Making:
         self._hooks = hooks
         self._seconds = checkpoint_seconds
         self._keylog = keylog
+        self._resumed = False
 
     def run(
+        self,
+        given: Mapping[str, str],
+        predicate: Predicate | None,
+        learn: Callable[[Catalog, Sequence[str]], None] | None,
+        shards: int,
+    ) -> Result:
+        try:
+            return self._run(given, predicate, learn, shards)
+        except (DamagedRunError, *_NONSENSE) as error:
+            if not self._resumed:
+                raise
+            told = str(error) if isinstance(error, DamagedRunError) else f"its rows make no sense ({error!r})"
+        # What an earlier process left is never believed beyond what can be checked.
+        with self._folder.output():
+            self._folder.partial.remove_tree()
+        result = self._run(given, predicate, learn, shards)
+        result.notices = (f"the interrupted run cannot be resumed and was made again: {told}",)
+        return result
+
+    def _run(
         self,
         given: Mapping[str, str],
         predicate: Predicate | None,
@@ -137,6 +165,7 @@ class _Making:
         folder, manifest = self._folder, self._folder.manifest
         carried = read_carried(folder)
         plan, resumed = self._plan(shards)
+        self._resumed = resumed
         states = first_states(carried, plan.shards, self._options, given, sessions=predicate is not None)
         if predicate is not None and learn is not None and not resumed:
             (state,) = states
