@@ -15,12 +15,14 @@ import kafkasniff
 from kafkasniff.confined import ConfinedPath
 from kafkasniff.rows import SCHEMA_VERSION, TABLES
 
-__all__ = ["FILE_BYTES", "ROW_GROUP_BYTES", "ROW_GROUP_ROWS", "TableWriter"]
+__all__ = ["FILE_BYTES", "ROW_GROUPS", "ROW_GROUP_BYTES", "ROW_GROUP_ROWS", "TableWriter"]
 
 ROW_GROUP_ROWS: Final = 65_536
 """Rows of a row group: enough for good compression, few enough to hold back in memory."""
 ROW_GROUP_BYTES: Final = 64 << 20
 """Bytes of rows, as Arrow has them, that make a row group where they are fewer."""
+ROW_GROUPS: Final = 256
+"""Row groups behind which a new file is begun, so that its footer stays small, however well rows are compressed."""
 FILE_BYTES: Final = 256 << 20
 """Bytes behind which a new file is begun: large enough to be read at speed, small enough to be read in parallel."""
 COMPRESSION: Final = "zstd"
@@ -57,7 +59,7 @@ class TableWriter:
         self._stream: BinaryIO | None = None
         self._writer: pq.ParquetWriter | None = None
         self._path = folder
-        self._written = 0
+        self._written = self._groups = 0
         self.files: list[tuple[ConfinedPath, int]] = []
         """Finished files, and how many rows each has."""
 
@@ -88,7 +90,8 @@ class TableWriter:
         assert self._stream is not None
         self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
         self._written += len(table)
-        if self._stream.tell() >= FILE_BYTES:
+        self._groups += -(-len(table) // ROW_GROUP_ROWS)
+        if self._stream.tell() >= FILE_BYTES or self._groups >= ROW_GROUPS:
             self._finish()
 
     def _begin(self) -> None:
@@ -106,7 +109,7 @@ class TableWriter:
         os.fsync(stream.fileno())
         stream.close()
         self.files.append((self._path, self._written))
-        self._written = 0
+        self._written = self._groups = 0
 
     def close(self) -> None:
         """Write what waits, finish the last file."""

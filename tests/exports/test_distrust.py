@@ -180,7 +180,11 @@ def test_rows_that_make_no_sense_are_made_again(out: Path, whole: Path, monkeypa
         raise KeyError("missing")
 
     calls: list[Callable[..., Any]] = [wrong, finish]
-    monkeypatch.setattr("kafkasniff.exports.run.finish", lambda *given, **more: calls.pop(0)(*given, **more))
+
+    def first_wrong(*given: Any, **more: Any) -> Any:
+        return calls.pop(0)(*given, **more)
+
+    monkeypatch.setattr("kafkasniff.exports.run.finish", first_wrong)
     result = run([CAPTURE], out)
     assert not calls
     assert "its rows make no sense (KeyError('missing'))" in result.notices[0]

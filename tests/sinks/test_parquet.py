@@ -56,6 +56,17 @@ def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert read([path.path for path, _ in writer.files]) == list(range(25))
 
 
+def test_footers_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that compress to next to nothing would never fill a file, but its footer."""
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 2)
+    monkeypatch.setattr(parquet, "ROW_GROUPS", 3)
+    with TableWriter("problems", open_own_folder(tmp_path), "part") as writer:
+        for first in range(0, 14, 2):
+            writer.write(problems(2, first))
+    assert [rows for _, rows in writer.files] == [6, 6, 2]
+    assert read([path.path for path, _ in writer.files]) == list(range(14))
+
+
 def test_row_groups_are_bounded_in_rows_and_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 10)
     with TableWriter("problems", open_own_folder(tmp_path), "rows") as writer:
