@@ -199,7 +199,6 @@ ALLOWED = {
     "spark/session.py": "a folder of Spark's own",
     "spark/shipping.py": "an archive of the package",
     "spark/table_rows.py": "the temporary folder of a task, which it opens confined",
-    "analysis/export.py": "`Export.open` is no file",
 }
 
 
