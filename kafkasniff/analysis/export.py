@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final, Self
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from kafkasniff.analysis.accumulator import Accumulator, Reading
+from kafkasniff.analysis.table_file import TableFile
+from kafkasniff.confined import open_any_folder
 from kafkasniff.errors import CaptureError, UsageError
+from kafkasniff.rows.file_names import is_table_file
 
 __all__ = ["Export", "answer", "missing_tables"]
 
 MAX_MANIFEST: Final = 1 << 28
 """Bytes of a manifest, which names each file and capture in some hundred bytes."""
-BATCH_ROWS: Final = 1 << 14
-"""Rows that are looked at together: bodies of as many exchanges have to be in memory at once."""
 
 _PAYLOAD: Final = frozenset({"key", "value", "headers"})
 """Columns of `records` with payload."""
@@ -45,8 +45,8 @@ class Export(msgspec.Struct, frozen=True):
         """The export in a folder. Raises CaptureError where there is none."""
         path = Path(folder)
         try:
-            with (path / "manifest.json").open("rb") as stream:
-                text = stream.read(MAX_MANIFEST + 1)
+            with contextlib.closing(open_any_folder(path)) as opened:
+                text = (opened / "manifest.json").content(MAX_MANIFEST)
         except FileNotFoundError:
             reason = "it has no manifest.json" if path.is_dir() else "there is no such folder"
             raise CaptureError(f"{folder} is not an export: {reason} (kafkasniff export makes one)") from None
@@ -55,13 +55,11 @@ class Export(msgspec.Struct, frozen=True):
         except OSError as error:
             raise CaptureError(f"cannot read {folder}: {error.strerror or error}") from error
         try:
-            if len(text) > MAX_MANIFEST:
-                raise ValueError("it is too long")
             manifest = json.loads(text)
             if manifest["format"] != "kafkasniff-export":
                 raise ValueError("it is another program's")
             tables = {
-                name: tuple(_inside(path, file["path"]) for file in table["files"])
+                name: tuple(_inside(path, file["path"], name) for file in table["files"])
                 for name, table in manifest["tables"].items()
             }
             options = manifest.get("options", {})
@@ -100,15 +98,31 @@ class Export(msgspec.Struct, frozen=True):
     def start_ns(self) -> int | None:
         """Time of the first exchange, from the files' statistics; None where none has a time."""
         found: list[int] = []
-        for path in self.tables.get("exchanges", ()):
-            with _readable(path):
-                metadata = pq.ParquetFile(path).metadata
-            for group in range(metadata.num_row_groups):
-                columns = (metadata.row_group(group).column(place) for place in range(metadata.num_columns))
-                statistics = next((one.statistics for one in columns if one.path_in_schema == "time_ns"), None)
-                if statistics is not None and statistics.has_min_max:
-                    found.append(statistics.min)
+        for file in self._opened("exchanges", self.tables.get("exchanges", ())):
+            with _readable(file.path):
+                least = file.minimum("time_ns")
+            if least is not None:
+                found.append(least)
         return min(found, default=None)
+
+    def check_files(self, table: str, since_ns: int | None = None, until_ns: int | None = None) -> None:
+        """Raises CaptureError where one of the files of a table (`files`) is none that may be read, or is no Parquet.
+
+        For who reads them by their paths.
+        """
+        for _ in self._opened(table, self.files(table, since_ns, until_ns)):
+            pass
+
+    def _opened(self, table: str, files: Sequence[Path]) -> Iterator[TableFile]:
+        """Files of a table, each open until the next is asked for. Raises CaptureError where one cannot be read."""
+        with contextlib.ExitStack() as stack:
+            with _readable(self.folder):
+                folder = stack.enter_context(contextlib.closing(open_any_folder(self.folder)))
+            for path in files:
+                with _readable(path):
+                    file = TableFile(folder.below(*path.relative_to(self.folder).parts), table)
+                with contextlib.closing(file):
+                    yield file
 
     def batches(
         self, table: str, reading: Reading, since_ns: int | None = None, until_ns: int | None = None
@@ -121,26 +135,25 @@ class Export(msgspec.Struct, frozen=True):
         files = self.files(table, since_ns, until_ns)
         if not files:
             return
-        with _readable(self.folder):
-            dataset = ds.dataset([str(path) for path in files], format="parquet")
-        missing = [name for name in reading.columns if name not in dataset.schema.names]
-        if missing:
-            raise UsageError(f"the table {table} of {self.folder} has no column {missing[0]}: another version wrote it")
-        condition = _condition(dataset.schema, reading.apis, since_ns, until_ns)
-        scanner = dataset.scanner(
-            columns=list(reading.columns),
-            filter=condition,
-            batch_size=BATCH_ROWS,
-            batch_readahead=2,
-            fragment_readahead=1,
-        )
-        batches = scanner.to_batches()
-        while True:
-            with _readable(self.folder):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield batch
+        schema: pa.Schema | None = None
+        condition: pc.Expression | None = None
+        needed: list[str] = []
+        for file in self._opened(table, files):
+            if schema is None:
+                schema = file.schema
+                missing = [name for name in reading.columns if name not in schema.names]
+                if missing:
+                    raise UsageError(
+                        f"the table {table} of {self.folder} has no column {missing[0]}: another version wrote it"
+                    )
+                condition, needed = _condition(schema, reading.apis, since_ns, until_ns)
+            rows = file.batches(reading.columns, condition, needed, schema)
+            while True:
+                with _readable(file.path):
+                    batch = next(rows, None)
+                if batch is None:
+                    break
+                yield batch
 
 
 def answer(
@@ -169,7 +182,7 @@ def missing_tables(tables: Mapping[str, Any], question: Accumulator[Any]) -> lis
 
 
 class _readable:  # noqa: N801 - a context manager, used like a function
-    """Turns what pyarrow raises for files that are missing or damaged into CaptureError."""
+    """Turns what is raised for files that are missing, damaged or over their bounds into CaptureError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -178,17 +191,16 @@ class _readable:  # noqa: N801 - a context manager, used like a function
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, OSError | pa.ArrowException):
+        if isinstance(error, OSError | ValueError | pa.ArrowException):
             reason = " ".join(str(error).split())
             raise CaptureError(f"cannot read {self._path}: {reason}") from error
 
 
-def _inside(folder: Path, path: str) -> Path:
-    """A file that a manifest names; it must lie in the folder."""
-    relative = PurePosixPath(path)
-    if relative.is_absolute() or ".." in relative.parts:
-        raise ValueError(f"{path} is outside of the folder")
-    return folder / relative
+def _inside(folder: Path, path: str, table: str) -> Path:
+    """A file that a manifest names; it must be one of the table."""
+    if not is_table_file(path, table):
+        raise ValueError(f"{path!r} is no file of {table}")
+    return folder / path
 
 
 def _partition(path: Path) -> str | None:
@@ -202,19 +214,23 @@ def _date(time_ns: int) -> str:
 
 def _condition(
     schema: pa.Schema, apis: Sequence[str] | None, since_ns: int | None, until_ns: int | None
-) -> pc.Expression | None:
+) -> tuple[pc.Expression | None, list[str]]:
+    """What rows have to be, and the columns that this is about."""
     parts: list[pc.Expression] = []
+    needed: list[str] = []
     if apis is not None:
+        needed.append("api")
         parts.append(pc.field("api").isin(list(apis)))
     exact = "time_ns" in schema.names
     for bound, above in ((since_ns, True), (until_ns, False)):
         if bound is None:
             continue
         # The table `records` has microseconds, rounded down, so that the first one must be rounded down, too.
-        field = pc.field("time_ns") if exact else pc.field("time")
+        needed.append("time_ns" if exact else "time")
+        field = pc.field(needed[-1])
         value = pa.scalar(bound) if exact else pa.scalar(bound // 1000, pa.timestamp("us", tz="UTC"))
         parts.append(field >= value if above else field <= value)
     whole: pc.Expression | None = None
     for part in parts:
         whole = part if whole is None else whole & part
-    return whole
+    return whole, needed

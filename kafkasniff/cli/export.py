@@ -160,6 +160,8 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     finally:
         for progress in shown:
             progress.clear()
+    for notice in result.notices:
+        environment.say(notice)
     if not quiet:
         environment.say(_told(result, output))
     return Exit.BROKEN if result.broken else Exit.OK

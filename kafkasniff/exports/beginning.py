@@ -43,9 +43,9 @@ def read_carried(folder: ExportFolder) -> Carried:
     manifest = folder.manifest
     if manifest is None or manifest.state is None:
         return Carried([], Sessions(), Tellings())
-    path = folder.directory / manifest.state
+    path = folder.root.below(*manifest.state.split("/"))
     try:
-        return Carried.load(path.read_bytes())
+        return Carried.load(path.content())
     except OSError as error:
         raise OutputError(f"cannot read {path}: {error.strerror or error}") from error
 

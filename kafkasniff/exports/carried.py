@@ -6,19 +6,15 @@ without a response) is kept, and the next run goes on as if there had been no en
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import msgspec
 
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.inspector import Inspector
 from kafkasniff.rows.sessions import Sessions
-from kafkasniff.sinks.parquet import FILE_MODE
 from kafkasniff.state import dump, load
 
-__all__ = ["Carried", "ShardState", "write_aside"]
+__all__ = ["Carried", "ShardState"]
 
 
 class ShardState(msgspec.Struct):
@@ -51,13 +47,3 @@ class Carried(msgspec.Struct):
     def load(data: bytes) -> Carried:
         """Raises UsageError as `kafkasniff.state.load` does."""
         return load(data, Carried)
-
-
-def write_aside(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: aside, to the disk, and then in its place. Raises OSError."""
-    aside = path.with_name(path.name + ".new")
-    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    aside.rename(path)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
+from kafkasniff.confined import ConfinedPath
 from kafkasniff.exports.merge import in_order, merged
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.staged import MappedFiles, read_staged, staged_dates
@@ -27,22 +27,28 @@ is asked for, of each column of each staged batch, so that far more are resident
 
 
 def finalise(
-    staged: list[Path], into: Path, name: str, options: ExportOptions, *, names: Names, sessions: SessionSource
-) -> dict[str, list[tuple[Path, int]]]:
+    staged: list[ConfinedPath],
+    into: ConfinedPath,
+    name: str,
+    options: ExportOptions,
+    *,
+    names: Names,
+    sessions: SessionSource,
+) -> dict[str, list[tuple[ConfinedPath, int]]]:
     """Write the tables of staged folders below `into`, as `TABLE/date=DATE/NAME-NNNNN.parquet`.
 
     Returns the files of each table with their rows. `sessions` goes on with these rows. Raises OSError.
     """
-    files: dict[str, list[tuple[Path, int]]] = {table: [] for table in options.tables}
+    files: dict[str, list[tuple[ConfinedPath, int]]] = {table: [] for table in options.tables}
     for table, date, batches in final_rows(staged, options, names=names, sessions=sessions):
-        with TableWriter(table, into / table / f"date={date}", name) as writer:
+        with TableWriter(table, into.below(table, f"date={date}"), name) as writer:
             writer.write_all(batches)
         files[table] += writer.files
     return files
 
 
 def final_rows(
-    staged: list[Path],
+    staged: list[ConfinedPath],
     options: ExportOptions,
     *,
     names: Names,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 
+from kafkasniff.confined import ConfinedPath
 from kafkasniff.exports.carried import Carried
 from kafkasniff.exports.finalise import finalise
 from kafkasniff.exports.options import ExportOptions
@@ -20,16 +20,16 @@ __all__ = ["Finished", "finish"]
 class Finished(msgspec.Struct):
     """A run that is ready to be committed."""
 
-    written: dict[str, list[tuple[Path, int]]]
+    written: dict[str, list[tuple[ConfinedPath, int]]]
     """By table, files and how many rows each has."""
-    unfinished: dict[str, list[tuple[Path, int]]]
+    unfinished: dict[str, list[tuple[ConfinedPath, int]]]
     """Of what was not over at the end."""
     state: bytes
     """A dumped `Carried`."""
 
 
 def finish(
-    into: Path,
+    into: ConfinedPath,
     run: int,
     options: ExportOptions,
     carried: Carried,

@@ -9,6 +9,9 @@
 A run's new files have names of their own, so that nothing that readers may have open is written over. It is committed
 when its manifest stands in `.partial`: what is left to do then (moving files, renaming the manifest, removing the files
 that it does not name any more) can be done again by whoever comes next.
+
+What the folder holds may be somebody else's work: its files are reached through `kafkasniff.confined` only, and names
+in manifests are believed only if they are those of an export's files.
 """
 
 from __future__ import annotations
@@ -17,22 +20,34 @@ import contextlib
 import fcntl
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 import msgspec
 
 import kafkasniff
+from kafkasniff.confined import ConfinedPath, open_own_folder
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.exports.captures import CaptureFile
-from kafkasniff.exports.carried import write_aside
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.rows import SCHEMA_VERSION, TABLE_NAMES
+from kafkasniff.rows.file_names import is_date, is_state_file, is_table_file
 
-__all__ = ["RUN", "Engine", "ExportFolder", "FileEntry", "Manifest", "TableEntry", "Written", "read_manifest"]
+__all__ = [
+    "MAX_COUNT",
+    "MAX_MANIFEST",
+    "MAX_RUNS",
+    "RUN",
+    "Engine",
+    "ExportFolder",
+    "FileEntry",
+    "Manifest",
+    "TableEntry",
+    "Written",
+    "read_manifest",
+]
 
 MANIFEST: Final = "manifest.json"
 PARTIAL: Final = ".partial"
@@ -42,13 +57,22 @@ RUN: Final = "run.json"
 STATE: Final = "state"
 FORMAT: Final = "kafkasniff-export"
 
+MAX_MANIFEST: Final = 256 << 20
+"""Bytes of a manifest, or of the plan of a run, which name each file and capture in some hundred bytes."""
+MAX_RUNS: Final = 1_000_000_000
+"""Runs into one folder."""
+MAX_COUNT: Final = 1 << 62
+"""Rows, bytes or packets, of a file or of all."""
+
 _ARROW_ERRNO: Final = re.compile(r"Detail: \[errno (\d+)\]")
 _OURS: Final = re.compile(r"part-\d{5,}(-open)?(-\d{5}){1,2}\.parquet")
 
 Engine = Literal["local", "spark"]
 
-Written = Mapping[str, Sequence[tuple[Path, int]]]
+Written = Mapping[str, Sequence[tuple[ConfinedPath, int]]]
 """By table, files below `.partial` and how many rows each has."""
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 
 
 class FileEntry(msgspec.Struct, omit_defaults=True):
@@ -56,9 +80,9 @@ class FileEntry(msgspec.Struct, omit_defaults=True):
 
     path: str
     """Below the export's folder, parts separated by slashes."""
-    rows: int
-    bytes: int
-    run: int
+    rows: _Count
+    bytes: _Count
+    run: Annotated[int, msgspec.Meta(ge=1, le=MAX_RUNS)]
     """The run that wrote it, from 1."""
     open: bool = False
     """It holds what was not over when the run's captures ended; the next run writes these rows anew."""
@@ -67,7 +91,7 @@ class FileEntry(msgspec.Struct, omit_defaults=True):
 class TableEntry(msgspec.Struct):
     """A table."""
 
-    rows: int = 0
+    rows: _Count = 0
     files: list[FileEntry] = []
 
 
@@ -86,7 +110,7 @@ class Manifest(msgspec.Struct):
     engine: Engine
     """Which made the last run; both write the same rows."""
     options: ExportOptions
-    runs: int = 0
+    runs: Annotated[int, msgspec.Meta(ge=0, le=MAX_RUNS)] = 0
     captures: list[CaptureFile] = []
     tables: dict[str, TableEntry] = {}
     state: str | None = None
@@ -96,43 +120,66 @@ class Manifest(msgspec.Struct):
 
 
 def read_manifest(directory: Path) -> Manifest | None:
-    """The manifest of an export; None where there is none. Raises UsageError where it cannot be read as one."""
+    """The manifest of an export; None where there is none.
+
+    Raises UsageError where it cannot be read as one, names files that no export has, or the folder is another user's.
+    """
     try:
-        data = (directory / MANIFEST).read_bytes()
+        folder = open_own_folder(directory)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise OutputError(f"cannot read {directory / MANIFEST}: {error.strerror or error}") from error
-    return _manifest(data, directory)
+        raise OutputError(f"cannot read {directory}: {error.strerror or error}") from error
+    with contextlib.closing(folder):
+        return _manifest(folder / MANIFEST)
 
 
-def _manifest(data: bytes, directory: Path) -> Manifest:
+def _manifest(path: ConfinedPath) -> Manifest | None:
+    """What a manifest says; None where there is none. Raises as `read_manifest` does."""
+    try:
+        data = path.content(MAX_MANIFEST)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise OutputError(f"cannot read {path}: {error.strerror or error}") from error
     try:
         manifest = msgspec.json.decode(data, type=Manifest)
-    except msgspec.MsgspecError as error:
-        raise UsageError(f"{directory / MANIFEST} is no manifest of an export: {error}") from None
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise UsageError(f"{path} is no manifest of an export: {error}") from None
     if manifest.schema_version != SCHEMA_VERSION:
         version = manifest.schema_version
-        raise UsageError(f"{directory} has tables of schema version {version}, not {SCHEMA_VERSION}; name a new folder")
+        raise UsageError(
+            f"{path.parent} has tables of schema version {version}, not {SCHEMA_VERSION}; name a new folder"
+        )
+    for name in _foreign_names(manifest):
+        raise UsageError(f"{path} names {name!r}, which is no file of an export: name a new folder")
     return manifest
+
+
+def _foreign_names(manifest: Manifest) -> Iterator[str]:
+    """What a manifest names that is no file of an export."""
+    for table, entry in manifest.tables.items():
+        yield from (file.path for file in entry.files if not is_table_file(file.path, table))
+    if manifest.state is not None and not is_state_file(manifest.state):
+        yield manifest.state
 
 
 class ExportFolder:
     """A folder that is being exported into; a context manager that holds it for one process.
 
-    Raises UsageError where another process exports into it, or where it holds tables of another origin; OutputError
-    where it cannot be written.
+    Raises UsageError where another process exports into it, where it holds tables of another origin, or where it or
+    what is in it is another user's or leads elsewhere (`kafkasniff.confined`); OutputError where it cannot be written.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
-        self.partial = self.directory / PARTIAL
-        self.staged = self.directory / STAGED
         self._made = False
         with self.output():
             self._made = not self.directory.exists()
-            self.directory.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+            self.root = open_own_folder(self.directory, make=True)
+            self._lock = self.root.folder_descriptor()
+        self.partial = self.root / PARTIAL
+        self.staged = self.root / STAGED
         try:
             with self.output():
                 try:
@@ -140,14 +187,18 @@ class ExportFolder:
                 except BlockingIOError:
                     raise UsageError(f"another export is writing into {self.directory}") from None
                 self._finish_commit()
-                self.manifest = read_manifest(self.directory)
+                self.manifest = _manifest(self.root / MANIFEST)
                 self._sweep()
-                shutil.rmtree(self.staged, ignore_errors=True)
+                self.staged.remove_tree()
                 if self._is_stale():
                     self.discard()
         except BaseException:
-            os.close(self._lock)
+            self._close()
             raise
+
+    def _close(self) -> None:
+        os.close(self._lock)
+        self.root.close()
 
     def __enter__(self) -> Self:
         return self
@@ -155,10 +206,9 @@ class ExportFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with contextlib.suppress(OSError):
-            if self._made and error is not None:
-                self.directory.rmdir()  # only an empty one goes
-        os.close(self._lock)
+        if self._made and error is not None:
+            self.root.remove_if_empty()
+        self._close()
 
     @contextlib.contextmanager
     def output(self) -> Iterator[None]:
@@ -176,15 +226,16 @@ class ExportFolder:
     def _is_stale(self) -> bool:
         """Whether what is being made is another run than the next: it was committed, and killed before it was gone."""
         try:
-            plan = msgspec.json.decode((self.partial / RUN).read_bytes(), type=_Numbered)
-        except (FileNotFoundError, msgspec.MsgspecError):
+            plan = msgspec.json.decode((self.partial / RUN).content(MAX_MANIFEST), type=_Numbered)
+        except (FileNotFoundError, msgspec.MsgspecError, RecursionError):
             return False  # whoever makes the next run will see
         return plan.run != self.run
 
     def discard(self) -> None:
         """Give up the run that is being made; one that is committed stays, for whoever comes next to finish."""
-        if not (self.partial / MANIFEST).exists():
-            shutil.rmtree(self.partial, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            if not (self.partial / MANIFEST).exists():
+                self.partial.remove_tree()
 
     def commit(
         self,
@@ -228,64 +279,61 @@ class ExportFolder:
             batch,
         )
         with self.output():
-            (self.partial / STATE).mkdir(exist_ok=True)
-            write_aside(self.partial / name, state)
+            self.partial.below(*name.split("/")).put(state)
             encoded = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
-            write_aside(self.partial / MANIFEST, encoded)
+            (self.partial / MANIFEST).put(encoded)
             self._finish_commit()
             self.manifest = manifest
             self._sweep()
-            shutil.rmtree(self.partial)
+            self.partial.remove_tree()
         return manifest
 
-    def _entry(self, path: Path, rows: int, run: int, *, unfinished: bool) -> FileEntry:
-        size = path.stat().st_size
-        return FileEntry(path.relative_to(self.partial).as_posix(), rows, size, run, unfinished)
+    def _entry(self, path: ConfinedPath, rows: int, run: int, *, unfinished: bool) -> FileEntry:
+        with path.open_to_read() as file:
+            size = os.fstat(file.fileno()).st_size
+        return FileEntry(path.relative_to(self.partial), rows, size, run, unfinished)
 
     def _finish_commit(self) -> None:
         """Do what is left of a commit, however far it came."""
         committed = self.partial / MANIFEST
-        if not committed.exists():
+        manifest = _manifest(committed)
+        if manifest is None:
             return
-        manifest = _manifest(committed.read_bytes(), self.directory)
         paths = [entry.path for table in manifest.tables.values() for entry in table.files]
         for path in (*paths, *(() if manifest.state is None else (manifest.state,))):
-            if (self.partial / path).exists():
-                (self.directory / path).parent.mkdir(parents=True, exist_ok=True)
-                (self.partial / path).rename(self.directory / path)
-        _sync(self.directory)
-        committed.rename(self.directory / MANIFEST)
-        _sync(self.directory)
+            made = self.partial.below(*path.split("/"))
+            if made.exists():
+                made.move_to(self.root.below(*path.split("/")))
+        self.root.sync()
+        committed.move_to(self.root / MANIFEST)
+        self.root.sync()
 
     def _sweep(self) -> None:
         """Remove what the manifest does not name: files of unfinished rows that were written anew, old states."""
         manifest = self.manifest
         if manifest is None:
             for table in TABLE_NAMES:
-                if (self.directory / table).exists():
+                if (self.root / table).exists():
                     raise UsageError(f"{self.directory / table} is not part of an export; name a new folder")
             return
         named = {entry.path for table in manifest.tables.values() for entry in table.files} | {manifest.state}
-        found = [path for table in TABLE_NAMES for path in (self.directory / table).glob("date=*/part-*.parquet")]
-        found = [path for path in found if _OURS.fullmatch(path.name)]
-        found += (self.directory / STATE).glob("run-*.state")
-        for path in found:
-            if path.relative_to(self.directory).as_posix() not in named:
-                path.unlink()
-                with contextlib.suppress(OSError):
-                    path.parent.rmdir()  # only an empty one goes
+        for path in self._ours():
+            if path.relative_to(self.root) not in named:
+                path.remove_file()
+                path.parent.remove_if_empty()
+
+    def _ours(self) -> Iterator[ConfinedPath]:
+        """Files by names that only exports give, wherever they have them."""
+        for table in TABLE_NAMES:
+            for date in (self.root / table).names():
+                if is_date(date.removeprefix("date=")) and date.startswith("date="):
+                    folder = self.root.below(table, date)
+                    yield from (folder / name for name in folder.names() if _OURS.fullmatch(name))
+        states = self.root / STATE
+        yield from (states / name for name in states.names() if is_state_file(f"{STATE}/{name}"))
 
 
 def _reason(error: OSError) -> str:
     """What the system says; Arrow's errors have it within their text only."""
     found = _ARROW_ERRNO.search(str(error))
     return os.strerror(int(found[1])) if found else error.strerror or str(error)
-
-
-def _sync(folder: Path) -> None:
-    """Bring the names in a folder to the disk."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

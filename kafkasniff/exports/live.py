@@ -11,8 +11,7 @@ taken on: the kernel keeps no more than seconds of them.
 
 from __future__ import annotations
 
-import os
-import shutil
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
+from kafkasniff.confined import ConfinedPath
 from kafkasniff.enrich import Catalog
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.errors import KafkasniffError
@@ -40,7 +40,6 @@ from kafkasniff.inspector import Inspector, Output
 from kafkasniff.model import Summary
 from kafkasniff.packets import PacketBatch
 from kafkasniff.rows.sessions import Sessions
-from kafkasniff.sinks.parquet import FILE_MODE
 from kafkasniff.state import dump
 
 if TYPE_CHECKING:
@@ -73,11 +72,11 @@ class LiveResult(msgspec.Struct):
 class _Task(msgspec.Struct, frozen=True):
     """What is to be made a run of."""
 
-    folder: Path
+    folder: ConfinedPath
     """With staged rows and the state behind them."""
-    carried: Path
+    carried: ConfinedPath
     """What the run before left."""
-    into: Path
+    into: ConfinedPath
     run: int
     options: ExportOptions
     predicate: Predicate | None
@@ -149,9 +148,8 @@ class LiveExport:
         self._state = new_state(options, catalog, sessions=self._predicate is not None)
         self._result = LiveResult(rows=dict.fromkeys(options.tables, 0), summary=self._state.inspector.summary)
         with folder.output():
-            folder.staged.mkdir()
             self._carried = folder.staged / _CARRIED
-            _write(self._carried, Carried([], Sessions(), tellings).dump())
+            self._carried.put(Carried([], Sessions(), tellings).dump())
         self._stage_on()
 
     def __enter__(self) -> Self:
@@ -168,7 +166,8 @@ class LiveExport:
                 self._making[0].close()
             if self._makes:
                 self._folder.discard()
-            shutil.rmtree(self._folder.staged, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                self._folder.staged.remove_tree()
             self._folder.__exit__(kind, error, traceback)
 
     def feed(self, batch: PacketBatch) -> None:
@@ -199,7 +198,7 @@ class LiveExport:
             self._make_rows()
             stage_rest(self._state, self._stager, self._files)
             self._begin_run()
-            carried = Carried.load(self._carried.read_bytes())
+            carried = Carried.load(self._carried.content())
             result = _shard_result(self._place, b"", self._state, self._order)
             given = self._state.enricher.catalog.given
             made = finish(self._folder.partial, self._folder.run, self._options, carried, [result], given=given)
@@ -229,7 +228,7 @@ class LiveExport:
     def _begin_run(self) -> None:
         self._makes = True
         self._folder.discard()
-        self._folder.partial.mkdir()
+        self._folder.partial.make_folder()
 
     def _commit_in_time(self) -> None:
         if self._making is not None:
@@ -248,8 +247,7 @@ class LiveExport:
         self._files.close()
         self._state.selected = self._stager.selected
         place, folder = self._place, self._folder
-        place.mkdir(exist_ok=True)  # there may be no rows
-        _write(place / _STATE, dump(self._state))
+        (place / _STATE).put(dump(self._state))
         self._begin_run()
         task = _Task(place, self._carried, folder.partial, folder.run, self._options, self._predicate, self._order)
         self._making = (Background(_make, task), task)
@@ -261,12 +259,12 @@ class LiveExport:
             made = making.result()
         except KafkasniffError:
             # The process was killed, or kafkasniff was replaced on the disk: better a pause than no rows.
-            shutil.rmtree(task.into)
-            task.into.mkdir()
+            task.into.remove_tree()
+            task.into.make_folder()
             made = _make(task)
         self._making = None
         self._commit(made)
-        shutil.rmtree(task.folder)
+        task.folder.remove_tree()
 
     def _commit(self, made: Finished) -> None:
         first = not self._result.commits
@@ -274,7 +272,7 @@ class LiveExport:
         # What runs before the capture did not finish stays as it is.
         manifest = self._folder.commit(self._options, new, made.written, made.unfinished, made.state, goes_on=not first)
         assert manifest.state is not None
-        self._carried = self._folder.directory / manifest.state
+        self._carried = self._folder.root.below(*manifest.state.split("/"))
         self._result.commits += 1
         for table, files in made.written.items():
             self._result.rows[table] += sum(rows for _, rows in files)
@@ -282,20 +280,14 @@ class LiveExport:
 
 def _make(task: _Task) -> Finished:
     """Make a run of what is staged so far. Raises OSError."""
-    dumped = (task.folder / _STATE).read_bytes()
+    dumped = (task.folder / _STATE).content()
     state = stage_unfinished(dumped, task.options, task.predicate, task.folder / _OPEN)
-    carried = Carried.load(task.carried.read_bytes())
+    carried = Carried.load(task.carried.content())
     result = _shard_result(task.folder, dumped, state, task.order)
     return finish(task.into, task.run, task.options, carried, [result], given=state.enricher.catalog.given)
 
 
-def _shard_result(folder: Path, dumped: bytes, state: ShardState, order: int) -> ShardResult:
+def _shard_result(folder: ConfinedPath, dumped: bytes, state: ShardState, order: int) -> ShardResult:
     tellings = state.enricher.catalog.tellings
     assert tellings is not None
     return ShardResult(dumped, tellings, order, False, state.inspector.summary, [folder], folder / _OPEN)
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file that only its owner may read, as all of an export."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "wb") as stream:
-        stream.write(data)

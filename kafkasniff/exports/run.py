@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
+import pyarrow as pa
 
 from kafkasniff.enrich import Catalog
 from kafkasniff.exports.beginning import check_no_stream, check_options, first_states, read_carried, total
 from kafkasniff.exports.captures import CaptureFile, look_at, new_captures
-from kafkasniff.exports.carried import Carried, ShardState, write_aside
+from kafkasniff.exports.carried import Carried, ShardState
+from kafkasniff.exports.distrust import DamagedRunError
 from kafkasniff.exports.finish import finish
-from kafkasniff.exports.folder import RUN, ExportFolder, Manifest
+from kafkasniff.exports.folder import MAX_MANIFEST, MAX_RUNS, RUN, ExportFolder, Manifest
 from kafkasniff.exports.options import ExportOptions
-from kafkasniff.exports.shard import CHECKPOINT_SECONDS, Hooks, ShardResult, ShardTask, run_shard
+from kafkasniff.exports.shard import (
+    CHECKPOINT,
+    CHECKPOINT_SECONDS,
+    MAX_SHARDS,
+    Hooks,
+    ShardResult,
+    ShardTask,
+    is_shard,
+    run_shard,
+    shard_name,
+)
 from kafkasniff.model import Summary
 from kafkasniff.state import dump, load
 
@@ -24,6 +35,9 @@ if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
 
 __all__ = ["Result", "export"]
+
+_NONSENSE: Final = (ValueError, TypeError, LookupError, AttributeError, AssertionError, pa.ArrowException)
+"""What rows may raise that are whole and have the right types, but that we have not made."""
 
 
 class Result(msgspec.Struct):
@@ -39,6 +53,8 @@ class Result(msgspec.Struct):
     """A capture was cut or damaged."""
     resumed: bool = False
     """A run that was killed was gone on with."""
+    notices: tuple[str, ...] = ()
+    """What of an interrupted run could not be used."""
 
 
 class _Plan(msgspec.Struct):
@@ -46,8 +62,8 @@ class _Plan(msgspec.Struct):
 
     options: ExportOptions
     captures: list[CaptureFile]
-    shards: int
-    run: int
+    shards: Annotated[int, msgspec.Meta(ge=1, le=MAX_SHARDS)]
+    run: Annotated[int, msgspec.Meta(ge=1, le=MAX_RUNS)]
 
 
 def export(
@@ -88,9 +104,14 @@ def export(
             making = _Making(folder, options, new, hooks, checkpoint_seconds, keylog=keylog)
             return making.run(given or {}, predicate, learn, jobs)
         except BaseException:
-            if not any(folder.partial.glob("shard-*/checkpoint")):
+            if not _has_checkpoint(folder):
                 folder.discard()
             raise
+
+
+def _has_checkpoint(folder: ExportFolder) -> bool:
+    """Whether there is anything that a run may be resumed from."""
+    return any((folder.partial / name / CHECKPOINT).exists() for name in folder.partial.names() if is_shard(name))
 
 
 class _Making:
@@ -112,8 +133,29 @@ class _Making:
         self._hooks = hooks
         self._seconds = checkpoint_seconds
         self._keylog = keylog
+        self._resumed = False
 
     def run(
+        self,
+        given: Mapping[str, str],
+        predicate: Predicate | None,
+        learn: Callable[[Catalog, Sequence[str]], None] | None,
+        shards: int,
+    ) -> Result:
+        try:
+            return self._run(given, predicate, learn, shards)
+        except (DamagedRunError, *_NONSENSE) as error:
+            if not self._resumed:
+                raise
+            told = str(error) if isinstance(error, DamagedRunError) else f"its rows make no sense ({error!r})"
+        # What an earlier process left is never believed beyond what can be checked.
+        with self._folder.output():
+            self._folder.partial.remove_tree()
+        result = self._run(given, predicate, learn, shards)
+        result.notices = (f"the interrupted run cannot be resumed and was made again: {told}",)
+        return result
+
+    def _run(
         self,
         given: Mapping[str, str],
         predicate: Predicate | None,
@@ -123,6 +165,7 @@ class _Making:
         folder, manifest = self._folder, self._folder.manifest
         carried = read_carried(folder)
         plan, resumed = self._plan(shards)
+        self._resumed = resumed
         states = first_states(carried, plan.shards, self._options, given, sessions=predicate is not None)
         if predicate is not None and learn is not None and not resumed:
             (state,) = states
@@ -132,7 +175,7 @@ class _Making:
         names = tuple(one.name for one in ([] if manifest is None else manifest.captures))
         tasks = [
             ShardTask(
-                folder.partial / f"shard-{number:05}",
+                folder.partial / shard_name(number),
                 self._options,
                 tuple(path for path, _ in self._new),
                 names,
@@ -158,17 +201,15 @@ class _Making:
         with folder.output():
             if path.exists():
                 try:
-                    old = msgspec.json.decode(path.read_bytes(), type=_Plan)
-                except msgspec.MsgspecError:
+                    old = msgspec.json.decode(path.content(MAX_MANIFEST), type=_Plan)
+                except (msgspec.MsgspecError, RecursionError):
                     old = None
                 if old is not None and self._continues(old, plan):
                     plan.shards = old.shards
-                    write_aside(path, msgspec.json.encode(plan))
-                    return plan, any(folder.partial.glob("shard-*/checkpoint"))
-            if folder.partial.exists():
-                shutil.rmtree(folder.partial)
-            folder.partial.mkdir()
-            write_aside(path, msgspec.json.encode(plan))
+                    path.put(msgspec.json.encode(plan))
+                    return plan, _has_checkpoint(folder)
+            folder.partial.remove_tree()
+            path.put(msgspec.json.encode(plan))
         return plan, False
 
     @staticmethod
@@ -180,9 +221,9 @@ class _Making:
 
     def _finish(self, carried: Carried, results: list[ShardResult], given: Mapping[str, str], resumed: bool) -> Result:
         folder, options = self._folder, self._options
-        for table in options.tables:
-            shutil.rmtree(folder.partial / table, ignore_errors=True)
         with folder.output():
+            for table in options.tables:
+                (folder.partial / table).remove_tree()
             made = finish(folder.partial, folder.run, options, carried, results, given=given)
             new = [capture for _, capture in self._new]
             manifest = folder.commit(options, new, made.written, made.unfinished, made.state)

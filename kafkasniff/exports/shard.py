@@ -6,19 +6,22 @@ run that is killed goes on from there when it is made again.
 
 from __future__ import annotations
 
-import shutil
+import re
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 import msgspec
 import numpy as np
 
 from kafkasniff.capture.key_log_file import open_key_log
 from kafkasniff.capture.source import CaptureSource, open_captures, with_pauses
+from kafkasniff.confined import ConfinedPath
 from kafkasniff.enrich.tellings import Tellings
-from kafkasniff.exports.carried import ShardState, write_aside
+from kafkasniff.errors import UsageError
+from kafkasniff.exports.carried import ShardState
+from kafkasniff.exports.distrust import DamagedRunError, check_staged
+from kafkasniff.exports.folder import MAX_COUNT
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.staged import StagedFiles
 from kafkasniff.exports.staging import new_stager, stage, stage_unfinished
@@ -33,7 +36,20 @@ if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
     from kafkasniff.tls.keylog import KeyLog
 
-__all__ = ["CHECKPOINT_SECONDS", "Hooks", "Reading", "ShardResult", "ShardTask", "parts", "run_shard"]
+__all__ = [
+    "CHECKPOINT",
+    "CHECKPOINT_SECONDS",
+    "MAX_SEGMENTS",
+    "MAX_SHARDS",
+    "Hooks",
+    "Reading",
+    "ShardResult",
+    "ShardTask",
+    "is_shard",
+    "parts",
+    "run_shard",
+    "shard_name",
+]
 
 CHECKPOINT_SECONDS: Final = 5.0
 """Time between two checkpoints at least: each costs what it takes to write the state of all open connections."""
@@ -43,14 +59,21 @@ MAX_PART_BYTES: Final = 4 << 20
 HEADERS_AT_ONCE: Final = 8
 """So many times that much where no bodies are read, which is what takes room."""
 
-_CHECKPOINT: Final = "checkpoint"
+MAX_SHARDS: Final = 128
+"""Shards of a run that is resumed: each is a process, and how many is what a file says."""
+MAX_SEGMENTS: Final = 1 << 16
+"""Checkpoints of one run, each with a folder of staged rows: those of three days."""
+
+CHECKPOINT: Final = "checkpoint"
+"""In the folder of a shard: how far it is."""
 _OPEN: Final = "open"
+_SHARD: Final = re.compile(r"shard-\d{5}", re.ASCII)
 
 
 class ShardTask(msgspec.Struct, frozen=True):
     """What one process has to do."""
 
-    folder: Path
+    folder: ConfinedPath
     """Its own."""
     options: ExportOptions
     paths: tuple[str, ...]
@@ -74,9 +97,11 @@ class _Checkpoint(msgspec.Struct):
 
     done: list[int]
     """Indices of the run's captures that are through."""
-    order: int
-    segments: int
+    order: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
+    segments: Annotated[int, msgspec.Meta(ge=0, le=MAX_SEGMENTS)]
     """Folders of staged rows that count."""
+    rows: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
+    """In these folders."""
     broken: bool
     state: bytes
 
@@ -91,9 +116,9 @@ class ShardResult(msgspec.Struct):
     broken: bool
     """A capture was cut or damaged."""
     summary: Summary
-    staged: list[Path]
+    staged: list[ConfinedPath]
     """Folders of staged rows."""
-    unfinished: Path
+    unfinished: ConfinedPath
     """Folder of rows of what was not over at the end."""
 
 
@@ -121,12 +146,16 @@ class Hooks(msgspec.Struct):
 def run_shard(task: ShardTask, hooks: Hooks) -> ShardResult:
     """Stage the rows of all captures of a run, as far as that was not done before the run was killed.
 
-    Raises CaptureError where a capture cannot be opened, OSError where rows cannot be written.
+    Raises CaptureError where a capture cannot be opened, OSError where rows cannot be written, DamagedRunError where
+    what was done before cannot be used.
     """
-    task.folder.mkdir(parents=True, exist_ok=True)
-    checkpoint = _read(task)
+    task.folder.make_folder()
     keys = None if task.keylog is None else open_key_log(task.keylog)
-    _Run(task, checkpoint, keys).captures(hooks)
+    if (task.folder / CHECKPOINT).exists():
+        run = _resumed(task, keys)
+    else:
+        run = _Run(task, _read(task), keys)
+    run.captures(hooks)
     # What ends only because the captures do is not over: the next run goes on from the state before.
     checkpoint = _read(task)
     unfinished = task.folder / _OPEN
@@ -134,21 +163,53 @@ def run_shard(task: ShardTask, hooks: Hooks) -> ShardResult:
     state = stage_unfinished(checkpoint.state, task.options, task.predicate, unfinished, keys=again)
     tellings = state.enricher.catalog.tellings
     assert tellings is not None
-    staged = [task.folder / _segment(number) for number in range(checkpoint.segments)]
     return ShardResult(
-        checkpoint.state, tellings, checkpoint.order, checkpoint.broken, state.inspector.summary, staged, unfinished
+        checkpoint.state,
+        tellings,
+        checkpoint.order,
+        checkpoint.broken,
+        state.inspector.summary,
+        _segments(task, checkpoint),
+        unfinished,
     )
 
 
+def _resumed(task: ShardTask, keys: KeyLog | None) -> _Run:
+    """The shard as an earlier process left it. Raises DamagedRunError where that cannot be used."""
+    try:
+        checkpoint = _read(task)
+        captures = range(len(task.paths))
+        if sorted(set(checkpoint.done)) != checkpoint.done or not all(one in captures for one in checkpoint.done):
+            raise DamagedRunError(f"{task.folder / CHECKPOINT} is of other captures")
+        check_staged(_segments(task, checkpoint), checkpoint.rows)
+        return _Run(task, checkpoint, keys)
+    except (msgspec.MsgspecError, UsageError) as error:
+        raise DamagedRunError(f"{task.folder / CHECKPOINT} is damaged: {error}") from error
+
+
 def _read(task: ShardTask) -> _Checkpoint:
-    path = task.folder / _CHECKPOINT
+    path = task.folder / CHECKPOINT
     if path.exists():
-        return msgspec.msgpack.decode(path.read_bytes(), type=_Checkpoint)
-    return _Checkpoint([], task.order, 0, False, task.state)
+        return msgspec.msgpack.decode(path.content(), type=_Checkpoint)
+    return _Checkpoint([], task.order, 0, 0, False, task.state)
+
+
+def shard_name(number: int) -> str:
+    """The folder of a shard, in that of the run."""
+    return f"shard-{number:05}"
+
+
+def is_shard(name: str) -> bool:
+    """Whether a folder has such a name."""
+    return _SHARD.fullmatch(name) is not None
 
 
 def _segment(number: int) -> str:
     return f"staged-{number:05}"
+
+
+def _segments(task: ShardTask, checkpoint: _Checkpoint) -> list[ConfinedPath]:
+    return [task.folder / _segment(number) for number in range(checkpoint.segments)]
 
 
 class _Run:
@@ -159,6 +220,7 @@ class _Run:
         self._done = checkpoint.done
         self._order = checkpoint.order
         self._segments = checkpoint.segments
+        self._rows = checkpoint.rows
         self._broken = checkpoint.broken
         self._state = load(checkpoint.state, ShardState)
         inspector = self._state.inspector
@@ -174,7 +236,7 @@ class _Run:
 
     def _begin(self) -> None:
         folder = self._task.folder / _segment(self._segments)
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove_tree()
         self._files = StagedFiles(folder)
         self._stager = new_stager(self._state, self._task.options, self._task.predicate, self._files)
 
@@ -194,7 +256,7 @@ class _Run:
                         if hooks.part is not None:
                             hooks.part()
                     self._order = placed.order
-                    if ended is not None and time.monotonic() >= self._next:
+                    if ended is not None and time.monotonic() >= self._next and self._segments < MAX_SEGMENTS - 1:
                         self._broken = self._broken or source.broken
                         self._done = sorted({*self._done, *(left[index] for index in ended)})
                         self._fix()
@@ -219,8 +281,9 @@ class _Run:
         self._files.close()
         self._state.selected = self._stager.selected
         self._segments += 1
-        checkpoint = _Checkpoint(self._done, self._order, self._segments, self._broken, dump(self._state))
-        write_aside(self._task.folder / _CHECKPOINT, msgspec.msgpack.encode(checkpoint))
+        self._rows += self._files.rows
+        checkpoint = _Checkpoint(self._done, self._order, self._segments, self._rows, self._broken, dump(self._state))
+        (self._task.folder / CHECKPOINT).put(msgspec.msgpack.encode(checkpoint))
         self._next = time.monotonic() + self._task.checkpoint_seconds
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import mmap
-import os
 from collections import OrderedDict
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkasniff.confined import ConfinedPath
 from kafkasniff.exports.merge import in_order
+from kafkasniff.rows.file_names import is_date
 from kafkasniff.rows.staged import DAY_NS, STAGED, day_of
-from kafkasniff.sinks.parquet import FILE_MODE
 
 __all__ = ["OPEN_FILES", "MappedFiles", "StagedFiles", "read_staged", "staged_dates"]
 
@@ -26,9 +25,9 @@ OPEN_FILES: Final = 16
 class StagedFiles:
     """Writes staged batches below a folder that is its own: `TABLE/DATE/NNNNN.arrow`. Raises OSError."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: ConfinedPath) -> None:
         self._folder = folder
-        self._open: OrderedDict[tuple[str, str], tuple[pa.NativeFile, pa.RecordBatchWriter]] = OrderedDict()
+        self._open: OrderedDict[tuple[str, str], tuple[BinaryIO, pa.RecordBatchWriter]] = OrderedDict()
         self._number = 0
         self.rows = 0
 
@@ -49,18 +48,14 @@ class StagedFiles:
             return found[1]
         if len(self._open) >= OPEN_FILES:
             self._finish(*self._open.popitem(last=False)[1])
-        folder = self._folder / table / date
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{self._number:05}.arrow"
+        stream = self._folder.below(table, date, f"{self._number:05}.arrow").create()
         self._number += 1
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE))
-        stream = pa.OSFile(str(path), "wb")
-        writer = pa.ipc.new_stream(stream, STAGED[table])
+        writer = pa.ipc.new_stream(pa.PythonFile(stream, "w"), STAGED[table])
         self._open[key] = (stream, writer)
         return writer
 
     @staticmethod
-    def _finish(stream: pa.NativeFile, writer: pa.RecordBatchWriter) -> None:
+    def _finish(stream: BinaryIO, writer: pa.RecordBatchWriter) -> None:
         writer.close()
         stream.close()
 
@@ -70,9 +65,9 @@ class StagedFiles:
             self._finish(*self._open.popitem(last=False)[1])
 
 
-def staged_dates(folders: list[Path], table: str) -> list[str]:
+def staged_dates(folders: list[ConfinedPath], table: str) -> list[str]:
     """The dates that have staged rows of a table, in order."""
-    return sorted({date.name for folder in folders if (folder / table).is_dir() for date in (folder / table).iterdir()})
+    return sorted({date for folder in folders for date in (folder / table).names() if is_date(date)})
 
 
 class MappedFiles:
@@ -81,9 +76,9 @@ class MappedFiles:
     def __init__(self) -> None:
         self._maps: list[mmap.mmap] = []
 
-    def open(self, path: Path) -> pa.Buffer:
+    def view(self, path: ConfinedPath) -> pa.Buffer:
         """All of a file, which is not empty and does not change. Raises OSError."""
-        with path.open("rb") as file:
+        with path.open_to_read() as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._maps.append(mapped)
         return pa.py_buffer(mapped)
@@ -96,11 +91,10 @@ class MappedFiles:
                 mapped.madvise(advice)
 
 
-def read_staged(folders: list[Path], table: str, date: str, files: MappedFiles) -> Iterator[pa.RecordBatch]:
+def read_staged(folders: list[ConfinedPath], table: str, date: str, files: MappedFiles) -> Iterator[pa.RecordBatch]:
     """The staged batches of a table and date, in the order in which they were written: views of the files."""
     for folder in folders:
-        place = folder / table / date
-        if place.is_dir():
-            for path in sorted(place.iterdir()):
-                with pa.ipc.open_stream(pa.BufferReader(files.open(path))) as reader:
-                    yield from reader
+        place = folder.below(table, date)
+        for name in place.names():
+            with pa.ipc.open_stream(pa.BufferReader(files.view(place / name))) as reader:
+                yield from reader

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkasniff.confined import ConfinedPath
 from kafkasniff.exports.carried import ShardState
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.staged import StagedFiles
@@ -87,7 +86,12 @@ def stage_rest(
 
 
 def stage_unfinished(
-    dumped: bytes, options: ExportOptions, predicate: Predicate | None, folder: Path, *, keys: KeyLog | None = None
+    dumped: bytes,
+    options: ExportOptions,
+    predicate: Predicate | None,
+    folder: ConfinedPath,
+    *,
+    keys: KeyLog | None = None,
 ) -> ShardState:
     """Stage what ends only because the captures do: it is not over, and who goes on from `dumped` makes it again.
 
@@ -97,7 +101,7 @@ def stage_unfinished(
     state = load(dumped, ShardState)
     if keys is not None:
         state.inspector.follow_key_log(keys, tells=False)
-    shutil.rmtree(folder, ignore_errors=True)
+    folder.remove_tree()
     files = StagedFiles(folder)
     stage_rest(state, new_stager(state, options, predicate, files), files)
     return state

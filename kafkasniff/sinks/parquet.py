@@ -5,26 +5,26 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, BinaryIO, Final, Self
 
 import pyarrow as pa
 from pyarrow import parquet as pq
 
 import kafkasniff
+from kafkasniff.confined import ConfinedPath
 from kafkasniff.rows import SCHEMA_VERSION, TABLES
 
-__all__ = ["FILE_BYTES", "FILE_MODE", "ROW_GROUP_BYTES", "ROW_GROUP_ROWS", "TableWriter"]
+__all__ = ["FILE_BYTES", "ROW_GROUPS", "ROW_GROUP_BYTES", "ROW_GROUP_ROWS", "TableWriter"]
 
 ROW_GROUP_ROWS: Final = 65_536
 """Rows of a row group: enough for good compression, few enough to hold back in memory."""
 ROW_GROUP_BYTES: Final = 64 << 20
 """Bytes of rows, as Arrow has them, that make a row group where they are fewer."""
+ROW_GROUPS: Final = 256
+"""Row groups behind which a new file is begun, so that its footer stays small, however well rows are compressed."""
 FILE_BYTES: Final = 256 << 20
 """Bytes behind which a new file is begun: large enough to be read at speed, small enough to be read in parallel."""
-FILE_MODE: Final = 0o600
-"""Exports hold what was said on the wire: for the owner only, until he decides otherwise."""
 COMPRESSION: Final = "zstd"
 
 _LARGE: Final = frozenset({"key", "value", "request_body", "response_body", "detail"})
@@ -37,7 +37,7 @@ class TableWriter:
     Rows are kept in the order in which they come. Raises OSError where a file cannot be written.
     """
 
-    def __init__(self, table: str, folder: Path, name: str) -> None:
+    def __init__(self, table: str, folder: ConfinedPath, name: str) -> None:
         self._schema = TABLES[table].with_metadata(
             {
                 "kafkasniff.schema_version": str(SCHEMA_VERSION),
@@ -56,11 +56,11 @@ class TableWriter:
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         self._bytes = 0
-        self._stream: pa.NativeFile | None = None
+        self._stream: BinaryIO | None = None
         self._writer: pq.ParquetWriter | None = None
         self._path = folder
-        self._written = 0
-        self.files: list[tuple[Path, int]] = []
+        self._written = self._groups = 0
+        self.files: list[tuple[ConfinedPath, int]] = []
         """Finished files, and how many rows each has."""
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -90,16 +90,14 @@ class TableWriter:
         assert self._stream is not None
         self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
         self._written += len(table)
-        if self._stream.tell() >= FILE_BYTES:
+        self._groups += -(-len(table) // ROW_GROUP_ROWS)
+        if self._stream.tell() >= FILE_BYTES or self._groups >= ROW_GROUPS:
             self._finish()
 
     def _begin(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
         self._path = self._folder / f"{self._name}-{len(self.files):05}.parquet"
-        # Made here, not by Arrow, so that the mode is right from the first moment.
-        os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE))
-        self._stream = pa.OSFile(str(self._path), "wb")
-        self._writer = pq.ParquetWriter(self._stream, self._schema, **self._options)
+        self._stream = self._path.create()
+        self._writer = pq.ParquetWriter(pa.PythonFile(self._stream, "w"), self._schema, **self._options)
 
     def _finish(self) -> None:
         writer, stream = self._writer, self._stream
@@ -107,11 +105,11 @@ class TableWriter:
         if writer is None or stream is None:
             return
         writer.close()
+        stream.flush()
+        os.fsync(stream.fileno())
         stream.close()
-        with open(self._path, "rb") as file:
-            os.fsync(file.fileno())
         self.files.append((self._path, self._written))
-        self._written = 0
+        self._written = self._groups = 0
 
     def close(self) -> None:
         """Write what waits, finish the last file."""

@@ -7,20 +7,23 @@ when its manifest is there. A run that was killed is made again from its start.
 
 from __future__ import annotations
 
-import shutil
+import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkasniff.capture.parts import CaptureFile as FoundFile
 from kafkasniff.capture.reader import BROKEN_KINDS
-from kafkasniff.errors import UsageError
+from kafkasniff.confined import ConfinedPath
+from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.exports.beginning import check_no_stream, check_options, read_carried
 from kafkasniff.exports.captures import CaptureFile, Look, identify, new_captures
 from kafkasniff.exports.folder import ExportFolder, Manifest
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.run import Result
 from kafkasniff.rows.exchanges import capture_name
+from kafkasniff.rows.file_names import is_table_file
 from kafkasniff.spark.failures import told_by_tasks
 from kafkasniff.spark.locations import find_captures, open_capture
 from kafkasniff.spark.options import SPLIT_BYTES
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
     from kafkasniff.tls.keylog import KeyLog
 
 __all__ = ["export", "write_run"]
+
+_ATTEMPT: Final = re.compile(r"attempt-\d{1,20}", re.ASCII)
+"""In `.partial`: what one task writes, apart from others that do the same."""
 
 
 def export(
@@ -97,27 +103,38 @@ def write_run(
     `captures`: those that are new; `batch`: the number of a stream's batch.
     """
     options = run.options
-    partial = folder.partial.absolute()
+    partial = folder.partial
     with folder.output():
-        partial.mkdir(exist_ok=True)
-    write = WriteFiles(options, run.tellings, run.given, partial, folder.run)
+        partial.make_folder()
+    # Tasks may run on other machines, which have the folder by the same path.
+    write = WriteFiles(options, run.tellings, run.given, Path(os.path.abspath(partial.path)), folder.run)
     kinds = {kind for table in options.tables for kind in KINDS[table]}
     made = run.in_parts(kinds).mapInArrow(write, ddl(FILES)).collect()
-    found: dict[bool, dict[str, list[tuple[Path, int]]]] = {
+    found: dict[bool, dict[str, list[tuple[ConfinedPath, int]]]] = {
         open_: {table: [] for table in options.tables} for open_ in (False, True)
     }
     with folder.output():
         for row in made:
-            path = Path(row["path"])
-            # partial/attempt-N/TABLE/date=DATE/NAME
-            place = folder.partial / path.relative_to(partial.joinpath(path.relative_to(partial).parts[0]))
-            place.parent.mkdir(parents=True, exist_ok=True)
-            path.rename(place)
+            attempt, name = _written(row["path"], partial, row["table"])
+            place = partial.below(*name.split("/"))
+            partial.below(attempt, *name.split("/")).move_to(place)
             found[row["open"]][row["table"]].append((place, row["rows"]))
-        for left in partial.glob("attempt-*"):
-            shutil.rmtree(left)
+        for left in partial.names():
+            if _ATTEMPT.fullmatch(left):
+                (partial / left).remove_tree()
         manifest = folder.commit(
             options, captures, found[False], found[True], run.carry().dump(), engine="spark", batch=batch
         )
     rows = {table: sum(count for part in found.values() for _, count in part[table]) for table in options.tables}
     return manifest, rows
+
+
+def _written(path: str, partial: ConfinedPath, table: str) -> tuple[str, str]:
+    """The attempt that a task wrote a file in, and the file's path in the export.
+
+    Raises OutputError where it is none.
+    """
+    attempt, _, name = os.path.relpath(path, os.path.abspath(partial.path)).partition("/")
+    if not _ATTEMPT.fullmatch(attempt) or not is_table_file(name, table):
+        raise OutputError(f"a task of Spark wrote {path}, which is no file of {partial}")
+    return attempt, name

@@ -174,6 +174,7 @@ def answer_export(
     frames = {}
     left_out = export.missing(accumulator)
     for table in accumulator.reads():
+        export.check_files(table, since_ns, until_ns)
         files = [str(path.absolute()) for path in export.files(table, since_ns, until_ns)]
         if table in left_out or not files:
             continue

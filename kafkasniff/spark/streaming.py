@@ -12,13 +12,15 @@ what was before it: each row is there once, and no file that the manifest does n
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkasniff.capture.key_log_file import open_key_log
-from kafkasniff.errors import UsageError
+from kafkasniff.confined import open_own_folder
+from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.exports.beginning import check_options, read_carried
 from kafkasniff.exports.captures import CaptureFile
 from kafkasniff.exports.folder import ExportFolder
@@ -62,7 +64,8 @@ def decode_stream(
     the same path.
 
     Raises UsageError where a column is missing, a table is none, or the key log cannot be read, MissingPartError where
-    there is nothing to decrypt with. The query fails with UsageError where the folder holds something else.
+    there is nothing to decrypt with; UsageError and OutputError where the folder is another user's, or what Spark keeps
+    in it leads elsewhere. The query fails with UsageError where the folder holds something else.
     """
     missing = {*PIPELINE, "capture"} - set(packets.columns)
     if missing:
@@ -72,9 +75,22 @@ def decode_stream(
     if keys is not None:
         TaskKeys(open_key_log(keys))  # what is wrong with it is told here, not by the query
     batches = _Batches(Path(directory).absolute(), options, dict(topic_ids or {}), keys, shards)
+    _check_checkpoint(batches.directory)
     writer = packets.writeStream.foreachBatch(batches.write)
     writer = writer.option("checkpointLocation", str(batches.directory / CHECKPOINT))
     return writer.trigger(**(trigger or {"processingTime": "1 minute"})).start()
+
+
+def _check_checkpoint(directory: Path) -> None:
+    """Spark writes its checkpoint by path. Raises UsageError where that leads elsewhere."""
+    try:
+        folder = open_own_folder(directory, make=True)
+        with contextlib.closing(folder):
+            checkpoint = folder / CHECKPOINT
+            checkpoint.make_folder()
+            checkpoint.check_tree()
+    except OSError as error:
+        raise OutputError(f"cannot write {directory}: {error.strerror or error}") from error
 
 
 class _Batches:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
+from kafkasniff.confined import ConfinedPath, open_own_folder
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.exports.finalise import final_rows, finalise
@@ -57,7 +58,7 @@ class _Staging:
         self._tellings = tellings
         self._given = dict(given)
 
-    def _stage(self, batches: Iterable[pa.RecordBatch], folder: Path) -> tuple[Names, HeldSessions]:
+    def _stage(self, batches: Iterable[pa.RecordBatch], folder: ConfinedPath) -> tuple[Names, HeldSessions]:
         """Stage the rows of all batches below `folder`."""
         names = Names(self._tellings, self._given)
         enricher = Enricher(Catalog(names.topics, tellings=Tellings()), sessions=False)
@@ -134,10 +135,10 @@ class WriteFiles(_Staging):
         context = TaskContext.get()
         assert context is not None
         # An attempt that failed, or one that runs beside this one, must not be in the way.
-        into = self._folder / f"attempt-{context.taskAttemptId()}"
+        into = open_own_folder(self._folder) / f"attempt-{context.taskAttemptId()}"
         yield from self.write(context.partitionId(), into, batches)
 
-    def write(self, part: int, into: Path, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def write(self, part: int, into: ConfinedPath, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the files of a part of the run."""
         with own_folder() as folder:
             names, held = self._stage(batches, folder)
@@ -153,8 +154,12 @@ class WriteFiles(_Staging):
 
 
 @contextlib.contextmanager
-def own_folder() -> Iterator[Path]:
+def own_folder() -> Iterator[ConfinedPath]:
     """A folder of the task's own on a disk that is meant for such, gone with the task."""
     local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-    with tempfile.TemporaryDirectory(prefix="kafkasniff-", dir=local if os.path.isdir(local) else None) as folder:
-        yield Path(folder)
+    place = local if os.path.isdir(local) else None
+    with (
+        tempfile.TemporaryDirectory(prefix="kafkasniff-", dir=place) as folder,
+        contextlib.closing(open_own_folder(folder)) as opened,
+    ):
+        yield opened

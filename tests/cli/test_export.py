@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kafkasniff.cli.environment import Exit, Interrupted
+from kafkasniff.confined import open_own_folder
 from kafkasniff.errors import KafkasniffError
 from kafkasniff.exports import shard
 from tests.cli.console import kafkasniff
@@ -189,7 +190,9 @@ def test_a_worker_that_dies_is_told(capture: Path, tmp_path: Path, monkeypatch: 
 
 
 def test_a_worker_with_a_bug_is_told(capture: Path, tmp_path: Path) -> None:
-    task = shard.ShardTask(tmp_path / "w", shard.ExportOptions(), (str(capture),), (), 0, b"no state at all")
+    task = shard.ShardTask(
+        open_own_folder(tmp_path) / "w", shard.ExportOptions(), (str(capture),), (), 0, b"no state at all"
+    )
     from kafkasniff.exports.workers import run_shards
 
     with pytest.raises(KafkasniffError, match="no state of kafkasniff"):

@@ -83,19 +83,19 @@ def test_killed_between_any_two_steps_of_the_commit(steps: int, tmp_path: Path) 
         left = {steps}
 
         def counted(name):
-            real = getattr(Path, name)
+            real = getattr(os, name)
 
-            def step(self, *arguments, **options):
+            def step(*arguments, **options):
                 global left
                 if not left:
                     os.kill(os.getpid(), signal.SIGKILL)
                 left -= 1
-                return real(self, *arguments, **options)
+                return real(*arguments, **options)
 
             return step
 
         for name in ("rename", "unlink"):
-            setattr(Path, name, counted(name))
+            setattr(os, name, counted(name))
     """
     process = start(tmp_path / "out", parts, before=before)
     _, error = process.communicate()

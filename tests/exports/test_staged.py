@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from kafkasniff.confined import open_own_folder
 from kafkasniff.exports.staged import MappedFiles
 from tests.conftest import missing
 
@@ -23,7 +24,7 @@ def test_pages_that_were_read_are_let_go_of(tmp_path: Path) -> None:
     content = bytes(range(256)) * (SIZE // 256)
     path.write_bytes(content)
     files = MappedFiles()
-    buffer = files.open(path)
+    buffer = files.view(open_own_folder(tmp_path) / "staged")
     assert buffer.to_pybytes() == content
     assert resident(path) == SIZE
     files.release()

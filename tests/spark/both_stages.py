@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyarrow import parquet as pq
 
 from kafkasniff.capture.parts import CapturePlan, plan_captures, read_notes
+from kafkasniff.confined import open_own_folder
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.exports.beginning import first_states
 from kafkasniff.exports.carried import Carried
@@ -71,7 +72,7 @@ def by_stages(
     told = [pickle.dumps(problem, 5) for problem in key_log_problems(keys)]
     found.append(batch_of([("problem", False, slot_of(None), 0, 0, None, None, None, len(one), one) for one in told]))
     write = WriteFiles(options, tellings, {}, folder, 1)
-    written = [row for batch in write.write(0, folder, found) for row in batch.to_pylist()]
+    written = [row for batch in write.write(0, open_own_folder(folder, make=True), found) for row in batch.to_pylist()]
     tables: dict[str, Rows] = {table: [] for table in TABLE_NAMES}
     for row in written:
         tables[row["table"]] += pq.ParquetFile(row["path"]).read().to_pylist()

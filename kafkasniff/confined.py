@@ -1,0 +1,408 @@
+"""Files of an export folder: the only module that opens, makes, moves or removes them.
+
+Somebody else may have prepared the folder: with symbolic links in the place of files and folders, FIFOs, links to files
+of others, and names that lead elsewhere. So the folder that the user names is opened once, and everything below is
+reached from its descriptor, one plain component after the other, none of which may be a symbolic link. There is no time
+between a check and a use in which another path could take the place of the one that was checked.
+
+    open_own_folder     for writing: the folder has to be the user's own
+    open_any_folder     for reading: anybody's folder
+
+A folder is the user's own if the effective user owns it. For root, a folder of the user who called sudo is, too. For
+everybody, a folder of root is that neither group nor others may write to. The same holds for each folder below it and
+for each file that is read; of these, only those of the effective user may have further hard links.
+
+In anybody's folder, a file with further hard links has to belong to whom the folder belongs to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from kafkasniff.errors import CaptureError, KafkasniffError, UsageError
+
+__all__ = ["FILE_MODE", "FOLDER_MODE", "MAX_DEPTH", "ConfinedPath", "open_any_folder", "open_own_folder"]
+
+FILE_MODE: Final = 0o600
+"""Exports hold what was said on the wire: for the owner only, until he decides otherwise."""
+FOLDER_MODE: Final = 0o755
+"""Less the umask. Nobody but the owner ever puts anything into a folder."""
+MAX_DEPTH: Final = 8
+"""Folders in each other that are removed: an export has five."""
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A FIFO would block until somebody writes into it.
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+class _Root:
+    """The folder that the user named, open. It is closed with the last path below it, or by `close`."""
+
+    def __init__(self, path: Path, *, own: bool) -> None:
+        self.path = path
+        self.own = own
+        self.refusal: type[KafkasniffError] = UsageError if own else CaptureError
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            found = os.fstat(self.descriptor)
+            self.identity = found.st_dev, found.st_ino
+            self.check_folder(found, path)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        if hasattr(self, "descriptor"):
+            self.close()
+
+    def check_folder(self, found: os.stat_result, path: Path) -> None:
+        """Raises UsageError where a folder to write into is not the user's own."""
+        if not self.own or _is_own(found):
+            return
+        if found.st_uid == 0:
+            raise self.refusal(f"{path} is root's, and others may write to it: name a folder of your own")
+        raise self.refusal(f"{path} belongs to user {found.st_uid}, not to you: name a folder of your own")
+
+    def check_file(self, found: os.stat_result, folder: os.stat_result, path: Path) -> None:
+        """Raises where this is no file that may be read."""
+        if not stat.S_ISREG(found.st_mode):
+            raise self.refusal(f"{path} is {_kind(found)}, not a file: remove it, or name another folder")
+        if self.own and not _is_own(found):
+            raise self.refusal(f"{path} belongs to user {found.st_uid}, not to you: remove it, or name another folder")
+        owner = os.geteuid() if self.own else folder.st_uid
+        if found.st_nlink > 1 and found.st_uid != owner:
+            raise self.refusal(
+                f"{path} is a hard link to a file of user {found.st_uid}: remove it, or name another folder"
+            )
+
+
+def open_own_folder(path: str | os.PathLike[str], *, make: bool = False) -> ConfinedPath:
+    """A folder to write into. `make`: make it, and those above it, where it is missing.
+
+    Raises OSError where it cannot be opened, UsageError where it is another user's.
+    """
+    if make:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, FOLDER_MODE)
+    return ConfinedPath(_Root(Path(path), own=True))
+
+
+def open_any_folder(path: str | os.PathLike[str]) -> ConfinedPath:
+    """A folder to read from; refusals are CaptureErrors. Raises OSError where it cannot be opened."""
+    return ConfinedPath(_Root(Path(path), own=False))
+
+
+def _reopened(path: str, own: bool, identity: tuple[int, int], parts: tuple[str, ...]) -> ConfinedPath:
+    """A path that another process of this machine has handed over."""
+    root = _Root(Path(path), own=own)
+    if root.identity != identity:
+        raise root.refusal(f"{path} is not the folder any more that it was when this run began")
+    return ConfinedPath(root, parts)
+
+
+class ConfinedPath:
+    """A path in an open folder, of which no component leads out of it. It need not exist.
+
+    All methods raise OSError as the calls of `os` do, with the whole path, and UsageError (CaptureError in a folder
+    that was opened for reading) where something stands there that has no place in an export. It may be sent to another
+    process, which opens the folder anew.
+    """
+
+    __slots__ = ("_root", "parts")
+
+    def __init__(self, root: _Root, parts: tuple[str, ...] = ()) -> None:
+        self._root = root
+        self.parts = parts
+        """Components below the folder."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        root = self._root
+        return _reopened, (os.path.abspath(root.path), root.own, root.identity, self.parts)
+
+    def __truediv__(self, name: str) -> ConfinedPath:
+        return self.below(name)
+
+    def below(self, *names: str) -> ConfinedPath:
+        """The path of a file or folder by its components. Raises UsageError where one is not a plain name."""
+        for name in names:
+            if not name or name in {".", ".."} or "/" in name or "\0" in name:
+                raise self._root.refusal(f"{name!r} is no name of a file in {self}: name another folder")
+        return ConfinedPath(self._root, (*self.parts, *names))
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        return f"ConfinedPath({str(self.path)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConfinedPath) and (self._root.identity, self.parts) == (
+            other._root.identity,
+            other.parts,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._root.identity, self.parts))
+
+    @property
+    def path(self) -> Path:
+        """For messages, and for those who can reach nothing but paths; not for opening."""
+        return self._root.path.joinpath(*self.parts)
+
+    @property
+    def name(self) -> str:
+        """The last component; of the folder itself the name that the user gave."""
+        return self.path.name
+
+    @property
+    def parent(self) -> ConfinedPath:
+        """The folder that this is in."""
+        assert self.parts
+        return ConfinedPath(self._root, self.parts[:-1])
+
+    def relative_to(self, folder: ConfinedPath) -> str:
+        """The path as seen from a folder above it, components separated by slashes."""
+        assert self.parts[: len(folder.parts)] == folder.parts
+        return "/".join(self.parts[len(folder.parts) :])
+
+    # -- looking
+
+    @contextlib.contextmanager
+    def _opened(self, *, make: bool = False) -> Iterator[int]:
+        """A descriptor of this folder; `make` it and those above it where they are missing."""
+        root = self._root
+        opened = -1
+        try:
+            for depth, part in enumerate(self.parts, 1):
+                child = self._child(root.descriptor if opened < 0 else opened, part, depth, make=make)
+                if opened >= 0:
+                    os.close(opened)
+                opened = child
+            yield root.descriptor if opened < 0 else opened
+        finally:
+            if opened >= 0:
+                os.close(opened)
+
+    def _child(self, folder: int, part: str, depth: int, *, make: bool) -> int:
+        path = self._root.path.joinpath(*self.parts[:depth])
+        try:
+            try:
+                descriptor = os.open(part, _FOLDER, dir_fd=folder)
+            except FileNotFoundError:
+                if not make:
+                    raise
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, FOLDER_MODE, dir_fd=folder)
+                descriptor = os.open(part, _FOLDER, dir_fd=folder)
+        except OSError as error:
+            # Linux says that a symbolic link is no directory, others that it is a link.
+            if error.errno in {errno.ENOTDIR, errno.ELOOP, errno.EMLINK}:
+                kind = _kind(os.stat(part, dir_fd=folder, follow_symlinks=False))
+                raise self._root.refusal(f"{path} is {kind}, not a folder: remove it, or name another folder") from None
+            raise _with_path(error, path) from None
+        try:
+            self._root.check_folder(os.fstat(descriptor), path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    @contextlib.contextmanager
+    def _entry(self, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """A descriptor of the folder that this is in, and the name in it."""
+        with self.parent._opened(make=make) as folder:
+            try:
+                yield folder, self.parts[-1]
+            except OSError as error:
+                raise _with_path(error, self.path) from None
+
+    def exists(self) -> bool:
+        """Whether there is anything by that name: a symbolic link counts, wherever it leads."""
+        try:
+            with self._entry() as (folder, name):
+                os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def names(self) -> list[str]:
+        """What is in this folder, in order; nothing where there is no folder."""
+        try:
+            with self._opened() as folder:
+                return sorted(os.listdir(folder))
+        except FileNotFoundError:
+            return []
+
+    def folder_descriptor(self) -> int:
+        """A descriptor of this folder, for the caller to close and to lock: it shares nothing with others."""
+        with self._opened() as folder:
+            return os.open(".", _FOLDER, dir_fd=folder)
+
+    # -- reading
+
+    def open_to_read(self) -> BinaryIO:
+        """A file, unbuffered."""
+        with self._entry() as (folder, name):
+            try:
+                descriptor = os.open(name, _READ, dir_fd=folder)
+            except OSError as error:
+                if error.errno in {errno.ELOOP, errno.EMLINK, errno.ENXIO}:
+                    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                    self._root.check_file(found, os.fstat(folder), self.path)
+                raise
+            try:
+                self._root.check_file(os.fstat(descriptor), os.fstat(folder), self.path)
+                return os.fdopen(descriptor, "rb", buffering=0)
+            except BaseException:
+                os.close(descriptor)
+                raise
+
+    def content(self, limit: int | None = None) -> bytes:
+        """All bytes of a file. Raises UsageError (CaptureError) where there are more than `limit`."""
+        with self.open_to_read() as file:
+            size = os.fstat(file.fileno()).st_size
+            if limit is not None and size > limit:
+                raise self._root.refusal(f"{self.path} has {size} bytes, more than {limit}: name another folder")
+            parts = []
+            left = size
+            while left and (part := file.read(left)):
+                parts.append(part)
+                left -= len(part)
+            return b"".join(parts)
+
+    # -- writing
+
+    def make_folder(self) -> None:
+        """Make this folder, and those above it, where they are missing."""
+        with self._opened(make=True):
+            pass
+
+    def create(self) -> BinaryIO:
+        """A new file for its owner only, with the folders above it. Raises FileExistsError where there is one."""
+        with self._entry(make=True) as (folder, name):
+            return os.fdopen(os.open(name, _CREATE, FILE_MODE, dir_fd=folder), "wb", buffering=1 << 20)
+
+    def put(self, data: bytes) -> None:
+        """Write a file whole or not at all: aside, to the disk, and then in its place."""
+        aside = self.parent / f"{self.parts[-1]}.new"
+        with contextlib.suppress(FileNotFoundError):
+            aside.remove_file()  # what a run left that was killed
+        with aside.create() as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        aside.move_to(self)
+
+    def move_to(self, target: ConfinedPath) -> None:
+        """Rename a file; what is there by the target's name goes. The target's folders are made."""
+        assert target._root.identity == self._root.identity
+        with self._entry() as (folder, name):
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            self._root.check_file(found, os.fstat(folder), self.path)
+            with target._entry(make=True) as (into, new):
+                os.rename(name, new, src_dir_fd=folder, dst_dir_fd=into)
+
+    def remove_file(self) -> None:
+        """Remove a file, or a symbolic link itself."""
+        with self._entry() as (folder, name):
+            os.unlink(name, dir_fd=folder)
+
+    def remove_if_empty(self) -> None:
+        """Remove this folder, if nothing is in it."""
+        with contextlib.suppress(OSError):
+            if self.parts:
+                with self._entry() as (folder, name):
+                    os.rmdir(name, dir_fd=folder)
+            else:
+                os.rmdir(self._root.path)
+
+    def remove_tree(self) -> None:
+        """Remove this folder with all that is in it; nothing where there is none.
+
+        Symbolic links in it are removed, not followed. Raises UsageError where it is none, or where folders lie deeper
+        in each other than any run has them.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            with self._opened() as folder:
+                self._empty(folder, self.path, 1)
+            with self._entry() as (folder, name):
+                os.rmdir(name, dir_fd=folder)
+
+    def _empty(self, folder: int, path: Path, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise self._root.refusal(f"{path} lies deeper than any folder of an export: remove it")
+        for name in os.listdir(folder):
+            if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                os.unlink(name, dir_fd=folder)
+                continue
+            child = os.open(name, _FOLDER, dir_fd=folder)
+            try:
+                self._empty(child, path / name, depth + 1)
+            finally:
+                os.close(child)
+            os.rmdir(name, dir_fd=folder)
+
+    def sync(self) -> None:
+        """Bring the names in this folder to the disk."""
+        with self._opened() as folder:
+            os.fsync(folder)
+
+    def check_tree(self) -> None:
+        """Raises UsageError where anything but the user's own folders and files is in this folder.
+
+        For a folder that another program is given by its path.
+        """
+        with contextlib.suppress(FileNotFoundError), self._opened() as folder:
+            for name in os.listdir(folder):
+                below = self / name
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if not stat.S_ISDIR(found.st_mode):
+                    self._root.check_file(found, os.fstat(folder), below.path)
+                elif len(below.parts) > MAX_DEPTH:
+                    raise self._root.refusal(f"{below} lies deeper than any folder of an export: name a new folder")
+                else:
+                    below.check_tree()
+
+    def close(self) -> None:
+        """Close the folder that all paths are in."""
+        self._root.close()
+
+
+def _is_own(found: os.stat_result) -> bool:
+    """Whether a folder or file is the user's: see the top."""
+    user = os.geteuid()
+    if found.st_uid == user:
+        return True
+    if user == 0:
+        return str(found.st_uid) == os.environ.get("SUDO_UID")
+    return found.st_uid == 0 and not found.st_mode & _OTHERS_WRITE
+
+
+def _kind(found: os.stat_result) -> str:
+    mode = found.st_mode
+    if stat.S_ISLNK(mode):
+        return "a symbolic link"
+    if stat.S_ISDIR(mode):
+        return "a folder"
+    if stat.S_ISREG(mode):
+        return "a file"
+    return "a FIFO" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+
+
+def _with_path(error: OSError, path: Path) -> OSError:
+    """The same error with the whole path, of which calls with a descriptor know the last component only."""
+    return type(error)(error.errno, error.strerror, str(path))

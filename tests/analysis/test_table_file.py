@@ -1,0 +1,218 @@
+"""Parquet that was made to harm: what it claims is added up before memory is asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kafkasniff.analysis import Reading, table_file
+from kafkasniff.analysis.export import Export
+from kafkasniff.analysis.table_file import MAX_GROUP_ROWS, TableFile
+from kafkasniff.confined import open_any_folder
+from kafkasniff.errors import CaptureError, UsageError
+from kafkasniff.rows import TABLES
+from kafkasniff.rows.schemas import EXCHANGES
+
+PATH = "exchanges/date=2026-11-21/part-00001-00000.parquet"
+
+
+def export_of(folder: Path, table: pa.Table | None = None, **options: Any) -> Path:
+    """An export with one file; the columns that are not given are null. Returns the file."""
+    path = folder / PATH
+    path.parent.mkdir(parents=True)
+    told = {"format": "kafkasniff-export", "schema_version": 1}
+    tables = {"exchanges": {"rows": 1, "files": [{"path": PATH, "rows": 1}]}}
+    (folder / "manifest.json").write_text(json.dumps({**told, "tables": tables}))
+    if table is not None:
+        pq.write_table(table, path, store_schema=False, **{"compression": "zstd", "row_group_size": 1 << 22, **options})
+    return path
+
+
+def exchanges(rows: int, **given: pa.Array) -> pa.Table:
+    columns = {field.name: given.get(field.name, pa.nulls(rows, field.type)) for field in EXCHANGES}
+    return pa.table(columns)
+
+
+def repeated(text: str, rows: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([text]))
+
+
+def read(folder: Path, *columns: str) -> list[pa.RecordBatch]:
+    return list(Export.open(str(folder)).batches("exchanges", Reading(columns)))
+
+
+def test_rows(tmp_path: Path) -> None:
+    export_of(tmp_path, exchanges(3, client_id=pa.array(["a", None, "b"])))
+    assert pa.Table.from_batches(read(tmp_path, "client_id")).to_pydict() == {"client_id": ["a", None, "b"]}
+
+
+def test_a_text_that_a_dictionary_repeats(tmp_path: Path) -> None:
+    """Some kilobytes that are 40 GB."""
+    path = export_of(tmp_path, exchanges(200_000, client_id=repeated("x" * 200_000, 200_000)))
+    assert path.stat().st_size < 100_000
+    before = pa.default_memory_pool().max_memory()
+    with pytest.raises(CaptureError, match=r"row group 0 takes 400\d+ bytes of memory, more than 1073741824"):
+        read(tmp_path, "client_id")
+    assert pa.default_memory_pool().max_memory() - before < 64 << 20
+    assert sum(map(len, read(tmp_path, "api"))) == 200_000
+
+
+def test_a_text_that_lists_repeat(tmp_path: Path) -> None:
+    """All of it in one row."""
+    values = repeated("x" * 200_000, 200_000)
+    topics = pa.ListArray.from_arrays(pa.array([0, 200_000], pa.int32()), values)
+    export_of(tmp_path, exchanges(1, topics=topics))
+    before = pa.default_memory_pool().max_memory()
+    with pytest.raises(CaptureError, match="row group 0 takes 400"):
+        read(tmp_path, "topics")
+    assert pa.default_memory_pool().max_memory() - before < 64 << 20
+
+
+def test_one_long_text_among_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the worst all rows would have it; the indices tell that one has."""
+    texts = pa.array(["x" * 100_000, *(["y"] * 9_999)]).dictionary_encode()
+    nested = pa.ListArray.from_arrays(pa.array(range(10_001), pa.int32()), texts)
+    export_of(tmp_path, exchanges(10_000, client_id=texts, topics=nested))
+    monkeypatch.setattr(table_file, "MAX_GROUP_BYTES", 2 << 20)
+    assert sum(map(len, read(tmp_path, "client_id", "topics"))) == 10_000
+    monkeypatch.setattr(table_file, "MAX_GROUP_BYTES", 700_000)
+    with pytest.raises(CaptureError, match="more than 700000"):
+        read(tmp_path, "client_id", "topics")
+
+
+def test_a_page_that_claims_two_gigabytes(tmp_path: Path) -> None:
+    size = 140 << 20  # so many that the number has as many bytes as two gigabytes have
+    path = export_of(tmp_path, exchanges(1, request_body=pa.array(["x" * size])), use_dictionary=False)
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    places = {group.column(place).path_in_schema: place for place in range(group.num_columns)}
+    at = group.column(places["request_body"]).data_page_offset
+    data = bytearray(path.read_bytes())
+    assert data[at : at + 3] == b"\x15\x00\x15", "PageHeader: type DATA_PAGE, then uncompressed_page_size"
+    data[at + 3 : at + 8] = b"\xfe\xff\xff\xff\x0f"
+    path.write_bytes(data)
+    before = pa.default_memory_pool().max_memory()
+    with pytest.raises(CaptureError, match="request_body claim 2147483647 bytes and 1 values, more than 1073741824"):
+        read(tmp_path, "request_body")
+    assert pa.default_memory_pool().max_memory() - before < 1 << 20
+
+
+def test_rows_of_a_row_group(tmp_path: Path) -> None:
+    export_of(tmp_path, exchanges(MAX_GROUP_ROWS + 1))
+    with pytest.raises(CaptureError, match=f"has {MAX_GROUP_ROWS + 1} rows, more than {MAX_GROUP_ROWS}"):
+        read(tmp_path, "api")
+
+
+def test_a_footer_that_is_too_long(tmp_path: Path) -> None:
+    path = export_of(tmp_path)
+    for size, told in (((64 << 20) + 1, "footer has 67108865 bytes"), (1 << 31, "no Parquet file")):
+        with path.open("wb") as stream:
+            stream.truncate(70 << 20)
+            stream.seek(0, os.SEEK_END)
+            stream.write(size.to_bytes(4, "little") + b"PAR1")
+        with pytest.raises(CaptureError, match=told):
+            read(tmp_path, "api")
+
+
+@pytest.mark.parametrize("count", [5_000, 300_000])
+def test_a_footer_of_structures_that_are_nearly_nothing(count: int, tmp_path: Path) -> None:
+    """Row groups of a byte each: a small footer is Arrow's to refuse, a large one is not given to it."""
+    size = bytes([count & 127 | 128, count >> 7 & 127 | 128, count >> 14])
+    footer = b"\x49\xfc" + size + bytes(count) + b"\0"
+    export_of(tmp_path).write_bytes(b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    with pytest.raises(CaptureError, match="cannot read"):
+        read(tmp_path, "api")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"use_dictionary": False, "column_encoding": {"client_id": "DELTA_BYTE_ARRAY"}}, "encoding 7, which exports"),
+        ({"compression": "brotli"}, "compressed by BROTLI"),
+    ],
+)
+def test_encodings_that_exports_lack(options: dict[str, Any], told: str, tmp_path: Path) -> None:
+    """Prefixes that values share can be as long as they like."""
+    export_of(tmp_path, exchanges(3, client_id=pa.array(["x" * 1000] * 3)), **options)
+    with pytest.raises(CaptureError, match=told):
+        read(tmp_path, "client_id")
+
+
+def test_columns_of_other_types(tmp_path: Path) -> None:
+    export_of(tmp_path, exchanges(1, client_id=pa.array([5])))
+    with pytest.raises(CaptureError, match="its column client_id is int64, not string"):
+        read(tmp_path, "client_id")
+
+
+def test_a_schema_that_is_deep_or_wide(tmp_path: Path) -> None:
+    deep: pa.DataType = pa.int64()
+    for _ in range(200):
+        deep = pa.struct([("a", deep)])
+    export_of(tmp_path / "deep", pa.table({"api": pa.nulls(1, deep)}))
+    with pytest.raises(CaptureError):
+        read(tmp_path / "deep", "api")
+    export_of(tmp_path / "wide", pa.table({f"c{number}": [1] for number in range(1025)}))
+    with pytest.raises(CaptureError, match="1025 columns, more than 1024"):
+        read(tmp_path / "wide", "c0")
+
+
+def test_text_that_is_no_text(tmp_path: Path) -> None:
+    text = pa.StringArray.from_buffers(1, pa.array([0, 1], pa.int32()).buffers()[1], pa.py_buffer(b"\xff"))
+    export_of(tmp_path, exchanges(1, client_id=text))
+    with pytest.raises(CaptureError, match="Invalid UTF8"):
+        read(tmp_path, "client_id")
+
+
+def test_damage_anywhere(tmp_path: Path) -> None:
+    """Whatever byte is wrong: rows, or an exception of ours; UsageError where it is in the name of a column."""
+    path = export_of(tmp_path, exchanges(50, client_id=pa.array(["a", "b"] * 25), time_ns=pa.array(range(50))))
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 29):
+        for wrong in (0, 0xFF):
+            path.write_bytes(whole[:place] + bytes([wrong]) + whole[place + 1 :])
+            try:
+                read(tmp_path, *EXCHANGES.names)
+                Export.open(str(tmp_path)).start_ns()
+            except (CaptureError, UsageError):
+                continue
+
+
+@pytest.mark.parametrize("name", ["manifest.json", PATH])
+@pytest.mark.parametrize("kind", ["a FIFO", "a symbolic link"])
+def test_what_is_read_is_a_file_of_the_folder(kind: str, name: str, tmp_path: Path) -> None:
+    export_of(tmp_path, exchanges(1))
+    (tmp_path / name).rename(tmp_path / "moved")
+    if kind == "a FIFO":
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / name).symlink_to(tmp_path / "moved")
+    with pytest.raises(CaptureError, match=f"is {kind}, not a file"):
+        read(tmp_path, "api")
+    if name == PATH:
+        for look in (lambda export: export.start_ns(), lambda export: export.check_files("exchanges")):
+            with pytest.raises(CaptureError, match=f"is {kind}, not a file"):
+                look(Export.open(str(tmp_path)))
+
+
+@pytest.mark.parametrize("path", ["../out/" + PATH, "/" + PATH, PATH.replace("exchanges", "records"), "exchanges/x"])
+def test_names_of_other_files(path: str, tmp_path: Path) -> None:
+    export_of(tmp_path, exchanges(1))
+    told = json.loads((tmp_path / "manifest.json").read_text())
+    told["tables"]["exchanges"]["files"][0]["path"] = path
+    (tmp_path / "manifest.json").write_text(json.dumps(told))
+    with pytest.raises(CaptureError, match="is no file of exchanges"):
+        Export.open(str(tmp_path))
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_own_files_are_within_the_bounds(table: str, tmp_path: Path) -> None:
+    pq.write_table(pa.table({name: [None] for name in TABLES[table].names}, TABLES[table]), tmp_path / "file")
+    file = TableFile(open_any_folder(tmp_path) / "file", table)
+    assert file.metadata.num_columns < 100
+    assert len(list(file.batches(TABLES[table].names, None, [], file.schema))) == 1
+    file.close()
