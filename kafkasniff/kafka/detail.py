@@ -61,14 +61,6 @@ class Detail:
         """Exchanges that begin now are not told."""
         self.left_out = LeftOut()
 
-    def __getstate__(self) -> tuple[DecodeOptions, int, LeftOut]:
-        # An enum's member is pickled in another way by every other release of Python.
-        return self._full, int(self.level), self.left_out
-
-    def __setstate__(self, state: tuple[DecodeOptions, int, LeftOut]) -> None:
-        self._full, level, self.left_out = state
-        self.set(Level(level))
-
     @property
     def has_records(self) -> bool:
         """Whether there are records to be left out: without, the first level changes nothing."""

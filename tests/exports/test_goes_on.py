@@ -119,7 +119,8 @@ def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
     parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
     run(parts[:1], tmp_path / "out")
     state = tmp_path / "out" / manifest(tmp_path / "out")["state"]
-    state.write_bytes(b"kafkasniff state 0.0.1\n" + state.read_bytes().split(b"\n", 1)[1])
+    _, rest = state.read_bytes().split(b"\n", 1)
+    state.write_bytes(b"kafkasniff-state 1 0123456789abcdef 0.0.1\n" + rest)
     before = files(tmp_path / "out")
     with pytest.raises(UsageError, match=r"written by kafkasniff 0\.0\.1"):
         run(parts, tmp_path / "out")
