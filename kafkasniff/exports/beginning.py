@@ -38,10 +38,13 @@ def check_no_stream(manifest: Manifest, directory: Path) -> None:
         raise UsageError(f"a stream writes into {directory}; name a new folder")
 
 
-def read_carried(folder: ExportFolder) -> Carried:
-    """What the last run into a folder left. Raises OutputError, and UsageError as `kafkasniff.state.load` does."""
+def read_carried(folder: ExportFolder, *, discard: bool = False) -> Carried:
+    """What the last run into a folder left; nothing with `discard`, whatever it is.
+
+    Raises OutputError, and UsageError as `kafkasniff.state.load` does.
+    """
     manifest = folder.manifest
-    if manifest is None or manifest.state is None:
+    if discard or manifest is None or manifest.state is None:
         return Carried([], Sessions(), Tellings())
     path = folder.directory / manifest.state
     try:

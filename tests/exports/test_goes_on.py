@@ -127,6 +127,26 @@ def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
     assert files(tmp_path / "out") == before
 
 
+@pytest.mark.parametrize("beginning", [b"kafkasniff state 0.1.0\n", b"kafkasniff-state 1 0123456789abcdef 0.1.0\n"])
+def test_a_fresh_start_beside_what_is_there(tmp_path: Path, beginning: bytes) -> None:
+    """Whatever the state is: rows that were open stay, and the new captures are exported as if they came first."""
+    parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
+    run(parts[:1], tmp_path / "out")
+    run(parts[1:], tmp_path / "second")
+    before, second = tables(tmp_path / "out"), tables(tmp_path / "second")
+    state = tmp_path / "out" / manifest(tmp_path / "out")["state"]
+    state.write_bytes(beginning + b"\x80\x04N.")
+    with pytest.raises(UsageError, match="start afresh with --discard-state"):
+        run(parts, tmp_path / "out")
+    run(parts, tmp_path / "out", discard_state=True)
+    after = tables(tmp_path / "out")
+    for table, rows in after.items():
+        assert len(rows) == len(before[table]) + len(second[table]), table
+    # And from there on as ever.
+    assert not run(parts, tmp_path / "out").new
+    assert tables(tmp_path / "out") == after
+
+
 def test_several_processes_are_one(tmp_path: Path) -> None:
     """Each run divides connections among as many processes as it likes."""
     parts = cut(CAPTURES / "zookeeper-3.9-cluster.pcap", (0.5,), tmp_path)
