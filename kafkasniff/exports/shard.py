@@ -18,14 +18,15 @@ import numpy as np
 from kafkasniff.capture.key_log_file import open_key_log
 from kafkasniff.capture.source import CaptureSource, open_captures, with_pauses
 from kafkasniff.enrich.tellings import Tellings
-from kafkasniff.exports.carried import ShardState, write_aside
+from kafkasniff.exports.beginning import load_state
+from kafkasniff.exports.carried import write_aside
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.staged import StagedFiles
 from kafkasniff.exports.staging import new_stager, stage, stage_unfinished
 from kafkasniff.model import Summary
 from kafkasniff.packets import Note, PacketBatch
 from kafkasniff.shards import share
-from kafkasniff.state import dump, load
+from kafkasniff.state import dump
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -160,7 +161,7 @@ class _Run:
         self._order = checkpoint.order
         self._segments = checkpoint.segments
         self._broken = checkpoint.broken
-        self._state = load(checkpoint.state, ShardState)
+        self._state = load_state(checkpoint.state, task.options)
         inspector = self._state.inspector
         if keys is not None:
             # Who goes on with a run that was killed finds them told.

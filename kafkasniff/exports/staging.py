@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkasniff.exports.beginning import load_state
 from kafkasniff.exports.carried import ShardState
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.staged import StagedFiles
@@ -14,7 +15,6 @@ from kafkasniff.exports.stager import Staged, Stager
 from kafkasniff.inspector import Output
 from kafkasniff.model import Message
 from kafkasniff.packets import NO_TIME, PacketBatch
-from kafkasniff.state import load
 
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
@@ -94,7 +94,7 @@ def stage_unfinished(
     `keys`: the key log that there was, since a state has nothing of it. Returns the state behind it, which is good for
     its tellings and its summary. Raises OSError.
     """
-    state = load(dumped, ShardState)
+    state = load_state(dumped, options)
     if keys is not None:
         state.inspector.follow_key_log(keys, tells=False)
     shutil.rmtree(folder, ignore_errors=True)

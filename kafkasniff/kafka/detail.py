@@ -62,6 +62,11 @@ class Detail:
         self.left_out = LeftOut()
 
     @property
+    def full(self) -> DecodeOptions:
+        """What messages are decoded with where nothing is left out."""
+        return self._full
+
+    @property
     def has_records(self) -> bool:
         """Whether there are records to be left out: without, the first level changes nothing."""
         return self._full.records in _WHOLE

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from kafkasniff.enrich.sessions import FETCH
 from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.exports.beginning import load_state
 from kafkasniff.exports.carried import ShardState
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.shard import parts
@@ -28,7 +29,7 @@ from kafkasniff.rows.problems import NOT_KAFKA
 from kafkasniff.rows.staged import place_name
 from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.packet_rows import packet_batches
-from kafkasniff.state import dump, load
+from kafkasniff.state import dump
 from kafkasniff.state.values import Values
 
 __all__ = [
@@ -157,7 +158,7 @@ class ReadConnections:
         for batch in batches:
             packets = batch
             if state is None:
-                state = load(batch.column("state")[0].as_py(), ShardState)
+                state = load_state(batch.column("state")[0].as_py(), self._options)
                 # Earlier runs had their own summaries.
                 state.enricher.count_into(state.inspector.begin_summary())
                 secrets = self._keys.begin(state.inspector, shard)

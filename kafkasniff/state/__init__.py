@@ -26,7 +26,7 @@ from kafkasniff.state.wire import DamagedError
 if TYPE_CHECKING:
     from kafkasniff.state.graph import Graph
 
-__all__ = ["dump", "dump_inspector", "load", "load_inspector"]
+__all__ = ["WAY_OUT", "dump", "dump_inspector", "load", "load_inspector"]
 
 _Kind = TypeVar("_Kind")
 

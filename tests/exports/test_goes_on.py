@@ -7,9 +7,15 @@ from pathlib import Path
 import pytest
 
 from kafkasniff.capture.source import CaptureSource
+from kafkasniff.enrich import Catalog
+from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.errors import UsageError
 from kafkasniff.exports import shard
+from kafkasniff.exports.beginning import new_state
+from kafkasniff.exports.carried import Carried
 from kafkasniff.exports.options import ExportOptions
+from kafkasniff.rows.sessions import Sessions
+from kafkasniff.state import dump
 from tests.choice import DEEP, in_turn
 from tests.craft.samples import mixed
 from tests.craft.write import pcap_bytes
@@ -145,6 +151,20 @@ def test_a_fresh_start_beside_what_is_there(tmp_path: Path, beginning: bytes) ->
     # And from there on as ever.
     assert not run(parts, tmp_path / "out").new
     assert tables(tmp_path / "out") == after
+
+
+def test_a_state_does_not_say_whether_secrets_are_shown(tmp_path: Path) -> None:
+    """Who can write the state of a folder could else have passwords in the tables of the next run."""
+    parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
+    run(parts[:1], tmp_path / "out")
+    state = tmp_path / "out" / manifest(tmp_path / "out")["state"]
+    shown = new_state(ExportOptions(show_secrets=True), Catalog(), sessions=False)
+    state.write_bytes(Carried([dump(shown)], Sessions(), Tellings()).dump())
+    before = files(tmp_path / "out")
+    for jobs in (1, 2):
+        with pytest.raises(UsageError, match="of other options than its export"):
+            run(parts, tmp_path / "out", jobs=jobs)
+    assert files(tmp_path / "out") == before
 
 
 def test_several_processes_are_one(tmp_path: Path) -> None:
