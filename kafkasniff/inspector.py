@@ -250,6 +250,12 @@ class Inspector:
         self._detail.set(level)
 
     @property
+    def settings(self) -> tuple[object, ...]:
+        """What it was made with: equal for inspectors that yield the same of the same packets."""
+        wants = self._want_exchanges, self._want_connections
+        return self._ports, self._show_secrets, self._detail.full, self._options.max_frame, *wants
+
+    @property
     def reads_records(self) -> bool:
         """Whether records of all topics are decoded, or kept as columns, at full level."""
         return self._detail.has_records

@@ -1,27 +1,41 @@
-"""A run that is cut into many, each going on from the state of the one before, yields what one run yields."""
+"""A run that is cut into many, each going on from the state of the one before, yields what one run yields.
+
+And what a state cannot do, whoever wrote it.
+"""
 
 from __future__ import annotations
 
-import os
-import pickle
-import pickletools
+import functools
 import resource
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, Literal
 
+import msgspec
 import pytest
 
+import kafkasniff
 from kafkasniff.capture import open_captures
+from kafkasniff.enrich import Enricher
 from kafkasniff.errors import UsageError
+from kafkasniff.exports.carried import ShardState
 from kafkasniff.inspector import Inspector, Output
-from kafkasniff.state import dump_inspector, load_inspector
-from kafkasniff.state_opcodes import refusal
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.detail import Detail
+from kafkasniff.kafka.record_batch import Batch, HeldRecords
+from kafkasniff.model import Connection, Endpoint, Exchange, Message, Problem, SharedBody
+from kafkasniff.state import dump, dump_inspector, load_inspector
+from kafkasniff.state.graph import Graph, Layout
+from kafkasniff.state.layouts import layouts
+from kafkasniff.state.values import Values
 from tests.choice import one_in
 
 CAPTURES = sorted((Path(__file__).parent.parent / "captures").glob("*.pcap*"))
 
 
-def run(capture: Path, *, cut: bool) -> list[Output]:
-    inspector = Inspector()
+def run(capture: Path, *, cut: bool, **options: Any) -> list[Output]:
+    inspector = Inspector(**options)
     events: list[Output] = []
     with open_captures([capture], chunk_size=5_000) as source:
         for batch in source:
@@ -36,98 +50,379 @@ def test_runs_that_go_on_yield_what_one_run_yields(capture: Path) -> None:
     assert run(capture, cut=True) == run(capture, cut=False)
 
 
-def state() -> bytes:
-    inspector = Inspector()
-    with open_captures([CAPTURES[0]]) as source:
+@pytest.mark.parametrize("capture", one_in(6, CAPTURES), ids=lambda path: path.name)
+def test_records_that_are_read_later_go_on(capture: Path) -> None:
+    """As exports keep them."""
+    options: dict[str, Any] = {"records": "columns", "connections": True}
+    whole, parts = run(capture, cut=False, **options), run(capture, cut=True, **options)
+    assert parts == whole
+    assert [list(batches(one)) for one in parts] == [list(batches(one)) for one in whole]
+
+
+def batches(value: Any) -> Iterator[tuple[Any, ...]]:
+    """What stands beside the batches of an event."""
+    if isinstance(value, Batch):
+        yield value.held, value.records, value.uncompressed
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            yield from batches(getattr(value, name))
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from batches(one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from batches(one)
+
+
+@functools.cache
+def small() -> bytes:
+    """The state of one connection, with a request that waits."""
+    inspector = Inspector(connections=True, records="columns")
+    with open_captures([CAPTURES[0]], chunk_size=400) as source:
         for batch in source:
             inspector.feed(batch)
+            if any(len(tcp.owner.exchanges) for tcp in inspector._reassembler):  # type: ignore[attr-defined]
+                break
     return dump_inspector(inspector)
 
 
-class Harm:
-    """A pickle that runs a command."""
-
-    def __reduce__(self) -> object:
-        return os.mkdir, (self.path,)
-
-    def __init__(self, path: str) -> None:
-        self.path = path
+def table(state: bytes) -> list[list[Any]]:
+    found: list[list[Any]] = msgspec.msgpack.decode(state.split(b"\n", 1)[1])
+    return found
 
 
-def test_a_hostile_state_does_nothing(tmp_path: Path) -> None:
-    header = state().split(b"\n", 1)[0] + b"\n"
-    target = tmp_path / "made"
-    with pytest.raises(UsageError, match="damaged"):
-        load_inspector(header + pickle.dumps(Harm(str(target))))
-    assert not target.exists()
-    for module, name in (
-        ("kafkasniff.accounts", "hashlib.blake2b"),
-        ("kafkasniff.accounts", "endpoint"),
-        ("kafkasniff.kafka.message", "Struct"),
-        ("builtins", "eval"),
-        ("kafkasniff.capture.live", "open_live"),
-    ):
-        with pytest.raises(UsageError, match="damaged"):
-            load_inspector(header + b"\x80\x04c" + f"{module}\n{name}\n".encode() + b".")
+def forged(objects: Any) -> bytes:
+    """A state with this table."""
+    return small().split(b"\n", 1)[0] + b"\n" + msgspec.msgpack.encode(objects)
+
+
+def tag(kind: type) -> int:
+    return [layout.of for layout in layouts()].index(kind)
+
+
+@functools.cache
+def existing() -> Inspector:
+    """One that is there before."""
+    return Inspector()
+
+
+def process() -> Mapping[Any, Any]:
+    """What a state must not change: classes, defaults and objects of the process."""
+    classes = {layout.of for layout in layouts()} | {DecodeContext, DecodeOptions, Message, Exchange, Endpoint, Batch}
+    found: dict[Any, Any] = {(one, name): id(value) for one in classes for name, value in vars(one).items()}
+    found["options"] = repr(DecodeOptions())
+    found["redacted"] = repr(DecodeContext(DecodeOptions()).withhold(b"secret"))
+    found["existing"] = dump_inspector(existing())
+    found["fresh"] = dump(ShardState(Inspector(), Enricher(), set()))
+    return found
+
+
+def loads(state: bytes) -> bool:
+    """Whether it becomes an inspector; else it is refused."""
+    try:
+        found = load_inspector(state)
+    except UsageError:
+        return False
+    assert type(found) is Inspector
+    return True
+
+
+def refused(state: bytes, match: str = "damaged") -> None:
+    with pytest.raises(UsageError, match=match) as raised:
+        load_inspector(state)
+    assert "\n" not in str(raised.value)
+    assert "--discard-state" in str(raised.value)
+
+
+# -- what other programs, and older versions, wrote -----------------------------------------------------------------
+
+
+def pickled(text: str) -> bytes:
+    return b"\x8c" + bytes((len(text),)) + text.encode()
+
+
+def test_a_pickle_cannot_switch_redaction_off() -> None:
+    """BUILD on a class that is there set attributes of it: here what stands for secrets, for the whole process."""
+    harm = (
+        b"\x80\x04"
+        + (pickled("kafkasniff.kafka.context") + pickled("DecodeContext") + b"\x93")
+        + (b"N}" + pickled("withhold") + pickled("kafkasniff.model") + pickled("ErrorCode") + b"\x93s\x86b.")
+    )
+    before = DecodeContext.withhold
+    try:
+        with pytest.raises(UsageError):
+            load_inspector(f"kafkasniff state {kafkasniff.__version__}\n".encode() + harm)
+        assert DecodeContext.withhold is before
+        assert DecodeContext(DecodeOptions()).withhold(b"secret") == {"redacted": 6}
+    finally:
+        DecodeContext.withhold = before  # type: ignore[method-assign]
 
 
 def test_states_that_cannot_be_used() -> None:
-    good = state()
-    header, rest = good.split(b"\n", 1)
-    with pytest.raises(UsageError, match="no state of kafkasniff"):
-        load_inspector(b"")
-    with pytest.raises(UsageError, match=r"written by kafkasniff 0\.0\.7"):
-        load_inspector(b"kafkasniff state 0.0.7\n" + rest)
-    for cut in (0, 1, len(rest) // 2, len(rest) - 1):
-        with pytest.raises(UsageError, match="damaged"):
-            load_inspector(header + b"\n" + rest[:cut])
-    with pytest.raises(UsageError, match="no state of an inspector"):
-        load_inspector(header + b"\n" + pickle.dumps({"a": 1}))
+    header, rest = small().split(b"\n", 1)
+    word, form, layout, version = header.split(b" ")
+    refused(b"", "no state of kafkasniff")
+    refused(header, "no state of kafkasniff")
+    refused(b"kafkasniff state 0.1\n" + rest, "a form that is not read any more")
+    refused(b" ".join((word, b"2", layout, version)) + b"\n" + rest, "keeps other things")
+    refused(b" ".join((word, form, layout[::-1], b"0.0.7")) + b"\n" + rest, r"written by kafkasniff 0\.0\.7, which")
+    refused(b" ".join((word, form, layout, b"0.0.7\x1b[2J")) + b"\n" + rest, "no state of kafkasniff")
+    # What it holds is said by its layout, not by its version.
+    assert type(load_inspector(b" ".join((word, form, layout, b"0.0.7")) + b"\n" + rest)) is Inspector
+    refused(dump(Enricher()), "no state of an inspector")
+    refused(small() + b"\0")
+    refused(forged([]), "no state of an inspector")
 
 
-NEVER_WRITTEN = (
-    *(
-        "PUT",
-        "BINPUT",
-        "LONG_BINPUT",
-        "GET",
-        "INT",
-        "LONG",
-        "FLOAT",
-        "STRING",
-        "BINSTRING",
-        "SHORT_BINSTRING",
-        "UNICODE",
-    ),
-    *("GLOBAL", "INST", "OBJ", "LIST", "DICT", "DUP", "PERSID", "BINPERSID", "EXT1", "EXT2", "EXT4"),
-    *("NEXT_BUFFER", "READONLY_BUFFER"),
+# -- hostile bytes ----------------------------------------------------------------------------------------------------
+
+
+def test_cut_off() -> None:
+    state = small()
+    begin = state.index(b"\n") + 1
+    for end in (*range(begin, begin + 500), *range(begin + 500, len(state), 7), len(state) - 1):
+        refused(state[:end])
+
+
+def test_flipped_bits() -> None:
+    """Refused, or an inspector with other numbers in it; the process is as it was."""
+    before = process()
+    state = bytearray(small())
+    for place in range(state.index(b"\n") + 1, len(state), 5):
+        bit = 1 << place % 8
+        state[place] ^= bit
+        loads(bytes(state))
+        state[place] ^= bit
+    assert process() == before
+
+
+OTHERS: list[Any] = [None, True, 1 << 63, "text", b"bytes", [[]], {"a": 1}]
+"""One of each kind that the form knows."""
+
+
+def test_values_of_other_types() -> None:
+    """Every field of every object, with values of all types in its place."""
+    before = process()
+    objects = table(small())
+    loaded = 0
+    for number, fields in enumerate(objects):
+        for place in range(len(fields)):
+            for other in OTHERS:
+                changed = [*objects[:number], [*fields[:place], other, *fields[place + 1 :]], *objects[number + 1 :]]
+                loaded += loads(forged(changed))
+    assert loaded < sum(map(len, objects)) * 4, "most values are of one type"
+    assert process() == before
+
+
+def test_objects_of_other_classes() -> None:
+    """What a field refers to has to be of its class; and there is no class but those that a state may hold."""
+    objects = table(small())
+    kinds = [layout.of for layout in layouts()]
+    for number in range(1, len(objects)):
+        other = objects[number - 1] if objects[number - 1][0] != objects[number][0] else objects[0]
+        swapped = [*objects]
+        swapped[number] = other
+        with pytest.raises(UsageError):
+            load_inspector(forged(swapped))
+    refused(forged([[len(kinds)], *objects[1:]]))
+    refused(forged([["Inspector", *objects[0][1:]], *objects[1:]]))
+
+
+def test_references_beyond_the_table() -> None:
+    objects = table(small())
+    where = 1 + ["_ports", "_show_secrets", "_detail"].index("_detail")
+    for place in (len(objects), 1 << 40, -1, 0):
+        refused(forged([[*objects[0][:where], place, *objects[0][where + 1 :]], *objects[1:]]))
+
+
+def test_no_connection_has_options_of_its_own() -> None:
+    """In which secrets might be shown."""
+    objects = table(small())
+    (number,) = (number for number, fields in enumerate(objects) if fields[0] == tag(Detail))
+    other = [*objects[number]]
+    other[1] = {**other[1], "show_secrets": True}
+    # The inspector's own: all others refer to the one that was.
+    where = 1 + ["_ports", "_show_secrets", "_detail"].index("_detail")
+    mine = [*objects[0][:where], len(objects), *objects[0][where + 1 :]]
+    refused(forged([mine, *objects[1:], other]), "a connection has other options than its inspector")
+    refused(forged([*objects, objects[0]]), "more than one Inspector")
+
+
+def test_values_refer_to_what_is_in_front_of_them() -> None:
+    """What is whole from the beginning cannot be part of itself."""
+    from kafkasniff.kafka.embedded import envelope
+
+    objects = table(small())
+    itself = [tag(envelope._Inner), 0, 0, len(objects)]
+    refused(forged([*objects, itself]), "IndexError")
+    assert type(load_inspector(forged([*objects, [tag(envelope._Inner), 0, 0, None]]))) is Inspector
+
+
+def test_circles_are_kept() -> None:
+    """As a connection and those that work for it refer to each other."""
+    loaded = load_inspector(small())
+    for tcp in loaded._reassembler:
+        kafka = tcp.owner.kafka  # type: ignore[attr-defined]
+        assert kafka._dialogue is kafka._boundaries._dialogue
+        assert kafka._log is kafka._dialogue._log is kafka._boundaries._log
+        assert kafka._options.detail is loaded._detail is kafka._dialogue._detail
+        assert tcp.endpoints is tcp.owner.endpoints  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "bytes_",
+    [
+        *(b"\xdd\x7f\xff\xff\xff", b"\xdf\x7f\xff\xff\xff", b"\xc6\x7f\xff\xff\xff", b"\xdb\x7f\xff\xff\xff"),
+        b"\xdd\x00\x0f\xff\xff" * 5000,
+        b"\x91" * 1_000_000,
+        b"\x91\x92" + bytes((0,)) + b"\xdd\x7f\xff\xff\xff\x00",
+        b"\xc9\x7f\xff\xff\xff\x01",
+    ],
 )
-"""Instructions of older protocols, and those that pickle writes only where it is asked to."""
-
-
-@pytest.mark.parametrize("opcode", pickletools.opcodes, ids=lambda opcode: opcode.name)
-def test_only_what_pickle_writes_is_obeyed(opcode: pickletools.OpcodeInfo) -> None:
-    told = refusal(b"\x80\x05" + opcode.code.encode("latin-1") + bytes(20) + b".", 0)
-    assert (told == f"instruction {ord(opcode.code):#04x} at byte 2") == (opcode.name in NEVER_WRITTEN)
-
-
-def test_the_walk_is_that_of_pickle() -> None:
-    """Behind everything that a state holds, an instruction is seen where pickle's own walk sees it."""
-    good = state()
-    header = good.index(b"\n") + 1
-    assert len({opcode.name for opcode, _, _ in pickletools.genops(good[header:])}) > 20
-    assert refusal(good, header) is None
-    for _, _, at in list(pickletools.genops(good[header:]))[::97]:
-        assert at is not None
-        place = header + at
-        assert refusal(good[:place] + b"r" + good[place:], header) == f"instruction 0x72 at byte {place}"
-        assert refusal(good[:place], header) == "it is cut off"
-
-
-def test_a_small_state_cannot_take_much_memory() -> None:
-    """LONG_BINPUT would have a table of 2**28 entries made."""
-    header = state().split(b"\n", 1)[0] + b"\n"
+def test_a_small_state_cannot_take_much_memory(bytes_: bytes) -> None:
+    """Counts are believed as far as there are bytes for them, and depth has a bound."""
+    header = small().split(b"\n", 1)[0] + b"\n"
     had = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(UsageError, match="instruction 0x72 at byte"):
-        load_inspector(header + b"\x80\x05Nr\xff\xff\xff\x07.")
+    refused(header + bytes_)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - had < 100_000
+
+
+# -- classes and their layouts ----------------------------------------------------------------------------------------
+
+
+class Plain:
+    def __init__(self) -> None:
+        self.one = 1
+        self.two = "2"
+
+
+class Slotted:
+    __slots__ = ("one", "two")
+
+    def __init__(self) -> None:
+        self.one: Any = 1
+        self.two: Any = "2"
+
+
+@pytest.mark.parametrize("kind", [Plain, Slotted])
+def test_a_layout_knows_all_attributes(kind: type) -> None:
+    Graph((Layout(kind, {"one": int, "two": str}, new=kind), Layout(Problem, made=Problem)))
+    Graph((Layout(kind, {"one": int}, new=kind, without=frozenset({"two"})), Layout(Problem, made=Problem)))
+    for fields, without in (({"one": int}, ()), ({"one": int, "two": str, "three": int}, ()), ({"one": int}, ("one",))):
+        with pytest.raises(TypeError, match=r"attributes differ: (one|two|three)"):
+            Graph((Layout(kind, fields, new=kind, without=frozenset(without)), Layout(Problem, made=Problem)))
+
+
+def test_the_layout_has_a_fingerprint() -> None:
+    def of(fields: dict[str, Any]) -> str:
+        return Graph((Layout(Slotted, fields), Layout(Problem, made=Problem))).fingerprint
+
+    assert of({"one": int, "two": str}) == of({"one": int, "two": str})
+    first, other = (msgspec.defstruct("Part", [("a", kind)], module="here") for kind in (int, str))
+    assert of({"one": first, "two": str}) != of({"one": other, "two": str})
+    assert len({of({"one": int, "two": str}), of({"one": int, "two": bytes}), of({"two": str, "one": int})}) == 3
+
+
+KINDS: list[tuple[Any, Any]] = [
+    (list[int], [1, 2]),
+    (deque[Slotted], deque([Slotted()])),
+    (OrderedDict[int, str], OrderedDict([(2, "a"), (1, "b")])),
+    (OrderedDict[str | bytes, int], OrderedDict([(b"a", 1), ("a", 2)])),
+    (dict[tuple[str, int], dict[int, int]], {("a", 1): {1: 2}}),
+    (dict[tuple[Endpoint | None, int], Slotted | None], {(Endpoint("::1", 1), 2): None}),
+    (set[tuple[int, int]], {(1, 2)}),
+    (frozenset[int], frozenset({1})),
+    (tuple[str | bytes, ...], ("a", b"b")),
+    (Literal["a", "b"] | None, "b"),
+    (str | Problem | None, Problem("kind", "detail")),
+    (str | Problem | None, "text"),
+    (bytearray, bytearray(b"ab")),
+    (Message | None, Message("request", 1, client_id=b"\xff", body={"a": [{"b": [1.5, None, True, b"x"]}]})),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), KINDS, ids=[str(index) for index in range(len(KINDS))])
+def test_values_of_all_kinds(kind: Any, value: Any) -> None:
+    graph = Graph((Layout(Plain, {"one": kind, "two": str}, new=Plain), Layout(Slotted, {"one": int, "two": str}), _P))
+    given = Plain()
+    given.one = value
+    found = graph.load(graph.dump(given), Plain)
+    assert found is not None
+    assert found is not given
+    assert type(found.one) is type(value)
+    if "Slotted" not in str(kind) or "None" in str(kind):
+        assert found.one == value
+        assert list(found.one) == list(value) if isinstance(value, OrderedDict) else True
+
+
+_P = Layout(Problem, made=Problem)
+
+
+@pytest.mark.parametrize("kind", [Any, object, list[Any], int | str, type, int | list[int], Exception])
+def test_types_that_no_state_can_hold(kind: Any) -> None:
+    with pytest.raises(TypeError, match="no state can hold"):
+        Graph((Layout(Slotted, {"one": kind, "two": str}), _P))
+
+
+def test_objects_that_no_state_can_hold() -> None:
+    with pytest.raises(TypeError, match="a Plain is no part of a state"):
+        dump(Plain())
+
+
+@pytest.mark.parametrize("body", [{"a": {1: 2}}, {"a": [{b"x": 1}]}, {"a": [[{"b": {None: 1}}]]}])
+def test_names_in_bodies_are_text(body: Any) -> None:
+    """Whoever writes JSON expects that."""
+    values = Values[Message](Message)
+    with pytest.raises(UsageError, match="a name in a body is no text"):
+        values.load(values.dump(Message("request", 1, body=body)))
+
+
+# -- single values ------------------------------------------------------------------------------------------------
+
+
+def test_exchanges_are_handed_on_as_they_are() -> None:
+    pairs, connections, problems = Values[Any](tuple[Exchange, bool]), Values[Any](Connection), Values[Any](Problem)
+    found = 0
+    for capture in CAPTURES[::9]:
+        for event in run(capture, cut=False, records="columns", connections=True):
+            values, given = {
+                Exchange: (pairs, (event, True)),
+                Connection: (connections, event),
+                Problem: (problems, event),
+            }.get(type(event), (None, None))
+            if values is not None:
+                again = values.load(values.dump(given))
+                assert again == given
+                assert list(batches(again)) == list(batches(given))
+                found += 1
+    assert found > 100
+
+
+def test_a_batch_keeps_its_bytes_and_records() -> None:
+    values = Values[Message](Message)
+    batch = Batch({"compression": "gzip"})
+    batch.held, batch.records, batch.uncompressed = HeldRecords(b"wire", 9), [{"key": b"k"}], 12
+    given = Message("request", 1, body=SharedBody(topic_data=[{"records": {"batches": [{}, batch]}}]))
+    again = values.load(values.dump(given))
+    assert list(batches(again)) == [(HeldRecords(b"wire", 9), [{"key": b"k"}], 12)]
+    assert again == given
+    inner = msgspec.msgpack.encode([{"records": [msgspec.msgpack.Ext(1, b"")]}, None, 0, None, None])
+    with pytest.raises(UsageError, match="an extension in a batch"):
+        values.load(values.dump(Message("request", 1, body={"batches": [msgspec.msgpack.Ext(1, inner)]})))
+
+
+def test_a_capture_whose_name_is_no_text() -> None:
+    r"""It stands in tables as `\xNN`, and so it does in what is handed on."""
+    values = Values[Message](Message)
+    again = values.load(values.dump(Message("request", 1, capture="a\udcff.pcap", body={"name": "ü"})))
+    assert (again.capture, again.body) == (r"a\xff.pcap", {"name": "ü"})
+    inspector = Inspector()
+    inspector._captures = ("a\udcff.pcap",)
+    assert load_inspector(dump_inspector(inspector))._captures == (r"a\xff.pcap",)
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc0", b"\x92\x01\x02", b"\xc1", b"\x93\x01", b"\xd4\x02\x00", b"\x91" * 5000])
+def test_what_a_task_wrote_may_be_damaged(data: bytes) -> None:
+    with pytest.raises(UsageError, match="what a task wrote is damaged") as raised:
+        Values[Any](tuple[Exchange, bool]).load(data)
+    assert "\n" not in str(raised.value)

@@ -12,6 +12,7 @@ from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.export_options import TABLES, make_export_options, rows_line
 from kafkasniff.cli.options import (
     FilterOptions,
+    discard_state_option,
     filter_options,
     framing_arguments,
     inspector_options,
@@ -61,6 +62,7 @@ __all__ = ["export_command"]
     metavar="N",
     help="Processes; the rows are the same [default: by size and cores].",
 )
+@discard_state_option
 @inspector_options
 @payload_options
 @filter_options
@@ -87,6 +89,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         payload=take_payload(options),
     )
     jobs: int | None = options.pop("jobs")
+    discard_state: bool = options.pop("discard_state")
     engine, master, conf = options.pop("engine"), options.pop("master"), options.pop("conf")
     if engine == "spark":
         if predicate is not None:
@@ -111,7 +114,9 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         spark = ready_session(master, **properties)
         watched = wants_progress(environment, to_terminal=False, quiet=quiet)
         with TaskProgress(environment, tracker_of(spark) if watched else None):
-            result = spark_export.export(spark, captures, Path(output), wanted, given=given, keys=keys)
+            result = spark_export.export(
+                spark, captures, Path(output), wanted, given=given, keys=keys, discard_state=discard_state
+            )
         if not quiet:
             environment.say(_told(result, output))
         return Exit.BROKEN if result.broken else Exit.OK
@@ -156,6 +161,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
             jobs=_usual(captures, wanted) if jobs is None else jobs,
             hooks=hooks,
             keylog=options["keylog"],
+            discard_state=discard_state,
         )
     finally:
         for progress in shown:

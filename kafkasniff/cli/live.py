@@ -27,6 +27,7 @@ from kafkasniff.cli.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options import (
     FilterOptions,
     OutputOptions,
+    discard_state_option,
     filter_options,
     inspector_options,
     key_arguments,
@@ -88,6 +89,7 @@ MIN_EVERY_SECONDS: Final = 1.0
 @click.option("--tables", metavar="NAMES", help=f"Which tables, by commas [default: {', '.join(TABLES)}].")
 @click.option("--no-bodies", is_flag=True, help="Header columns of tables alone: what bodies tell is null.")
 @click.option("--no-json", is_flag=True, help="Leave request_body and response_body of the tables null.")
+@discard_state_option
 @write_options
 @watch_options
 @verbosity_options
@@ -261,8 +263,10 @@ def _export_arguments(
     """
     directory, every = options.pop("directory"), options.pop("every")
     tables, no_bodies, no_json = options.pop("tables"), options.pop("no_bodies"), options.pop("no_json")
+    discard_state = options.pop("discard_state")
     if directory is None:
         given_options = (
+            ("--discard-state", discard_state),
             ("--export-every", every),
             ("--tables", tables),
             ("--no-bodies", no_bodies),
@@ -272,7 +276,7 @@ def _export_arguments(
             if given:
                 raise UsageError(f"{name} is for tables: say where to with --export")
         return None
-    arguments: dict[str, Any] = {"directory": Path(directory)}
+    arguments: dict[str, Any] = {"directory": Path(directory), "discard_state": discard_state}
     seconds = _seconds(every)
     if seconds is not None:
         if seconds < MIN_EVERY_SECONDS:

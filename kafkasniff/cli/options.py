@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FilterOptions",
     "OutputOptions",
+    "discard_state_option",
     "filter_options",
     "framing_arguments",
     "framing_options",
@@ -147,6 +148,12 @@ def topic_ids_option(command: _Command) -> _Command:
     """Names for topic ids that no message tells."""
     told = "Names of topic ids: JSON, lines `ID NAME`, or the output of kafka-topics.sh --describe."
     return click.option("--topic-ids", metavar="FILE", help=told)(command)
+
+
+def discard_state_option(command: _Command) -> _Command:
+    """For folders whose state cannot be used, or shall not be."""
+    told = "Do not resume connections that were open when the last run into DIR ended; their rows stay as they are."
+    return click.option("--discard-state", is_flag=True, help=told)(command)
 
 
 def output_options(command: _Command) -> _Command:

@@ -15,9 +15,9 @@ from kafkasniff.inspector import Inspector
 from kafkasniff.model import Summary
 from kafkasniff.rows.sessions import Sessions
 from kafkasniff.shards import number_from, reshard
-from kafkasniff.state import dump, load
+from kafkasniff.state import WAY_OUT, dump, load
 
-__all__ = ["check_no_stream", "check_options", "first_states", "new_state", "read_carried", "total"]
+__all__ = ["check_no_stream", "check_options", "first_states", "load_state", "new_state", "read_carried", "total"]
 
 
 def check_options(manifest: Manifest, options: ExportOptions, directory: Path) -> None:
@@ -38,10 +38,13 @@ def check_no_stream(manifest: Manifest, directory: Path) -> None:
         raise UsageError(f"a stream writes into {directory}; name a new folder")
 
 
-def read_carried(folder: ExportFolder) -> Carried:
-    """What the last run into a folder left. Raises OutputError, and UsageError as `kafkasniff.state.load` does."""
+def read_carried(folder: ExportFolder, *, discard: bool = False) -> Carried:
+    """What the last run into a folder left; nothing with `discard`, whatever it is.
+
+    Raises OutputError, and UsageError as `kafkasniff.state.load` does.
+    """
     manifest = folder.manifest
-    if manifest is None or manifest.state is None:
+    if discard or manifest is None or manifest.state is None:
         return Carried([], Sessions(), Tellings())
     path = folder.root.below(*manifest.state.split("/"))
     try:
@@ -67,6 +70,18 @@ def new_state(options: ExportOptions, catalog: Catalog, *, sessions: bool) -> Sh
     return ShardState(inspector, enricher, set())
 
 
+def load_state(dumped: bytes, options: ExportOptions) -> ShardState:
+    """The state of a shard. Raises UsageError as `kafkasniff.state.load` does, and where it is of other options.
+
+    The manifest's options are compared before (`check_options`); but the state is what decodes, and who can write it
+    must not decide whether secrets are shown.
+    """
+    state = load(dumped, ShardState)
+    if state.inspector.settings != new_state(options, Catalog(), sessions=False).inspector.settings:
+        raise UsageError(f"this state is of other options than its export: {WAY_OUT}")
+    return state
+
+
 def first_states(
     carried: Carried, shards: int, options: ExportOptions, given: Mapping[str, str], *, sessions: bool = False
 ) -> list[bytes]:
@@ -78,7 +93,7 @@ def first_states(
         catalog = Catalog(given, tellings=Tellings())
         state = new_state(options, catalog, sessions=sessions)
         if carried.shards:
-            before = [load(one, ShardState) for one in carried.shards]
+            before = [load_state(one, options) for one in carried.shards]
             inspectors: list[Inspector] = [one.inspector for one in before]
             state.inspector = reshard(inspectors, number, shards)
             state.enricher.count_into(state.inspector.summary)

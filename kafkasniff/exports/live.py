@@ -89,6 +89,7 @@ class LiveExport:
     - `interface`: name of the capture
     - `given`: names by topic id; `predicate`: only the exchanges that it is true of
     - `every_seconds`: time between two commits, by `clock`
+    - `discard_state`: do not read what earlier runs left, which tells names of topics and brokers
 
     Raises UsageError where the folder holds an export of another kind or of other options, OutputError where it cannot
     be written: here, and in `feed` and `close`. Left by an exception from elsewhere, the block commits what was fed.
@@ -103,6 +104,7 @@ class LiveExport:
         given: Mapping[str, str] | None = None,
         predicate: Predicate | None = None,
         every_seconds: float = EVERY_SECONDS,
+        discard_state: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.directory = directory
@@ -127,12 +129,12 @@ class LiveExport:
         """Feeding was interrupted or failed: what came since the last commit is not whole and will not be committed."""
         self._folder = ExportFolder(directory)
         try:
-            self._begin(given or {}, interface)
+            self._begin(given or {}, interface, discard_state=discard_state)
         except BaseException:
             self.__exit__(*sys.exc_info())
             raise
 
-    def _begin(self, given: Mapping[str, str], interface: str) -> None:
+    def _begin(self, given: Mapping[str, str], interface: str, *, discard_state: bool) -> None:
         folder, options = self._folder, self._options
         if folder.manifest is not None:
             check_no_stream(folder.manifest, folder.directory)
@@ -142,7 +144,7 @@ class LiveExport:
         self._names = (*before, interface)
         self._capture = CaptureFile(interface, None, begun=datetime.now(UTC))
         # What earlier runs were told of topics and brokers holds.
-        tellings = read_carried(folder).tellings
+        tellings = read_carried(folder, discard=discard_state).tellings
         told = {topic_id: name for topic_id, (_, name) in tellings.topics.items()}
         catalog = Catalog({**given, **told}, tellings=Tellings())
         self._state = new_state(options, catalog, sessions=self._predicate is not None)

@@ -64,6 +64,7 @@ class _Plan(msgspec.Struct):
     captures: list[CaptureFile]
     shards: Annotated[int, msgspec.Meta(ge=1, le=MAX_SHARDS)]
     run: Annotated[int, msgspec.Meta(ge=1, le=MAX_RUNS)]
+    discard_state: bool = False
 
 
 def export(
@@ -78,13 +79,15 @@ def export(
     hooks: Hooks | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     keylog: str | None = None,
+    discard_state: bool = False,
 ) -> Result:
     """Export the captures that are not in the folder yet.
 
     `given`: names by topic id; `predicate`: only the exchanges that it is true of, for which `learn` may fill the
     catalog before; `jobs`: processes, of which each reads all captures and keeps its share of the connections (one
     where a filter has to know all of them, or a capture can be read only once); `keylog`: a file with secrets of TLS,
-    of which nothing is kept in the folder. `hooks` are called here.
+    of which nothing is kept in the folder. `hooks` are called here. `discard_state`: do not resume what the last run
+    left, nor one that was killed and did: rows of connections that were open then stay as they are.
 
     Raises CaptureError, OutputError, and UsageError where the folder holds an export of another kind, of other options,
     or a capture that has grown.
@@ -101,7 +104,9 @@ def export(
         try:
             if predicate is not None or any(capture.size is None for _, capture in new):
                 jobs = 1
-            making = _Making(folder, options, new, hooks, checkpoint_seconds, keylog=keylog)
+            making = _Making(
+                folder, options, new, hooks, checkpoint_seconds, keylog=keylog, discard_state=discard_state
+            )
             return making.run(given or {}, predicate, learn, jobs)
         except BaseException:
             if not _has_checkpoint(folder):
@@ -126,6 +131,7 @@ class _Making:
         checkpoint_seconds: float,
         *,
         keylog: str | None,
+        discard_state: bool,
     ) -> None:
         self._folder = folder
         self._options = options
@@ -134,6 +140,7 @@ class _Making:
         self._seconds = checkpoint_seconds
         self._keylog = keylog
         self._resumed = False
+        self._discard_state = discard_state
 
     def run(
         self,
@@ -163,7 +170,7 @@ class _Making:
         shards: int,
     ) -> Result:
         folder, manifest = self._folder, self._folder.manifest
-        carried = read_carried(folder)
+        carried = read_carried(folder, discard=self._discard_state)
         plan, resumed = self._plan(shards)
         self._resumed = resumed
         states = first_states(carried, plan.shards, self._options, given, sessions=predicate is not None)
@@ -197,7 +204,8 @@ class _Making:
         """The plan of this run, and whether it is that of one that was killed."""
         folder = self._folder
         path = folder.partial / RUN
-        plan = _Plan(self._options.public, [capture for _, capture in self._new], shards, folder.run)
+        new = [capture for _, capture in self._new]
+        plan = _Plan(self._options.public, new, shards, folder.run, self._discard_state)
         with folder.output():
             if path.exists():
                 try:
@@ -217,7 +225,8 @@ class _Making:
         """Whether what was done for `old` holds for `plan`: the same, or with more captures behind."""
         keys = [one.key for one in old.captures]
         same = [one.key for one in plan.captures[: len(keys)]] == keys
-        return same and None not in keys and (old.options, old.run) == (plan.options, plan.run)
+        alike = (old.options, old.run, old.discard_state) == (plan.options, plan.run, plan.discard_state)
+        return same and None not in keys and alike
 
     def _finish(self, carried: Carried, results: list[ShardResult], given: Mapping[str, str], resumed: bool) -> Result:
         folder, options = self._folder, self._options
@@ -226,7 +235,9 @@ class _Making:
                 (folder.partial / table).remove_tree()
             made = finish(folder.partial, folder.run, options, carried, results, given=given)
             new = [capture for _, capture in self._new]
-            manifest = folder.commit(options, new, made.written, made.unfinished, made.state)
+            manifest = folder.commit(
+                options, new, made.written, made.unfinished, made.state, goes_on=not self._discard_state
+            )
         rows = {
             table: sum(count for found in (made.written, made.unfinished) for _, count in found[table])
             for table in options.tables

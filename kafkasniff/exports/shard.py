@@ -19,7 +19,7 @@ from kafkasniff.capture.source import CaptureSource, open_captures, with_pauses
 from kafkasniff.confined import ConfinedPath
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.errors import UsageError
-from kafkasniff.exports.carried import ShardState
+from kafkasniff.exports.beginning import load_state
 from kafkasniff.exports.distrust import DamagedRunError, check_staged
 from kafkasniff.exports.folder import MAX_COUNT
 from kafkasniff.exports.options import ExportOptions
@@ -28,7 +28,7 @@ from kafkasniff.exports.staging import new_stager, stage, stage_unfinished
 from kafkasniff.model import Summary
 from kafkasniff.packets import Note, PacketBatch
 from kafkasniff.shards import share
-from kafkasniff.state import dump, load
+from kafkasniff.state import dump
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -222,7 +222,7 @@ class _Run:
         self._segments = checkpoint.segments
         self._rows = checkpoint.rows
         self._broken = checkpoint.broken
-        self._state = load(checkpoint.state, ShardState)
+        self._state = load_state(checkpoint.state, task.options)
         inspector = self._state.inspector
         if keys is not None:
             # Who goes on with a run that was killed finds them told.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkasniff.confined import ConfinedPath
+from kafkasniff.exports.beginning import load_state
 from kafkasniff.exports.carried import ShardState
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.staged import StagedFiles
@@ -13,7 +14,6 @@ from kafkasniff.exports.stager import Staged, Stager
 from kafkasniff.inspector import Output
 from kafkasniff.model import Message
 from kafkasniff.packets import NO_TIME, PacketBatch
-from kafkasniff.state import load
 
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
@@ -98,7 +98,7 @@ def stage_unfinished(
     `keys`: the key log that there was, since a state has nothing of it. Returns the state behind it, which is good for
     its tellings and its summary. Raises OSError.
     """
-    state = load(dumped, ShardState)
+    state = load_state(dumped, options)
     if keys is not None:
         state.inspector.follow_key_log(keys, tells=False)
     folder.remove_tree()

@@ -60,13 +60,10 @@ class Detail:
         """Exchanges that begin now are not told."""
         self.left_out = LeftOut()
 
-    def __getstate__(self) -> tuple[DecodeOptions, int, LeftOut]:
-        # An enum's member is pickled in another way by every other release of Python.
-        return self._full, int(self.level), self.left_out
-
-    def __setstate__(self, state: tuple[DecodeOptions, int, LeftOut]) -> None:
-        self._full, level, self.left_out = state
-        self.set(Level(level))
+    @property
+    def full(self) -> DecodeOptions:
+        """What messages are decoded with where nothing is left out."""
+        return self._full
 
     @property
     def has_records(self) -> bool:

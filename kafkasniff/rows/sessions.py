@@ -59,7 +59,7 @@ class _AsTheyAre:
 
 
 class Sessions:
-    """Fetch sessions over rows that come in the order of their requests: picklable, for the run that goes on."""
+    """Fetch sessions over rows that come in the order of their requests; a state may hold them."""
 
     def __init__(self) -> None:
         self._sessions = FetchSessions()

@@ -2,14 +2,13 @@
 
 The packets of a shard come in capture order, so that a task works as one process of `export --jobs` does: one
 inspector, which begins with the state that the last run left of the shard, and whose state is handed on in the end.
-What it yields goes on as pickled objects, records still as they were on the wire, so that a task has to do no more than
-reassemble, frame, pair and read the bodies around the records: one connection with much traffic costs little here, and
-what costs much (stage 2, table_rows.py) is dealt out by exchange.
+What it yields goes on as typed data (`state.values`), records still as they were on the wire, so that a task has to do
+no more than reassemble, frame, pair and read the bodies around the records: one connection with much traffic costs
+little here, and what costs much (stage 2, table_rows.py) is dealt out by exchange.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ import pyarrow as pa
 
 from kafkasniff.enrich.sessions import FETCH
 from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.exports.beginning import load_state
 from kafkasniff.exports.carried import ShardState
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.shard import parts
@@ -29,14 +29,19 @@ from kafkasniff.rows.problems import NOT_KAFKA
 from kafkasniff.rows.staged import place_name
 from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.packet_rows import packet_batches
-from kafkasniff.state import dump, load
+from kafkasniff.state import dump
+from kafkasniff.state.values import Values
 
 __all__ = [
     "CONNECTION",
+    "CONNECTION_VALUES",
     "END",
+    "END_VALUES",
     "EXCHANGE",
     "EXCHANGES",
+    "EXCHANGE_VALUES",
     "PROBLEM",
+    "PROBLEM_VALUES",
     "SLOT_NS",
     "ReadConnections",
     "ShardEnd",
@@ -63,10 +68,10 @@ EXCHANGES: Final = {
 }
 """What stage 1 yields, with its types in Spark.
 
-`kind`: `exchange` (`data` is the pickled pair of an `Exchange` and whether names are missing in its bodies),
-`connection`, `problem` (pickled as well), `end` (of a shard, a pickled `ShardEnd`). `open`: it was not over when the
-captures ended. `slot`: the minute of its time. `time_ns`, `broker` and `step` are those of exchanges in fetch sessions
-(`rows.staged.SessionStep`). `size`: bytes of `data`.
+`kind`: `exchange` (`data` is the pair of an `Exchange` and whether names are missing in its bodies, see
+`EXCHANGE_VALUES`), `connection`, `problem` (likewise), `end` (of a shard, a `ShardEnd`). `open`: it was not over when
+the captures ended. `slot`: the minute of its time. `time_ns`, `broker` and `step` are those of exchanges in fetch
+sessions (`rows.staged.SessionStep`). `size`: bytes of `data`.
 """
 _SCHEMA: Final = pa.schema(
     [
@@ -98,6 +103,13 @@ class ShardEnd(msgspec.Struct):
     summary: Summary
     order: int
     """Packets so far, of the run before, too."""
+
+
+EXCHANGE_VALUES: Final = Values[tuple[Exchange, bool]](tuple[Exchange, bool])
+CONNECTION_VALUES: Final = Values[Connection](Connection)
+PROBLEM_VALUES: Final = Values[Problem](Problem)
+END_VALUES: Final = Values[ShardEnd](ShardEnd)
+"""What `data` holds, by kind. It passes through files of the shuffles."""
 
 
 def slot_of(time_ns: int | None) -> int:
@@ -146,7 +158,7 @@ class ReadConnections:
         for batch in batches:
             packets = batch
             if state is None:
-                state = load(batch.column("state")[0].as_py(), ShardState)
+                state = load_state(batch.column("state")[0].as_py(), self._options)
                 # Earlier runs had their own summaries.
                 state.enricher.count_into(state.inspector.begin_summary())
                 secrets = self._keys.begin(state.inspector, shard)
@@ -166,7 +178,7 @@ class ReadConnections:
         tellings = state.enricher.catalog.tellings
         assert tellings is not None
         left = ShardEnd(shard, carried, tellings, state.inspector.summary, order)
-        out.add(END, pickle.dumps(left, 5), connection_id=shard)
+        out.add(END, END_VALUES.dump(left), connection_id=shard)
         yield from out.take()
 
     def _take(self, state: ShardState, events: Sequence[Any], out: _Rows, *, open_: bool = False) -> None:
@@ -184,10 +196,10 @@ class ReadConnections:
             elif kind is Connection:
                 tellings.connection(event)
                 if "connections" in tables or event.verdict == "not_kafka":
-                    data = pickle.dumps(event, 5)
+                    data = CONNECTION_VALUES.dump(event)
                     out.add(CONNECTION, data, slot_of(event.time_ns), connection_id=event.connection_id, open_=open_)
             elif kind is Problem and "problems" in tables and event.exchange is None and event.kind != NOT_KAFKA:
-                data = pickle.dumps(event, 5)
+                data = PROBLEM_VALUES.dump(event)
                 out.add(PROBLEM, data, slot_of(event.time_ns), connection_id=event.connection_id or 0, open_=open_)
 
 
@@ -218,7 +230,7 @@ class _Rows:
                 broker = place_name(request.broker.address, request.broker.port)
         self.add(
             EXCHANGE,
-            pickle.dumps((exchange, unnamed), 5),
+            EXCHANGE_VALUES.dump((exchange, unnamed)),
             slot_of(seen.time_ns),
             connection_id=exchange.connection_id or 0,
             exchange_id=exchange.exchange_id or 0,

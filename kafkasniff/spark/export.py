@@ -53,12 +53,14 @@ def export(
     keys: KeyLog | None = None,
     shards: int | None = None,
     split_size: int = SPLIT_BYTES,
+    discard_state: bool = False,
 ) -> Result:
     """Export the captures that are not in the folder yet: paths, folders, patterns, addresses of other machines.
 
     `given`: names by topic id; `keys`: secrets of TLS, of which nothing is kept in the folder. `shards`: tasks of the
-    first stage; `split_size`: bytes of a capture that one task reads. The executors need the captures, and the folder,
-    under the same paths.
+    first stage; `split_size`: bytes of a capture that one task reads; `discard_state`: do not resume what the last run
+    left, so that rows of connections that were open then stay as they are. The executors need the captures, and the
+    folder, under the same paths.
 
     Raises CaptureError, OutputError, UsageError where the folder holds an export with other options, or a capture that
     has grown, and MissingPartError where there is nothing to decrypt with.
@@ -77,14 +79,15 @@ def export(
             return Result(manifest)
         opened = open_files(spark, [files[path] for path, _ in new], split_size=split_size)
         before = [one.name for one in ([] if manifest is None else manifest.captures)]
-        carried = read_carried(folder)
+        carried = read_carried(folder, discard=discard_state)
         folder.discard()
         try:
             with run_captures(
                 opened, options, carried=carried, before=before, given=given, keys=keys, shards=shards
             ) as run:
                 broken = any(problem.kind in BROKEN_KINDS for problem in run.problems)
-                manifest, rows = write_run(folder, run, [capture for _, capture in new])
+                captured = [capture for _, capture in new]
+                manifest, rows = write_run(folder, run, captured, goes_on=not discard_state)
         finally:
             folder.discard()
         return Result(manifest, len(new), rows, run.summary, broken)
@@ -96,11 +99,17 @@ def _look(file: FoundFile) -> Look:
 
 
 def write_run(
-    folder: ExportFolder, run: Run, captures: Sequence[CaptureFile], *, batch: int | None = None
+    folder: ExportFolder,
+    run: Run,
+    captures: Sequence[CaptureFile],
+    *,
+    batch: int | None = None,
+    goes_on: bool = True,
 ) -> tuple[Manifest, dict[str, int]]:
     """Write the tables of a run and take them into the folder; returns the manifest, and the run's rows by table.
 
-    `captures`: those that are new; `batch`: the number of a stream's batch.
+    `captures`: those that are new; `batch`: the number of a stream's batch; `goes_on`: as for
+    `ExportFolder.commit`.
     """
     options = run.options
     partial = folder.partial
@@ -123,7 +132,14 @@ def write_run(
             if _ATTEMPT.fullmatch(left):
                 (partial / left).remove_tree()
         manifest = folder.commit(
-            options, captures, found[False], found[True], run.carry().dump(), engine="spark", batch=batch
+            options,
+            captures,
+            found[False],
+            found[True],
+            run.carry().dump(),
+            engine="spark",
+            goes_on=goes_on,
+            batch=batch,
         )
     rows = {table: sum(count for part in found.values() for _, count in part[table]) for table in options.tables}
     return manifest, rows

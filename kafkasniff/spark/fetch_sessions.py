@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -14,8 +13,9 @@ from kafkasniff.rows.sessions import Sessions, encode_held
 from kafkasniff.rows.staged import SessionStep
 from kafkasniff.spark.connections import BATCH_ROWS, batch_of
 from kafkasniff.state import dump, load
+from kafkasniff.state.values import Values
 
-__all__ = ["HELD", "SESSIONS", "STEP_COLUMNS", "BrokerSessions", "WalkSessions"]
+__all__ = ["BROKER_VALUES", "HELD", "SESSIONS", "STEP_COLUMNS", "BrokerSessions", "WalkSessions"]
 
 HELD: Final = "held"
 SESSIONS: Final = "sessions"
@@ -36,6 +36,10 @@ class BrokerSessions(msgspec.Struct):
     def sessions(self) -> Sessions:
         """They."""
         return load(self.state, Sessions)
+
+
+BROKER_VALUES: Final = Values[BrokerSessions](BrokerSessions)
+"""What `data` of kind `sessions` holds."""
 
 
 class WalkSessions:
@@ -96,5 +100,5 @@ class _Broker:
 
 
 def _told(walk: _Broker) -> pa.RecordBatch:
-    data = pickle.dumps(walk.finish(), 5)
+    data = BROKER_VALUES.dump(walk.finish())
     return batch_of([(SESSIONS, False, 0, 0, 0, None, None, None, len(data), data)])

@@ -7,7 +7,6 @@ packets ─ shuffle by connection, in capture order ─ stage 1 (connections.py)
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
@@ -27,15 +26,17 @@ from kafkasniff.rows.sessions import Sessions
 from kafkasniff.spark.connections import (
     CONNECTION,
     END,
+    END_VALUES,
     EXCHANGE,
     EXCHANGES,
     PROBLEM,
+    PROBLEM_VALUES,
     ReadConnections,
     ShardEnd,
     batch_of,
     slot_of,
 )
-from kafkasniff.spark.fetch_sessions import HELD, SESSIONS, STEP_COLUMNS, BrokerSessions, WalkSessions
+from kafkasniff.spark.fetch_sessions import BROKER_VALUES, HELD, SESSIONS, STEP_COLUMNS, WalkSessions
 from kafkasniff.spark.keys import PlacedSecrets, TaskKeys, key_log_problems, secrets_among
 from kafkasniff.spark.slots import plan_slots
 from kafkasniff.spark.source import Captures
@@ -116,7 +117,7 @@ class Run:
         except BaseException:
             self.close()  # nobody else has this run yet
             raise
-        self.ends: list[ShardEnd] = sorted((pickle.loads(row["data"]) for row in ends), key=lambda end: end.shard)
+        self.ends: list[ShardEnd] = sorted((END_VALUES.load(row["data"]) for row in ends), key=lambda end: end.shard)
         self.tellings = before.tellings
         self.tellings.hosts.update(hosts or {})
         for end in self.ends:
@@ -146,7 +147,7 @@ class Run:
             steps.mapInArrow(WalkSessions(dump(self._sessions)), ddl(EXCHANGES)), StorageLevel.DISK_ONLY
         )
         for row in walked.where(f"kind = '{SESSIONS}'").select("data").collect():
-            found: BrokerSessions = pickle.loads(row["data"])
+            found = BROKER_VALUES.load(row["data"])
             self._sessions.replace({found.broker}, found.sessions())
         return walked.where(f"kind = '{HELD}'")
 
@@ -158,7 +159,7 @@ class Run:
         rows = self._exchanges.where(f"kind <> '{END}'")
         told = [
             (PROBLEM, False, slot_of(problem.time_ns), 0, 0, None, None, None, len(data), data)
-            for problem, data in ((problem, pickle.dumps(problem, 5)) for problem in self.problems)
+            for problem, data in ((problem, PROBLEM_VALUES.dump(problem)) for problem in self.problems)
         ]
         if told and "problems" in self.options.tables:
             rows = rows.union(self._spark.createDataFrame(pa.Table.from_batches([batch_of(told)])))

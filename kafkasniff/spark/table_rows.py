@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -26,7 +25,7 @@ from kafkasniff.exports.staged import StagedFiles
 from kafkasniff.exports.stager import Stager
 from kafkasniff.rows.resolve import Names
 from kafkasniff.rows.sessions import HeldSessions
-from kafkasniff.spark.connections import EXCHANGE
+from kafkasniff.spark.connections import CONNECTION, CONNECTION_VALUES, EXCHANGE, EXCHANGE_VALUES, PROBLEM_VALUES
 from kafkasniff.spark.fetch_sessions import HELD
 
 __all__ = ["FILES", "OUTPUT_ROWS", "STAGED_FOR", "MakeRows", "WriteFiles", "own_folder"]
@@ -72,14 +71,16 @@ class _Staging:
                 if kind == HELD:
                     held.add((key[0], key[1]), data.as_py())
                     continue
-                event = pickle.loads(data.as_buffer())
+                buffer = memoryview(data.as_buffer())
                 if kind == EXCHANGE:
-                    event, unnamed = event
+                    event, unnamed = EXCHANGE_VALUES.load(buffer)
                     if unnamed:
                         for message in (event.request, event.response):
                             if message is not None:
                                 enricher.name_missed(message)
-                events[open_].append(event)
+                    events[open_].append(event)
+                else:
+                    events[open_].append((CONNECTION_VALUES if kind == CONNECTION else PROBLEM_VALUES).load(buffer))
             for stager, found in zip(stagers, events, strict=True):
                 if found:
                     stager.take(found)

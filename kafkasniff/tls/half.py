@@ -9,7 +9,7 @@ when it is right, so that nothing is ever guessed.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkasniff.streams import Gap
 from kafkasniff.tls.handshake import TLS13, HandshakeBuffer
@@ -56,7 +56,7 @@ class Loss(NamedTuple):
 
 
 class Half:
-    """The state of one stream. What the key log gave is no part of it when it is pickled."""
+    """The state of one stream. What the key log gave is no part of it between two runs."""
 
     __slots__ = (
         "_budget",
@@ -111,15 +111,6 @@ class Half:
         self._opener: Protection | None = None
         self._secret: tuple[Epoch, bytes] | None = None
         self._refused: str | None = None
-
-    def __getstate__(self) -> Any:
-        kept = [name for name in self.__slots__ if name not in {"_opener", "_secret"}]
-        return {name: getattr(self, name) for name in kept}
-
-    def __setstate__(self, state: Any) -> None:
-        self._opener, self._secret = None, None
-        for name, value in state.items():
-            setattr(self, name, value)
 
     @property
     def waiting(self) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 __all__ = ["LABELS", "MAX_SECRETS", "FileSecrets", "KeyLog"]
 
@@ -78,7 +78,7 @@ class KeyLog:
     """Secrets by label and client random.
 
     `more` gives what has been added to a file since it was asked last, `b""` where there is nothing (new). Its secrets
-    are no part of a pickled key log: whoever goes on from one names the file again (`follow`).
+    are no part of a state: whoever goes on from one names the file again (`follow`).
     """
 
     __slots__ = ("_captured", "_file", "_flaws", "_lines", "_more", "_since", "_told", "grows", "tells")
@@ -203,15 +203,6 @@ class KeyLog:
         self._told += 1
         if self.tells and self._told <= MAX_FLAWS:
             self._flaws.append(text if self._told < MAX_FLAWS else f"{text} (no more of its lines are told)")
-
-    # -- state --------------------------------------------------------------------------------------------------------
-
-    def __getstate__(self) -> Any:
-        return self._captured, self._since, self._flaws, self._told
-
-    def __setstate__(self, state: Any) -> None:
-        self._captured, self._since, self._flaws, self._told = state
-        self.follow(None)
 
 
 def _nothing() -> bytes:

@@ -7,9 +7,15 @@ from pathlib import Path
 import pytest
 
 from kafkasniff.capture.source import CaptureSource
+from kafkasniff.enrich import Catalog
+from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.errors import UsageError
 from kafkasniff.exports import shard
+from kafkasniff.exports.beginning import new_state
+from kafkasniff.exports.carried import Carried
 from kafkasniff.exports.options import ExportOptions
+from kafkasniff.rows.sessions import Sessions
+from kafkasniff.state import dump
 from tests.choice import DEEP, in_turn
 from tests.craft.samples import mixed
 from tests.craft.write import pcap_bytes
@@ -119,10 +125,45 @@ def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
     parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
     run(parts[:1], tmp_path / "out")
     state = tmp_path / "out" / manifest(tmp_path / "out")["state"]
-    state.write_bytes(b"kafkasniff state 0.0.1\n" + state.read_bytes().split(b"\n", 1)[1])
+    _, rest = state.read_bytes().split(b"\n", 1)
+    state.write_bytes(b"kafkasniff-state 1 0123456789abcdef 0.0.1\n" + rest)
     before = files(tmp_path / "out")
     with pytest.raises(UsageError, match=r"written by kafkasniff 0\.0\.1"):
         run(parts, tmp_path / "out")
+    assert files(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("beginning", [b"kafkasniff state 0.1.0\n", b"kafkasniff-state 1 0123456789abcdef 0.1.0\n"])
+def test_a_fresh_start_beside_what_is_there(tmp_path: Path, beginning: bytes) -> None:
+    """Whatever the state is: rows that were open stay, and the new captures are exported as if they came first."""
+    parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
+    run(parts[:1], tmp_path / "out")
+    run(parts[1:], tmp_path / "second")
+    before, second = tables(tmp_path / "out"), tables(tmp_path / "second")
+    state = tmp_path / "out" / manifest(tmp_path / "out")["state"]
+    state.write_bytes(beginning + b"\x80\x04N.")
+    with pytest.raises(UsageError, match="start afresh with --discard-state"):
+        run(parts, tmp_path / "out")
+    run(parts, tmp_path / "out", discard_state=True)
+    after = tables(tmp_path / "out")
+    for table, rows in after.items():
+        assert len(rows) == len(before[table]) + len(second[table]), table
+    # And from there on as ever.
+    assert not run(parts, tmp_path / "out").new
+    assert tables(tmp_path / "out") == after
+
+
+def test_a_state_does_not_say_whether_secrets_are_shown(tmp_path: Path) -> None:
+    """Who can write the state of a folder could else have passwords in the tables of the next run."""
+    parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
+    run(parts[:1], tmp_path / "out")
+    state = tmp_path / "out" / manifest(tmp_path / "out")["state"]
+    shown = new_state(ExportOptions(show_secrets=True), Catalog(), sessions=False)
+    state.write_bytes(Carried([dump(shown)], Sessions(), Tellings()).dump())
+    before = files(tmp_path / "out")
+    for jobs in (1, 2):
+        with pytest.raises(UsageError, match="of other options than its export"):
+            run(parts, tmp_path / "out", jobs=jobs)
     assert files(tmp_path / "out") == before
 
 

@@ -118,6 +118,18 @@ def renamed(found: dict[str, Rows]) -> dict[str, Rows]:
 
 
 @pytest.mark.usefixtures("_at_once")
+def test_a_state_that_cannot_be_read_is_left_alone_if_asked_to(tmp_path: Path) -> None:
+    run([CAPTURES / SOME[0]], tmp_path / "out")
+    before = manifest(tmp_path / "out")
+    (tmp_path / "out" / before["state"]).write_bytes(b"kafkasniff state 0.1.0\n\x80\x04N.")
+    with pytest.raises(UsageError, match="start afresh with --discard-state"):
+        capture_live(CAPTURES / SOME[0], tmp_path / "out", 1)
+    result = capture_live(CAPTURES / SOME[0], tmp_path / "out", 1, discard_state=True)
+    for table, count in result.rows.items():
+        assert manifest(tmp_path / "out")["tables"][table]["rows"] == before["tables"][table]["rows"] + count
+
+
+@pytest.mark.usefixtures("_at_once")
 @pytest.mark.parametrize(
     ("name", "commits"), [(name, commits) for name in SOME for commits in (0, 3) if commits or DEEP or name == SOME[0]]
 )

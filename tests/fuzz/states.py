@@ -1,20 +1,26 @@
-"""States between two runs: pickles that are read again.
+"""States between two runs: typed data that is read again.
 
 An input is what stands behind the header of a state. It is refused with UsageError, or becomes an object of the kind
-that was asked for; what such an object does later is not looked at, since its numbers may be anything.
+that was asked for; what such an object does later is not looked at, since its numbers may be anything. Whatever it is,
+classes, defaults and objects of the process are as they were.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
+from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.errors import UsageError
-from kafkasniff.exports.carried import Carried
+from kafkasniff.exports.carried import Carried, ShardState
 from kafkasniff.inspector import Inspector
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.model import Endpoint, Exchange, Message
 from kafkasniff.rows.sessions import Sessions
 from kafkasniff.state import dump, load
+from kafkasniff.state.layouts import layouts
 from tests.fuzz.corpus import Said, conversations, spread
 from tests.fuzz.streams import packets_of
 from tests.tcp.batches import batch
@@ -22,33 +28,59 @@ from tests.tcp.batches import batch
 MAX_LENGTH = 12_000
 MEGABYTES = 128
 WORDS = (
-    b"\x94",
-    b"h\x01",
-    b"j\xff\xff\xff\xff",
-    b"r\xff\xff\xff\xff",
-    b"q\xff",
-    b"p99999999\n",
-    b"\x96\xff\xff\xff\xff\0\0\0\0",
-    b"\x8b\xff\xff\xff\x7f",
-    b"\x8c\x08builtins\x8c\x04eval\x93",
-    b"\x8c\x14kafkasniff.inspector\x8c\x09Inspector\x93",
-    b"cos\nsystem\n",
-    b")\x85\x85",
-    b"(K\x01K\x02\x90",
-    b"}b",
-    b")R",
-    b"\x81",
+    b"\xc0",
+    b"\xc3",
+    b"\x00",
+    b"\x01",
+    b"\x90",
+    b"\x80",
+    b"\x9f",
+    b"\xdc\xff\xff",
+    b"\xdd\xff\xff\xff\xff",
+    b"\xdf\xff\xff\xff\xff",
+    b"\xc6\xff\xff\xff\xff",
+    b"\xdb\xff\xff\xff\xff",
+    b"\xc7\x00\x01",
+    b"\xd4\x01\xc0",
+    b"\xcf\xff\xff\xff\xff\xff\xff\xff\xff",
+    b"\xd3\x80\0\0\0\0\0\0\0",
+    b"\xcb\x7f\xf8\0\0\0\0\0\0",
+    b"\x81\xa1a\xc0",
+    b"\x91" * 64,
 )
 
 _KINDS: Final = (Inspector, Carried)
+_OFTEN: Final = 256
+"""The whole process is looked at once in so many inputs, and its redaction each time."""
+_count = 0
 
 
 @functools.cache
 def _header() -> bytes:
-    return dump(None).partition(b"\n")[0] + b"\n"
+    return dump(Inspector()).partition(b"\n")[0] + b"\n"
+
+
+@functools.cache
+def _existing() -> Inspector:
+    return Inspector()
+
+
+def _process() -> Mapping[Any, Any]:
+    classes = {layout.of for layout in layouts()} | {DecodeContext, DecodeOptions, Message, Exchange, Endpoint}
+    found: dict[Any, Any] = {(one, name): id(value) for one in classes for name, value in vars(one).items()}
+    found["existing"] = dump(_existing())
+    found["fresh"] = dump(ShardState(Inspector(), Enricher(), set()))
+    return found
+
+
+@functools.cache
+def _before() -> Mapping[Any, Any]:
+    return _process()
 
 
 def one_input(data: bytes) -> None:
+    global _count  # noqa: PLW0603 - how often the process is looked at, nothing else
+    before = _before()
     state = _header() + data
     for kind in _KINDS:
         try:
@@ -59,6 +91,11 @@ def one_input(data: bytes) -> None:
             told = ""
             assert type(loaded) is kind
         assert "\n" not in told
+    assert DecodeOptions() == DecodeOptions("full", False)
+    assert DecodeContext(DecodeOptions()).withhold(b"secret") == {"redacted": 6}
+    _count += 1
+    if _count % _OFTEN == 0:
+        assert _process() == before
 
 
 def _inspector(said: tuple[Said, ...]) -> Inspector:

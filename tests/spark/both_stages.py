@@ -18,7 +18,7 @@ from kafkasniff.exports.carried import Carried
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.rows import TABLE_NAMES
 from kafkasniff.rows.sessions import Sessions
-from kafkasniff.spark.connections import END, ReadConnections, ShardEnd, batch_of, slot_of
+from kafkasniff.spark.connections import END, END_VALUES, PROBLEM_VALUES, ReadConnections, batch_of, slot_of
 from kafkasniff.spark.keys import TaskKeys, key_log_problems, secrets_among
 from kafkasniff.spark.locations import find_captures, open_capture
 from kafkasniff.spark.reading import Wanted, parts_of, read_part
@@ -66,10 +66,10 @@ def by_stages(
         for rows in read.read(shard, in_shard(packets, shard, shards, state, size)):
             is_end = np.array([kind == END for kind in rows.column("kind").to_pylist()])
             for data in rows.filter(pa.array(is_end)).column("data").to_pylist():
-                end: ShardEnd = pickle.loads(data)
+                end = END_VALUES.load(data)
                 tellings.merge(end.tellings)
             found.append(rows.filter(pa.array(~is_end)))
-    told = [pickle.dumps(problem, 5) for problem in key_log_problems(keys)]
+    told = [PROBLEM_VALUES.dump(problem) for problem in key_log_problems(keys)]
     found.append(batch_of([("problem", False, slot_of(None), 0, 0, None, None, None, len(one), one) for one in told]))
     write = WriteFiles(options, tellings, {}, folder, 1)
     written = [row for batch in write.write(0, open_own_folder(folder, make=True), found) for row in batch.to_pylist()]

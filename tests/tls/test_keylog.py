@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkasniff.state import dump, load
 from kafkasniff.tls import keylog
 from kafkasniff.tls.keylog import KeyLog
 from tests.tls.reading import keys
@@ -105,9 +104,9 @@ def test_a_state_has_secrets_of_captures_but_not_of_the_file() -> None:
     other = bytes(32)
     found = keys(LINE)
     found.add_captured(LINE.replace(RANDOM.hex().encode(), other.hex().encode()), 5)
-    state = pickle.dumps(found)
+    state = dump(found)
     assert RANDOM not in state
-    again = pickle.loads(state)
+    again = load(state, KeyLog)
     assert again.find("CLIENT_RANDOM", RANDOM, 9) is None
     assert again.find("CLIENT_RANDOM", other, 9) == SECRET
     assert again.find("CLIENT_RANDOM", other, 4) is None
