@@ -13,6 +13,7 @@ import pytest
 from kafkasniff.capture import dropping
 from kafkasniff.capture.dropping import Identity, acting_as, named_identity, sudo_caller, unreadable
 from kafkasniff.errors import UsageError
+from tests.cli.test_user import enterable
 from tests.conftest import missing
 
 STRANGER = 54_321
@@ -125,7 +126,7 @@ print(json.dumps({{name: value.split() for name, value in lines if name in names
 
 def become(identity: Identity | None, before: str = "") -> str:
     program = PROGRAM.format(identity=repr(identity).replace("Identity", "dropping.Identity"), before=before)
-    command = [sys.executable, "-c", program]
+    command = enterable([sys.executable, "-c", program])
     environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # as the command line does: no threads but those of a test
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environ).stdout
 
