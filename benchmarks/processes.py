@@ -129,7 +129,10 @@ def disk_bytes(folder: Path) -> int:
 
 
 class Sampler:
-    """Follows a process and all that it started, from another thread, until `stop`."""
+    """Follows a process and all that it started, from another thread, until `stop`.
+
+    The first look is taken at once; what is over before that was not seen, and its peak is 0.
+    """
 
     def __init__(self, root: int, folder: Path, before: Set[tuple[int, int]] | None) -> None:
         """`before`: pid and start of children that we had already; all other children are orphans of the root's.
@@ -190,12 +193,14 @@ class Sampler:
 
     def _run(self) -> None:
         disk_at = 0.0
-        while not self._over.wait(INTERVAL_S):
+        while True:
             self._sample()
             # Walking a folder of many files takes longer than the rest.
             if time.monotonic() >= disk_at:
                 self._disk = max(self._disk, disk_bytes(self._folder))
                 disk_at = time.monotonic() + DISK_INTERVAL_S
+            if self._over.wait(INTERVAL_S):
+                return
 
     def _sample(self) -> None:
         totals: dict[Role, Memory] = dict.fromkeys(ROLES, Memory())

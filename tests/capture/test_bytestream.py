@@ -4,7 +4,6 @@ import gzip
 import io
 import os
 import threading
-import time
 import zlib
 from pathlib import Path
 
@@ -175,10 +174,8 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
 
 
 def test_a_pipe_that_is_closed_within_a_packet_ends() -> None:
-    started = time.monotonic()
     feeder = Feeder(pcap(frames(3))[:-1])
     feeder.close()
     with feeder.stdin, open_captures(["-"], stdin=feeder.stdin) as source:
         assert numbers([row.payload for batch in source for row in batch_rows(batch)]) == [0, 1]
         assert source.broken
-    assert time.monotonic() - started < 5

@@ -14,6 +14,7 @@ from kafkasniff.capture.capabilities import CAP_DAC_OVERRIDE, effective, lowered
 from kafkasniff.capture.dropping import Identity, acting_as, named_identity, sudo_caller
 from kafkasniff.capture.dropping import nobody as somebody
 from kafkasniff.errors import UsageError
+from tests.cli.test_user import enterable
 from tests.conftest import missing
 
 STRANGER = 54_321
@@ -113,7 +114,7 @@ print(json.dumps({{name: value.split() for name, value in lines if name in names
 def become(identity: Identity | None, before: str = "", keep: int = 0) -> str:
     call = repr(identity).replace("Identity", "dropping.Identity") + f", keep={keep}"
     program = PROGRAM.format(identity=call, before=before)
-    command = [sys.executable, "-c", program]
+    command = enterable([sys.executable, "-c", program])
     environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # as the command line does: no threads but those of a test
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environ).stdout
 

@@ -19,10 +19,12 @@ from kafkasniff.capture.live import open_live
 from kafkasniff.capture.pcapng_writer import packet_blocks, section
 from kafkasniff.errors import CaptureError, MissingPartError, UsageError
 from kafkasniff.model import Problem
+from kafkasniff.packets import PacketBatch
 from tests.capture.files import pcap
 from tests.capture.network import on_own_loopback
 from tests.capture.reading import Result, Row, collect
 from tests.capture.test_pcapng_writer import read_by_scapy
+from tests.capture.waiting import PATIENCE, stopped_in_the_end
 from tests.conftest import missing
 
 MESSAGE = bytes(range(250)) * 4
@@ -71,6 +73,11 @@ def of_port(result: Result, port: int) -> list[Row]:
     return [row for row in result.rows if port in (row.sport, row.dport)]
 
 
+def of_connection(batch: PacketBatch, port: int) -> int:
+    """How many packets of the batch are of this port."""
+    return int(((batch.src_port == port) | (batch.dst_port == port)).sum())
+
+
 def check(rows: list[Row], port: int, count: int) -> None:
     sent = [row for row in rows if row.dport == port]
     stream = b"".join(row.payload for row in sent)
@@ -102,12 +109,9 @@ def test_a_conversation_on_loopback(interface: str, bpf: str | None) -> None:
 def test_batches_come_soon_and_stop_works_in_the_middle() -> None:
     with open_live("lo", bpf="tcp") as source, conversation(1, lambda: None) as port:
         batches = iter(source)
-        started = time.monotonic()
-        seen = 0
-        while not seen:
-            batch = next(batches)
-            seen = int(((batch.src_port == port) | (batch.dst_port == port)).sum())
-        assert time.monotonic() - started < 5
+        # Without a stop, and with a ring that is nowhere near full.
+        while not of_connection(next(batches), port):
+            pass
         timer = threading.Timer(0.1, source.stop)
         timer.start()
         list(batches)
@@ -215,15 +219,15 @@ def test_two_interfaces_and_their_tags(require_tool: Callable[[str], str]) -> No
         wire.bind(("va", 0))
         for frame in sent:
             wire.send(frame)
-        timer = threading.Timer(0.3, source.stop)
-        timer.start()
-        for _ in source:
-            frames = source.frames
-            read = read_by_scapy(section(source.interfaces) + packet_blocks(frames).data) if frames.total else []
-            names = [source.captures[capture] for capture in frames.packets.capture.tolist()]
-            captured += [(name, data, time_ns) for name, (data, _, time_ns, _) in zip(names, read, strict=True)]
-        timer.join()
-    captured = [one for one in captured if one[1].endswith(payload)]
+        with stopped_in_the_end(source):
+            for _ in source:
+                frames = source.frames
+                read = read_by_scapy(section(source.interfaces) + packet_blocks(frames).data) if frames.total else []
+                names = [source.captures[capture] for capture in frames.packets.capture.tolist()]
+                found = [(name, data, time_ns) for name, (data, _, time_ns, _) in zip(names, read, strict=True)]
+                captured += [one for one in found if one[1].endswith(payload)]
+                if len(captured) == 2 * len(sent):
+                    source.stop()
     assert [one[2] for one in captured] == sorted(one[2] for one in captured)
     assert [data for name, data, _ in captured if name == "va"] == sent
     assert [data for name, data, _ in captured if name == "vb"] == sent
@@ -289,7 +293,7 @@ def test_stop_in_a_signal_handler() -> None:
         assert process.stdout.readline() == "ready\n"
         process.terminate()
         assert process.stdout.read() == "ended\n"
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 @pytest.mark.root
@@ -304,7 +308,7 @@ def test_an_interface_that_goes_down_ends_the_capture(require_tool: Callable[[st
         "    print([note.value.kind for batch in source for note in batch.notes], source.broken)\n"
     )
     command = [require_tool("unshare"), "-n", sys.executable, "-c", program % ip]
-    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=30).stdout
+    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE).stdout
     assert told == "['capture-cut'] True\n"
 
 

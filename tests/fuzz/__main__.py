@@ -17,6 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from tests.fuzz.costs import family as costs
+from tests.fuzz.costs import page
+from tests.fuzz.costs.climb import MAX_TRIALS, Climb
+from tests.fuzz.costs.pairs import PAIRS
 from tests.fuzz.engine import COUNTED, INTERRUPTED, Run, has_atheris, replay, run
 from tests.fuzz.families import FAMILIES
 from tests.fuzz.tally import Tally
@@ -34,7 +38,9 @@ QUICK_SECONDS: Final = 2
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("families", nargs="+", choices=(*FAMILIES, "all", "quick"), metavar="FAMILY", help="or all")
+    parser.add_argument(
+        "families", nargs="+", choices=(*FAMILIES, costs.NAME, "all", "quick"), metavar="FAMILY", help="or all"
+    )
     parser.add_argument("--executions", type=int, default=0, help="inputs of each family, at most")
     parser.add_argument(
         "--until", type=int, help=f"as many as make it so many with those of earlier runs (default {UNTIL:,})"
@@ -46,6 +52,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--unguided", action="store_true", help="without a look at coverage: several times as fast")
     parser.add_argument("--input", type=Path, help="give this input to the family, nothing else")
     parser.add_argument("--tally", action="store_true", help="say how far all runs came together, and run nothing")
+    parser.add_argument("--table", action="store_true", help="costs: write the table of docs/fuzzing.md")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
@@ -73,6 +80,11 @@ class _Runs:
         self._ended = False
         self._seconds = _seconds_of_children()
         """What those that ended took, as far as it is somebody's: with several at a time, about whose it was."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was told to."""
+        return self._ended
 
     def end(self, *_signal: object) -> None:
         """Have them say how far they came; no other family is begun."""
@@ -141,23 +153,47 @@ def _planned(options: argparse.Namespace, names: Sequence[str], *, quick: bool, 
     return runs
 
 
+def _climb(options: argparse.Namespace, runs: _Runs, *, quick: bool) -> bool:
+    """Run the family `costs`, whose trials are processes of their own; whether it found nothing."""
+    seconds = (options.seconds or costs.SECONDS) / len(PAIRS)
+    plan = costs.QUICK if quick else Climb(seconds, seed=options.seed, trials=options.executions or MAX_TRIALS)
+    sound = costs.run(options.folder / costs.NAME, plan, ended=lambda: runs.ended)
+    if options.table:
+        _say_costs(options)
+    return sound
+
+
+def _say_costs(options: argparse.Namespace) -> None:
+    """The table of what all runs of `costs` came to; into the page, where that is asked for."""
+    before, now = costs.Results.of_file(costs.BEFORE), costs.Results.read(options.folder / costs.NAME)
+    if options.table:
+        page.write(before, now)
+    else:
+        print(page.section(before, now))
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run what is asked for; 1 where something was found."""
     options = _options(arguments)
     quick = "quick" in options.families
-    names = FAMILIES if quick or "all" in options.families else tuple(options.families)
+    whole = quick or "all" in options.families
+    names = FAMILIES if whole else tuple(name for name in options.families if name != costs.NAME)
+    with_costs = whole or costs.NAME in options.families
     if options.input is not None:
         for name in names:
             replay(name, options.input)
-        return 0
+        return 0 if names or costs.replay(options.input) else 1
     if options.tally:
-        _say_tallies(names, options.folder)
+        if names:
+            _say_tallies(names, options.folder)
+        if with_costs:
+            _say_costs(options)
         return 0
-    guided = has_atheris() and not options.unguided
+    guided = has_atheris() and not options.unguided and bool(names)
     if options.child:
         (name,) = names
         run(Run(name, options.executions, options.seconds, options.seed, options.folder, guided))
-    if not (guided or options.unguided):
+    if not (guided or options.unguided) and names:
         if os.environ.get("KAFKASNIFF_REQUIRE_ALL") and HAS_WHEELS:
             print("atheris is not installed, and KAFKASNIFF_REQUIRE_ALL is set", file=sys.stderr)
             return 1
@@ -168,6 +204,8 @@ def main(arguments: Sequence[str]) -> int:
     # Of a quick run half of the time goes by while the families begin.
     with ThreadPoolExecutor(options.jobs or (2 if quick else 1)) as pool:
         results = list(pool.map(runs.family, _planned(options, names, quick=quick, guided=guided)))
+    if with_costs and not runs.ended:
+        results.append(_climb(options, runs, quick=quick))
     return 0 if all(results) else 1
 
 

@@ -1,0 +1,204 @@
+"""Makers of captures whose messages are what costs: their fields, their records, what they decompress to."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Final
+
+from tests.craft import kafka_bytes as kafka
+from tests.craft.from_layout import request_bytes, response_bytes
+from tests.fuzz.costs.streams import LAST_ID, exchange, heartbeat
+from tests.fuzz.costs.wire import Talk, Wire
+from tests.kafka.records_craft import COMPRESSORS, Record, batch, message, record, wrapper
+
+__all__ = [
+    "elements_messages",
+    "headers_records",
+    "names_requests",
+    "nested_records",
+    "problems_exchanges",
+    "ratio_messages",
+    "sessions_partitions",
+    "tags_messages",
+    "topics_fetches",
+    "topics_names",
+]
+
+MOST_BYTES: Final = 64 << 20
+"""Of records before compression: so much is made in a second, and several times the bound of a value's ratio."""
+
+
+def _begun(size: int) -> tuple[Wire, Talk]:
+    """A wire and a connection on it that is known to be Kafka's."""
+    wire = Wire(size)
+    talk = Talk(wire)
+    talk.open()
+    exchange(talk, 0)
+    return wire, talk
+
+
+def _repeated(size: int, data: bytes) -> bytes:
+    """The same request again and again, with a correlation id of its own each, and answered by nobody."""
+    wire, talk = _begun(size)
+    number = 1
+    while not wire.full:
+        talk.send("client", data[:8] + kafka.int32(number % LAST_ID) + data[12:])
+        number += 1
+    return wire.pcap()
+
+
+def _fitting(size: int, parts: Sequence[bytes]) -> bytes:
+    """As many of the parts, all of one length, as fit into so many bytes; one at least."""
+    return b"".join(parts[: max(1, size // len(parts[0]))])
+
+
+def _produce(records: bytes) -> bytes:
+    return kafka.produce_request(1, "t", records)
+
+
+@functools.lru_cache(2)
+def _compressed(size: int, records: int, value: int, codec: int) -> bytes:
+    most = size if codec == 0 else MOST_BYTES
+    value = min(value, most)
+    count = max(1, min(records, most // (value + 7)))
+    return batch(COMPRESSORS[codec](record(Record(0, 0, None, bytes(value))) * count), count, attributes=codec)
+
+
+def ratio_messages(size: int, records: int, value: int, codec: int, batches: int) -> bytes:
+    """Requests with batches of records that are all the same, by codec (none, gzip, snappy, lz4, zstd)."""
+    return _repeated(size, _produce(_fitting(size, [_compressed(size, records, value, codec)] * batches)))
+
+
+def nested_records(size: int, depth: int, records: int, codec: int) -> bytes:
+    """Message sets in message sets; in the innermost one so many messages."""
+    inner = message(0, None, None) * max(1, min(records, MOST_BYTES // 34))
+    for _ in range(depth):
+        inner = wrapper(0, [inner], codec)
+    return _repeated(size, _produce(inner[:size]))
+
+
+def headers_records(size: int, headers: int, records: int, codec: int) -> bytes:
+    """Records with so many headers of two bytes each."""
+    each = min(headers, size if codec == 0 else MOST_BYTES // 2)
+    one = record(Record(0, 0, None, None, (("", None),) * each))
+    count = max(1, min(records, (size if codec == 0 else MOST_BYTES) // len(one)))
+    data = batch(COMPRESSORS[codec](one * count), count, attributes=codec)
+    return _repeated(size, _produce(data))
+
+
+def elements_messages(size: int, topics: int, partitions: int) -> bytes:
+    """Requests and responses of metadata, of topics without a name and partitions without replicas."""
+    wire, talk = _begun(size)
+    partition = kafka.int16(0) + bytes(8) + kafka.array([]) * 2
+    topic = kafka.int16(0) + kafka.string("") + b"\0" + kafka.array([partition] * min(partitions, size // 20))
+    count = min(topics, size // len(topic))
+    body = kafka.array([]) + kafka.int32(0) + kafka.int32(count) + topic * count
+    number = 1
+    while not wire.full:
+        talk.send("client", kafka.metadata_request(number, None))
+        talk.send("broker", kafka.response(number, body))
+        number += 1
+    return wire.pcap()
+
+
+def tags_messages(size: int, tags: int, value: int) -> bytes:
+    """Requests with so many tagged fields that nobody knows, of so many bytes each."""
+    count = min(tags, size // (value + 4))
+    one = kafka.unsigned_varint(value) + bytes(value)
+    fields = b"".join(kafka.unsigned_varint(1_000 + tag) + one for tag in range(count))
+    body = kafka.compact_string("c") + kafka.compact_string("1") + kafka.unsigned_varint(count) + fields
+    return _repeated(size, kafka.request(kafka.API_VERSIONS, 3, 1, body, flexible=True))
+
+
+def problems_exchanges(size: int, batches: int, kind: int) -> bytes:
+    """Requests with a fault in each of so many batches: checksum, count, codec, text that is none."""
+    if kind == 3:
+        body = kafka.array([kafka.int16(2) + b"\xff\xfe"] * batches)
+        return _repeated(size, kafka.request(kafka.METADATA, 1, 1, body))
+    faults = [
+        batch(b"", 0, crc=1),
+        batch(b"", 1_000_000),
+        batch(b"no such thing", 1, attributes=4),
+    ]
+    return _repeated(size, _produce(_fitting(size, [faults[kind]] * batches)))
+
+
+def topics_fetches(size: int, topics: int, together: int, changed: int) -> bytes:
+    """A fetch session of so many topics, then fetches that name `changed` of them, several in each segment."""
+    wire, talk = _begun(size)
+    topics = min(topics, size // 64)
+
+    def named(numbers: range) -> list[dict[str, object]]:
+        return [{"topic": f"{number:x}", "partitions": [{"partition": 0}]} for number in numbers]
+
+    talk.send("client", request_bytes(1, 7, 1, session_epoch=0, topics=named(range(topics))))
+    talk.send("broker", response_bytes(1, 7, 1, session_id=77))
+    tail = request_bytes(1, 7, 2, session_id=77, session_epoch=1, topics=named(range(min(changed, topics))))[12:]
+    together = max(1, min(together, size // (len(tail) + 12)))
+    epoch = tail.rindex(kafka.int32(77) + kafka.int32(1)) + 4
+    number = 2
+    while not wire.full:
+        numbers = range(number, number + together)
+        requests = []
+        for one in numbers:
+            requests.append(
+                kafka.frame(
+                    kafka.int16(1)
+                    + kafka.int16(7)
+                    + kafka.int32(one)
+                    + tail[:epoch]
+                    + kafka.int32(one - 1)
+                    + tail[epoch + 4 :]
+                )
+            )
+        talk.send("client", b"".join(requests))
+        talk.send("broker", b"".join(response_bytes(1, 7, one, session_id=77) for one in numbers))
+        number += together
+    return wire.pcap()
+
+
+def sessions_partitions(size: int, partitions: int, fetches: int) -> bytes:
+    """A session for each connection, of one topic with so many partitions, and so many fetches of it."""
+    wire = Wire(size)
+    for number, talk in enumerate(wire.talks()):
+        session = 1 + number
+        whole = [{"topic": "t", "partitions": [{"partition": one} for one in range(min(partitions, size // 32))]}]
+        talk.open()
+        talk.send("client", request_bytes(1, 7, 1, session_epoch=0, topics=whole))
+        talk.send("broker", response_bytes(1, 7, 1, session_id=session))
+        for one in range(2, 2 + fetches):
+            if wire.full:
+                break
+            talk.send("client", request_bytes(1, 7, one, session_id=session, session_epoch=one - 1))
+            talk.send("broker", response_bytes(1, 7, one, session_id=session))
+    return wire.pcap()
+
+
+def names_requests(size: int, length: int, requests: int) -> bytes:
+    """Each request has a client id of its own, of so many characters."""
+    wire = Wire(size)
+    name = 0
+    for talk in wire.talks():
+        talk.open()
+        for number in range(requests):
+            if wire.full:
+                break
+            client = f"{name:x}".rjust(length, "n")
+            talk.send("client", kafka.request(12, 0, number, bytes(8), client_id=client))
+            talk.send("broker", kafka.response(number, bytes(2)))
+            name += 1
+    return wire.pcap()
+
+
+def topics_names(size: int, length: int, topics: int) -> bytes:
+    """Each request names so many topics that no other names, of so many characters."""
+    wire, talk = _begun(size)
+    name, number = 0, 1
+    while not wire.full:
+        names = [f"{name + one:x}".rjust(min(length, 249), "t") for one in range(min(topics, size // (length + 2)))]
+        name += topics
+        talk.send("client", kafka.metadata_request(number, names))
+        talk.send("client", heartbeat(number + 1))
+        number += 2
+    return wire.pcap()

@@ -1,0 +1,88 @@
+"""The pairs of quantities, each with the bounds of its numbers and what makes a capture of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from tests.fuzz.costs import captures, contents, streams
+
+__all__ = ["PAIRS", "Pair", "Quantity"]
+
+
+class Quantity(NamedTuple):
+    """A number that a capture is made of, lowest to highest."""
+
+    name: str
+    low: int
+    high: int
+
+
+class Pair(NamedTuple):
+    """Quantities that meet in a capture."""
+
+    name: str
+    make: Callable[..., bytes]
+    """`make(size, *values)`: a capture file of about `size` bytes; the same arguments give the same bytes."""
+    quantities: tuple[Quantity, ...]
+
+
+def _pair(name: str, make: Callable[..., bytes], **bounds: tuple[int, int]) -> Pair:
+    return Pair(name, make, tuple(Quantity(quantity, *ends) for quantity, ends in bounds.items()))
+
+
+CODECS: Final = (0, 4)
+
+PAIRS: Final = {
+    pair.name: pair
+    for pair in (
+        _pair(
+            "gaps-outstanding",
+            streams.gaps_outstanding,
+            outstanding=(1, 40_000),
+            ids=(1, 40_000),
+            hole=(1, 1_000_000),
+            together=(1, 1_000),
+        ),
+        _pair("segments-holes", streams.segments_holes, segment=(1, 1448), run=(1, 1_000), backwards=(0, 1)),
+        _pair(
+            "segments-candidates",
+            streams.segments_candidates,
+            segment=(1, 1448),
+            spacing=(1, 10_000),
+            stated=(8, 100_000_000),
+        ),
+        _pair("segments-repeats", streams.repeats_segments, repeats=(1, 10_000), segment=(1, 1448)),
+        _pair("requests-early", streams.early_requests, early=(1, 20_000), reverse=(0, 1), hole=(0, 1_000)),
+        _pair("connections-overhead", streams.overhead_connections, exchanges=(1, 1_000), kind=(0, 3)),
+        _pair("connections-unfinished", streams.unfinished_connections, stated=(100, 100_000_000), segment=(1, 1448)),
+        _pair("connections-tokens", streams.tokens_connections, token=(0, 60_000), tokens=(1, 10_000)),
+        _pair("dates-rows", streams.dates_rows, seconds=(0, 40_000_000), exchanges=(1, 1_000)),
+        _pair(
+            "ratio-messages",
+            contents.ratio_messages,
+            records=(1, 2_000_000),
+            value=(0, 10_000_000),
+            codec=CODECS,
+            batches=(1, 1_000),
+        ),
+        _pair("nested-records", contents.nested_records, depth=(0, 5), records=(1, 1_000_000), codec=(1, 3)),
+        _pair(
+            "headers-records", contents.headers_records, headers=(0, 1_000_000), records=(1, 1_000_000), codec=CODECS
+        ),
+        _pair("elements-messages", contents.elements_messages, topics=(0, 50_000), partitions=(0, 50_000)),
+        _pair("tags-messages", contents.tags_messages, tags=(0, 200_000), value=(0, 1_000)),
+        _pair("problems-messages", contents.problems_exchanges, batches=(1, 10_000), kind=(0, 3)),
+        _pair("topics-fetches", contents.topics_fetches, topics=(1, 30_000), together=(1, 1_000), changed=(0, 100)),
+        _pair("sessions-partitions", contents.sessions_partitions, partitions=(1, 20_000), fetches=(0, 10_000)),
+        _pair("names-requests", contents.names_requests, length=(0, 30_000), requests=(1, 10_000)),
+        _pair("names-topics", contents.topics_names, length=(1, 249), topics=(1, 20_000)),
+        _pair("connections-records", captures.records_connections, length=(0, 16_000), records=(1, 50_000)),
+        _pair(
+            "datagrams-fragments", captures.fragments_datagrams, fragments=(1, 8_000), length=(1, 180), overlap=(0, 1)
+        ),
+        _pair("interfaces-options", captures.interfaces_options, interfaces=(1, 20_000), option=(0, 60_000)),
+        _pair("packets-tunnels", captures.tunnels_packets, depth=(0, 12), length=(0, 1400)),
+    )
+}
+"""All pairs by name, in the order of the table."""

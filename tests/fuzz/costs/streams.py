@@ -1,0 +1,181 @@
+"""Makers of captures whose TCP and whose order of requests and responses are what costs."""
+
+from __future__ import annotations
+
+from tests.craft import kafka_bytes as kafka
+from tests.craft.packet import SYN
+from tests.fuzz.costs.wire import Talk, Wire
+
+__all__ = [
+    "dates_rows",
+    "early_requests",
+    "gaps_outstanding",
+    "overhead_connections",
+    "repeats_segments",
+    "segments_candidates",
+    "segments_holes",
+    "tokens_connections",
+    "unfinished_connections",
+]
+
+HEARTBEAT = 12
+LAST_ID = 1 << 31
+CLOCK_SECONDS = 75 * 365 * 86_400
+"""What is left of the 32 bits of a pcap file's seconds."""
+
+
+def heartbeat(number: int) -> bytes:
+    """A request that is as short as one can be: 22 bytes."""
+    return kafka.request(HEARTBEAT, 0, number % LAST_ID, bytes(8), client_id=None)
+
+
+def alive(number: int) -> bytes:
+    """Its response: 10 bytes."""
+    return kafka.response(number % LAST_ID, bytes(2))
+
+
+def exchange(talk: Talk, number: int) -> None:
+    """A request and its response."""
+    talk.send("client", heartbeat(number))
+    talk.send("broker", alive(number))
+
+
+def gaps_outstanding(size: int, outstanding: int, ids: int, hole: int, together: int) -> bytes:
+    """So many requests, of so many correlation ids, wait for responses while the broker's stream loses `hole` bytes in
+    front of each response to none of them; the client acknowledges so many of these at once."""
+    wire = Wire(size)
+    talk = Talk(wire)
+    talk.open()
+    exchange(talk, 0)
+    talk.send("client", b"".join(heartbeat(1 + number % ids) for number in range(min(outstanding, size // 44))))
+    while not wire.full:
+        for _ in range(together):
+            talk.skip("broker", hole)
+            talk.send("broker", alive(LAST_ID - 1))
+        talk.acknowledge("client")
+    return wire.pcap()
+
+
+def segments_holes(size: int, segment: int, run: int, backwards: int) -> bytes:
+    """Segments of so many bytes, a byte missing behind each `run` of them, forwards or backwards, not acknowledged."""
+    wire = Wire(size)
+    for talk in wire.talks():
+        talk.open()
+        exchange(talk, 0)
+        places, at = [], talk.next["client"] + 1
+        for number in range(16_000):
+            places.append(at)
+            at += segment + ((number + 1) % run == 0)
+        for place in reversed(places) if backwards else places:
+            if wire.full:
+                break
+            talk.packet("client", bytes(segment), place)
+    return wire.pcap()
+
+
+def segments_candidates(size: int, segment: int, spacing: int, stated: int) -> bytes:
+    """A stream captured from its middle, in which a frame of `stated` bytes might begin at each `spacing` bytes."""
+    wire = Wire(size)
+    start = kafka.int32(stated) + kafka.int16(3) + kafka.int16(1) + kafka.int32(1)
+    piece = (start + bytes(spacing))[: max(spacing, 4)]
+    data = piece * (size // len(piece) + 1)
+    for talk in wire.talks():
+        at = 0
+        while not wire.full and at < min(len(data), 3 << 20):
+            talk.send("client", data[at : at + segment])
+            at += segment
+    return wire.pcap()
+
+
+def early_requests(size: int, early: int, reverse: int, hole: int) -> bytes:
+    """So many responses are captured in front of their requests, in their order or against it."""
+    wire = Wire(size)
+    early = min(early, size // 64)
+    for talk in wire.talks():
+        talk.open()
+        exchange(talk, 0)
+        number = 1
+        while not wire.full:
+            numbers = range(number, number + early)
+            talk.send("broker", b"".join(alive(one) for one in (reversed(numbers) if reverse else numbers)))
+            talk.skip("client", hole)
+            talk.send("client", b"".join(map(heartbeat, numbers)))
+            number += early
+    return wire.pcap()
+
+
+def overhead_connections(size: int, exchanges: int, kind: int) -> bytes:
+    """Connections of few packets: a SYN, bytes without sense, requests, or whole exchanges with an end."""
+    wire = Wire(size)
+    for talk in wire.talks():
+        if kind == 0:
+            talk.packet("client", b"", 0, SYN)
+        elif kind == 1:
+            talk.send("client", b"\0" * exchanges)
+        elif kind == 2:
+            for number in range(exchanges):
+                talk.send("client", heartbeat(number))
+        else:
+            talk.open()
+            for number in range(exchanges):
+                exchange(talk, number)
+            talk.close()
+    return wire.pcap()
+
+
+def unfinished_connections(size: int, stated: int, segment: int) -> bytes:
+    """Each connection begins a long message and says no more than the beginning of it."""
+    wire = Wire(size)
+    begun = kafka.int32(stated) + kafka.int16(kafka.PRODUCE) + kafka.int16(3) + kafka.int32(1) + kafka.string("c")
+    for talk in wire.talks():
+        talk.open()
+        exchange(talk, 0)
+        talk.send("client", begun + bytes(min(stated, segment)), segment)
+    return wire.pcap()
+
+
+def repeats_segments(size: int, repeats: int, segment: int) -> bytes:
+    """Each segment so many times."""
+    wire = Wire(size)
+    for talk in wire.talks():
+        talk.open()
+        exchange(talk, 0)
+        number = 1
+        while not wire.full and number < 20_000:
+            data = b"".join(heartbeat(number + more) for more in range(max(1, segment // 22)))
+            for first in range(0, len(data), segment):
+                piece = data[first : first + segment]
+                for _ in range(repeats):
+                    if wire.full:
+                        break
+                    talk.packet("client", piece, talk.next["client"])
+                talk.skip("client", len(piece))
+            number += max(1, segment // 22)
+    return wire.pcap()
+
+
+def dates_rows(size: int, seconds: int, exchanges: int) -> bytes:
+    """So many exchanges, then so many seconds of silence, again and again; the clock begins anew after 75 years."""
+    wire = Wire(size)
+    started, silent = wire.time_ns, 0
+    for talk in wire.talks():
+        for number in range(exchanges):
+            if wire.full:
+                break
+            exchange(talk, number)
+        silent = (silent + seconds) % CLOCK_SECONDS
+        wire.time_ns = started + silent * 1_000_000_000
+    return wire.pcap()
+
+
+def tokens_connections(size: int, token: int, tokens: int) -> bytes:
+    """Raw SASL tokens, as Kerberos has them, instead of requests."""
+    wire = Wire(size)
+    data = kafka.frame((b"\x60\x23\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02" + bytes(token))[: max(token, 13)])
+    for talk in wire.talks():
+        talk.open()
+        for _ in range(tokens):
+            if wire.full:
+                break
+            talk.send("client", data)
+    return wire.pcap()

@@ -1,0 +1,115 @@
+"""What a byte costs, counted: Python's lines and the memory that is asked for, of each pair at numbers that go far.
+
+Time depends on the machine; these do not. Lines are those that `sys.settrace` tells of, in kafkasniff only, so that
+work with the square of the input shows, as it does with each turn of a loop.
+"""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import pytest
+
+from tests.cli.console import kafkasniff
+from tests.fuzz.costs.pairs import PAIRS
+
+SMALL: Final = 1 << 14
+MORE: Final = 4
+MOST: Final = 7
+"""Times as many lines that so many times as much input may take; with the square of it they would be 16."""
+MOST_BYTES: Final = 32 << 20
+"""Memory that is asked for at once over the larger input; what is kept of each of its bytes is some hundreds."""
+
+VALUES: Final[dict[str, tuple[int, ...]]] = {
+    "gaps-outstanding": (40_000, 40_000, 1, 5),
+    "segments-holes": (1, 2, 1),
+    "segments-candidates": (1, 13, 100_000_000),
+    "segments-repeats": (4, 20),
+    "requests-early": (20_000, 1, 0),
+    "connections-overhead": (1, 3),
+    "connections-unfinished": (100_000_000, 1),
+    "connections-tokens": (26, 10_000),
+    "dates-rows": (86_400, 1),
+    "ratio-messages": (1, 100, 4, 1),
+    "nested-records": (1, 10, 1),
+    "headers-records": (10, 10, 0),
+    "elements-messages": (5_000, 1),
+    "tags-messages": (1_000, 0),
+    "problems-messages": (10, 0),
+    "topics-fetches": (100, 20, 0),
+    "sessions-partitions": (10, 10),
+    "names-requests": (10, 10_000),
+    "names-topics": (1, 30),
+    "connections-records": (0, 50_000),
+    "datagrams-fragments": (8_000, 1, 0),
+    "interfaces-options": (500, 0),
+    "packets-tunnels": (3, 10),
+}
+"""Of each pair: the numbers at which the code before was furthest from linear, or which go through most of its code."""
+
+KNOWN: Final = {"gaps-outstanding"}
+"""Pairs whose work is being made linear; to be removed once it is."""
+
+
+def lines(work: Callable[[], object]) -> int:
+    """How many lines of kafkasniff run."""
+    count = 0
+
+    def line(_frame: FrameType, event: str, _argument: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return line
+
+    def called(frame: FrameType, _event: str, _argument: Any) -> Any:
+        # Compiled decoders have no file.
+        name = frame.f_code.co_filename
+        return line if "kafkasniff" in name or name.startswith("<") else None
+
+    before = sys.gettrace()
+    sys.settrace(called)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.fixture(params=PAIRS)
+def captures(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Path]:
+    """Two captures of a pair, one `MORE` times as long; both were decoded once."""
+    name = request.param
+    paths = []
+    for number, size in enumerate((SMALL, MORE * SMALL)):
+        path = tmp_path / f"{number}.pcap"
+        path.write_bytes(PAIRS[name].make(size, *VALUES[name]))
+        paths.append(path)
+    # What is compiled and imported on first use counts for neither.
+    decode(paths[0])
+    return paths[0], paths[1]
+
+
+def decode(path: Path) -> None:
+    assert kafkasniff("decode", "-q", "--jobs", 1, "--format", "json", path).code == 0
+
+
+def test_work_is_linear(captures: tuple[Path, Path], request: pytest.FixtureRequest) -> None:
+    if request.node.callspec.params["captures"] in KNOWN:
+        request.applymarker(pytest.mark.xfail(reason="more than linear", strict=False))
+    little, much = (lines(lambda path=path: decode(path)) for path in captures)
+    sizes = [path.stat().st_size for path in captures]
+    assert much * sizes[0] * MORE <= MOST * little * sizes[1], f"{much:,} lines, of a quarter {little:,}"
+
+
+def test_memory_is_bounded(captures: tuple[Path, Path]) -> None:
+    tracemalloc.start()
+    try:
+        decode(captures[1])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < MOST_BYTES, f"{peak:,} bytes for {captures[1].stat().st_size:,}"
