@@ -176,7 +176,7 @@ def open_captures(
 ) -> CaptureSource:
     """Open capture files as one timeline; `-` is `stdin` (default: the process's), which may be a live pipe.
 
-    Reads pcap and pcapng, plain or compressed by gzip, zstd or LZ4. Raises CaptureError where one cannot be opened, is
+    Reads pcap and pcapng, plain or compressed by gzip, zstd, LZ4, xz or bzip2. Raises CaptureError where one cannot be opened, is
     empty or is no capture, UsageError where there is no path or `-` comes twice.
     """
     names = [os.fspath(path) for path in paths]
