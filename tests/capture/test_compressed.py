@@ -80,7 +80,7 @@ def test_the_memory_of_xz_has_a_bound() -> None:
         return lzma.compress(pcap([]), filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": dictionary}])
 
     assert read_bytes(xz(64 << 20)).kinds == []
-    with pytest.raises(CaptureError, match="xz data is corrupt .*[Mm]emory"):
+    with pytest.raises(CaptureError, match=r"xz data is corrupt .*[Mm]emory"):
         read_bytes(xz(256 << 20))
 
 
