@@ -28,6 +28,7 @@ _KEYS: Final = (
     ("time_ns", pa.int64()),
     ("end_time_ns", pa.int64()),
     ("client_ip", pa.string()),
+    ("client_port", pa.int32()),
     ("opening", pa.string()),
     ("syns", pa.int64()),
     ("ended_by", pa.string()),
@@ -46,6 +47,7 @@ class Link(msgspec.Struct, frozen=True):
     time_ns: int
     end_time_ns: int
     client_ip: str
+    client_port: int
     opening: str | None
     """answered, refused, unanswered; None: its beginning is not in the capture."""
     syns: int

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, Reading
 from kafkasniff.analysis.columns import broker_endpoint, column, in_any, only
+from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.detectors.absences import (
     TRANSPORT_READING,
@@ -29,6 +30,7 @@ from kafkasniff.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severi
 from kafkasniff.detectors.tally import BROKER
 from kafkasniff.detectors.wording import plural, some
 from kafkasniff.exports.transport import TABLE
+from kafkasniff.model import Endpoint
 from kafkasniff.sinks.times import clock_time, duration
 
 __all__ = ["BrokerGone"]
@@ -37,7 +39,6 @@ MAX_BODY: Final = 1 << 20
 """Characters of a Metadata response that is looked into for leaders."""
 MAX_LEADERS: Final = 1 << 17
 """Partitions by leader."""
-_SECOND: Final = 1_000_000_000
 _LOCAL: Final = {"localhost": "127.0.0.1"}
 _HOW: Final = {"refused": "refused", "unanswered": "not answered"}
 _BODY: Final = re.compile(r'"brokers":\[')
@@ -46,12 +47,12 @@ _BODY: Final = re.compile(r'"brokers":\[')
 class BrokerGoneThresholds(Parameters, frozen=True, kw_only=True):
     """Of `BrokerGone`."""
 
-    reach_s: Annotated[
-        float, Meta(gt=0, description="Connections dropped within this time before a failed connect belong to it.")
-    ] = 10.0
-    together_s: Annotated[
-        float, Meta(gt=0, description="Without failed connects: the longest pause between two dropped connections.")
-    ] = 1.0
+    reach: Annotated[
+        Duration, Meta(ge=1, description="Connections dropped within this time before a failed connect belong to it.")
+    ] = 10_000_000_000
+    together: Annotated[
+        Duration, Meta(ge=1, description="Without failed connects: the longest pause between two dropped connections.")
+    ] = 1_000_000_000
     connections: Annotated[
         int, Meta(ge=2, description="Without failed connects: so many connections, all there are, must be dropped.")
     ] = 3
@@ -123,8 +124,8 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
             if broker in brokers
             for absence in absences(
                 links,
-                reach_ns=round(limits.reach_s * _SECOND),
-                together_ns=round(limits.together_s * _SECOND),
+                reach_ns=limits.reach,
+                together_ns=limits.together,
                 at_least=limits.connections,
             )
         ]
@@ -250,4 +251,7 @@ def _time(link: Link) -> int:
 def _note(link: Link) -> str:
     if link.works:
         return f"broker {'reset' if link.ended_with == 'rst' else 'closed'} the connection"
-    return "connect refused" if link.opening == "refused" else f"connect not answered ({plural(link.syns, 'SYN')})"
+    who = Endpoint(link.client_ip, link.client_port)
+    if link.opening == "refused":
+        return f"connect of {who} refused"
+    return f"connect of {who} not answered, {plural(link.syns, 'SYN')}"
