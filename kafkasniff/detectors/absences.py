@@ -18,10 +18,27 @@ from kafkasniff.analysis.accumulator import Accumulator, Reading
 from kafkasniff.analysis.columns import broker_endpoint, column
 from kafkasniff.analysis.partials import Shape
 
-__all__ = ["TRANSPORT_READING", "Absence", "Link", "absences", "add_links", "links_by_broker", "links_shape"]
+__all__ = [
+    "AT_LEAST",
+    "REACH_NS",
+    "TOGETHER_NS",
+    "TRANSPORT_READING",
+    "Absence",
+    "Link",
+    "absences",
+    "add_links",
+    "links_by_broker",
+    "links_shape",
+    "usual_absences",
+]
 
 MAX_LINKS: Final = 1 << 17
 """Connections that are looked at, the earliest."""
+
+REACH_NS: Final = 10_000_000_000
+TOGETHER_NS: Final = 1_000_000_000
+AT_LEAST: Final = 3
+"""Defaults of the thresholds, see `absences`."""
 
 _KEYS: Final = (
     ("connection_id", pa.int64()),
@@ -127,6 +144,11 @@ def absences(links: Sequence[Link], *, reach_ns: int, together_ns: int, at_least
     rest = [link for link in dropped if link.connection_id not in held]
     found += _at_once(links, opened, rest, together_ns, at_least)
     return sorted(found, key=lambda one: one.first_ns)
+
+
+def usual_absences(links: Sequence[Link]) -> list[Absence]:
+    """`absences` by the default thresholds of broker-gone."""
+    return absences(links, reach_ns=REACH_NS, together_ns=TOGETHER_NS, at_least=AT_LEAST)
 
 
 def _is_dropped(link: Link) -> bool:

@@ -17,6 +17,9 @@ from kafkasniff.analysis.columns import broker_endpoint, column, in_any, only
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.detectors.absences import (
+    AT_LEAST,
+    REACH_NS,
+    TOGETHER_NS,
     TRANSPORT_READING,
     Absence,
     Link,
@@ -49,13 +52,13 @@ class BrokerGoneThresholds(Parameters, frozen=True, kw_only=True):
 
     reach: Annotated[
         Duration, Meta(ge=1, description="Connections dropped within this time before a failed connect belong to it.")
-    ] = 10_000_000_000
+    ] = REACH_NS
     together: Annotated[
         Duration, Meta(ge=1, description="Without failed connects: the longest pause between two dropped connections.")
-    ] = 1_000_000_000
+    ] = TOGETHER_NS
     connections: Annotated[
         int, Meta(ge=2, description="Without failed connects: so many connections, all there are, must be dropped.")
-    ] = 3
+    ] = AT_LEAST
 
 
 class BrokerGone(Detector[BrokerGoneThresholds]):

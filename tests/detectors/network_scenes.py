@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Sequence
 from typing import Any
 
-from tests.craft.conversation import Conversation
+from tests.craft.conversation import Conversation, Side
 from tests.craft.packet import ACK, RST, SYN
 from tests.craft.samples import BROKER
 from tests.detectors.scenes import heartbeat, produce, records
@@ -270,6 +270,35 @@ def tls_at_plaintext() -> list[Conversation]:
     talk.send("client", client_hello())
     talk.close("broker")
     return [plain(), talk]
+
+
+def early_end(address: str, port: int, *, after: float = 0, by: Side = "broker") -> Talk:
+    """A connection that ends without an answer to the client's greeting."""
+    talk = Talk(address, port, after=after)
+    talk.ask("ApiVersions", 0, {}, None)
+    talk.acknowledge("broker")
+    talk.close(by)
+    return talk
+
+
+def nothing_but_closed() -> list[Conversation]:
+    """The broker closes at the first word, of everybody."""
+    return [early_end("10.0.0.5", 50_000), early_end("10.0.0.5", 50_001, after=1)]
+
+
+def closed_though_others_work() -> list[Conversation]:
+    return [plain(), early_end("10.0.0.8", 45_000, after=2), plain("10.0.0.6")]
+
+
+def left_by_the_client() -> list[Conversation]:
+    """A probe that says hello and goes."""
+    return [plain(), early_end("10.0.0.8", 45_000, after=2, by="client")]
+
+
+def accepted_by_a_dying_broker() -> list[Conversation]:
+    """The kernel of a broker that was killed lets clients in and resets them."""
+    last = early_end("10.0.0.7", 52_900, after=5.3)
+    return [*killed(), last]
 
 
 def web_beside() -> list[Conversation]:

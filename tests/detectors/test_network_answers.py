@@ -190,6 +190,24 @@ CASES = [
         [(2, None)],
     ),
     Case(
+        "wrong-protocol",
+        scenes.nothing_but_closed,
+        "error",
+        2,
+        {**AT, "kind": "connection-rejected"},
+        "or the broker is older than 0.10, where there was no ApiVersions",
+        [(1, None), (2, None)],
+    ),
+    Case(
+        "wrong-protocol",
+        scenes.closed_though_others_work,
+        "warning",
+        1,
+        {"client_id": "crafted", "client_ip": "10.0.0.8", "broker": "10.0.0.9:9092", "kind": "closed-early"},
+        "1 connection of crafted at 10.0.0.8",
+        [(3, None)],
+    ),
+    Case(
         "slow-broker",
         scenes.one_is_slow,
         "warning",
@@ -251,6 +269,8 @@ FINE = [
     ("connection-churn", scenes.staying),
     ("sasl-failures", scenes.right_password),
     ("wrong-protocol", scenes.web_beside),
+    ("wrong-protocol", scenes.left_by_the_client),
+    ("wrong-protocol", scenes.accepted_by_a_dying_broker),
     ("wrong-protocol", scenes.right_password),
     ("slow-broker", scenes.all_alike),
     ("transport-trouble", scenes.a_single_loss),
@@ -334,7 +354,8 @@ def test_cut_captures(tmp_path: Path) -> None:
     for number, case in enumerate(CASES[::4]):
         path = capture_of(tmp_path / f"{number}.pcap", case.scene())
         data = path.read_bytes()
-        path.write_bytes(data[: len(data) * 2 // 3])
+        # A few bytes more: the cut must not fall between two packets.
+        path.write_bytes(data[: len(data) * 2 // 3] + bytes(3))
         answer = run([str(path)], only=[case.detector], settings=case.settings)
         assert answer.broken
         assert {one.detector for one in answer.findings} <= {case.detector}
