@@ -1,6 +1,7 @@
-"""Decompression of captures as they are read: gzip, zstd and LZ4 frames, concatenated members, cut and corrupt ones.
+"""Decompression of captures as they are read: gzip, zstd, LZ4, xz and bzip2; concatenated, cut and corrupt ones.
 
-Told by content, never by the file's name. Magic numbers: RFC 1952 (gzip), RFC 8878 (zstd), the LZ4 frame format.
+The content decides, never the file's name. Magic numbers: RFC 1952 (gzip), RFC 8878 (zstd), the LZ4 frame format, the
+.xz file format (2.1.1.1), bzip2's source.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["MAGIC_SIZE", "MAX_ZSTD_WINDOW", "Inflater", "inflater_for"]
+__all__ = ["MAGIC_SIZE", "MAX_XZ_MEMORY", "MAX_ZSTD_WINDOW", "Inflater", "inflater_for"]
 
 MAGIC_SIZE: Final = 4
 """Bytes needed to tell a compression."""
@@ -20,12 +21,15 @@ ZSTD_SLICE: Final = 1 << 10
 MAX_ZSTD_WINDOW: Final = 1 << 27
 """Bytes of zstd window, what its own programs take unless they are told otherwise; a few bytes may ask for 2 GiB."""
 
+MAX_XZ_MEMORY: Final = 1 << 27
+"""Bytes that decompressing xz may take. `xz -9` needs 65 MiB; a few bytes may ask for 4 GiB."""
+
 SLICE: Final = 16 << 10
-"""Compressed bytes given to gzip and LZ4 at a time: what is behind a member's end is copied, and there may be many of
+"""Compressed bytes given to all but zstd at a time: what follows a member's end is copied, and there may be many of
 them."""
 
 MAX_OUTPUT: Final = 1 << 20
-"""Bytes that gzip and LZ4 may return at a time; also what is lost, at most, in front of a corrupt place."""
+"""Bytes that all but zstd may return at a time; also what is lost, at most, in front of a corrupt place."""
 
 
 def _is_gzip(head: bytes) -> bool:
@@ -43,6 +47,14 @@ def _is_zstd(head: bytes) -> bool:
 
 def _is_lz4(head: bytes) -> bool:
     return head[:4] == b"\x04\x22\x4d\x18" or _is_skippable(head)
+
+
+def _is_xz(head: bytes) -> bool:
+    return head[:4] == b"\xfd7zX"
+
+
+def _is_bzip2(head: bytes) -> bool:
+    return head[:3] == b"BZh" and head[3:4] in (b"1", b"2", b"3", b"4", b"5", b"6", b"7", b"8", b"9")
 
 
 def _gzip() -> Any:
@@ -63,6 +75,18 @@ def _zstd() -> Any:
     return zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW).decompressobj()
 
 
+def _xz() -> Any:
+    import lzma
+
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_XZ_MEMORY)
+
+
+def _bzip2() -> Any:
+    import bz2
+
+    return bz2.BZ2Decompressor()
+
+
 def _gzip_errors() -> tuple[type[Exception], ...]:
     from isal import igzip_lib
 
@@ -78,6 +102,16 @@ def _zstd_errors() -> tuple[type[Exception], ...]:
     import zstandard
 
     return (zstandard.ZstdError, ValueError)
+
+
+def _xz_errors() -> tuple[type[Exception], ...]:
+    import lzma
+
+    return (lzma.LZMAError, EOFError, ValueError)
+
+
+def _bzip2_errors() -> tuple[type[Exception], ...]:
+    return (OSError, EOFError, ValueError)
 
 
 class Inflater:
@@ -186,6 +220,10 @@ def inflater_for(head: bytes) -> Inflater | None:
         return Inflater("gzip", _gzip, _is_gzip, _gzip_errors(), bounded=True)
     if head[:4] == b"\x04\x22\x4d\x18":
         return Inflater("LZ4", _lz4, _is_lz4, _lz4_errors(), bounded=True)
+    if _is_xz(head):
+        return Inflater("xz", _xz, _is_xz, _xz_errors(), bounded=True)
+    if _is_bzip2(head):
+        return Inflater("bzip2", _bzip2, _is_bzip2, _bzip2_errors(), bounded=True)
     if _is_zstd(head):
         return Inflater("zstd", _zstd, _is_zstd, _zstd_errors(), bounded=False)
     return None

@@ -206,21 +206,22 @@ class PcapParser:
         heads = np.ndarray((end - 15,), "V16", data, strides=(1,))[places].view(self._header)
         captured_column = heads["captured"].astype(np.int64)
         wire = heads["wire"].astype(np.int64)
-        # A record that claims fewer bytes on the wire than it holds, or none at all, or more than a second of fraction,
-        # was not written by a capture program.
-        odd = (wire < captured_column) | (wire == 0) | (heads["fraction"] >= 1_000_000_000)
+        # No capture program writes an empty packet, or a second or more as the fraction of one.
+        odd = ((wire == 0) & (captured_column == 0)) | (heads["fraction"] >= 1_000_000_000)
+        # Some claim fewer bytes on the wire than they captured. libpcap and tshark read such packets, and so do we.
+        short = wire < captured_column
         seconds = heads["seconds"].astype(np.int64)
         before = seconds[0] if self._last_seconds is None else self._last_seconds
         leaps = np.abs(np.diff(seconds, prepend=before)) > TIME_REACH
         count = len(places)
         if odd.any():
             count, need = int(np.argmax(odd)), 0
-        for leap in np.flatnonzero(leaps[:count]).tolist():
-            # A clock may be set, but a shifted header looks like this, too: it must have good records behind it.
-            first, step = int(places[leap]), self._loose_step
+        for doubtful in np.flatnonzero((leaps | short)[:count]).tolist():
+            # A clock may be set and a length may be odd, but a shifted header looks the same: good records must follow.
+            first, step = int(places[doubtful]), self._loose_step
             proof = chain_at(data, first, ended=ended, header=self._record, step=step, cut_end=True)
             if proof >= 0:
-                count, need = leap, proof
+                count, need = doubtful, proof
                 break
         if count < len(places):
             position = int(places[count])
@@ -234,7 +235,7 @@ class PcapParser:
             data,
             places + record,
             captured_column,
-            wire,
+            np.maximum(wire, captured_column),
             seconds * 1_000_000_000 + heads["fraction"].astype(np.int64) * self._unit,
             link=interface.link,
             fcs=interface.fcs,
@@ -261,7 +262,7 @@ class PcapParser:
         if position + self._record > len(data):
             return UNFINISHED
         _, fraction, captured, wire = struct.unpack_from(self._order + "IIII", data, position)
-        if captured > self._longest or not captured <= wire <= LARGEST_PACKET or not wire or fraction >= 1_000_000_000:
+        if captured > self._longest or wire > LARGEST_PACKET or not (captured or wire) or fraction >= 1_000_000_000:
             return IMPLAUSIBLE
         return int(position + self._record + captured)
 
@@ -270,8 +271,8 @@ class PcapParser:
         after = self._loose_step(data, position, first)
         if after < 0:
             return after
-        seconds, fraction, captured = struct.unpack_from(self._order + "III", data, position)
+        seconds, fraction, captured, wire = struct.unpack_from(self._order + "IIII", data, position)
         (first_seconds,) = struct.unpack_from(self._order + "I", data, first)
         if fraction * self._unit >= 1_000_000_000 or abs(seconds - first_seconds) > TIME_REACH:
             return IMPLAUSIBLE
-        return IMPLAUSIBLE if captured < SMALLEST_PACKET else after
+        return IMPLAUSIBLE if captured < SMALLEST_PACKET or wire < captured else after

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from kafkasniff.capture.bytestream import open_path, open_pipe
 from kafkasniff.capture.cursor import Cursor
 from kafkasniff.capture.decode import PacketDecoder
+from kafkasniff.capture.folders import with_folders
 from kafkasniff.capture.raw import Interface, NoteValue, RawPackets
 from kafkasniff.capture.reader import CaptureReader
 from kafkasniff.errors import UsageError
@@ -176,10 +177,11 @@ def open_captures(
 ) -> CaptureSource:
     """Open capture files as one timeline; `-` is `stdin` (default: the process's), which may be a live pipe.
 
-    Reads pcap and pcapng, plain or compressed by gzip, zstd or LZ4. Raises CaptureError where one cannot be opened, is
-    empty or is no capture, UsageError where there is no path or `-` comes twice.
+    Reads pcap and pcapng, plain or compressed by gzip, zstd, LZ4, xz or bzip2; a folder stands for the captures in it,
+    by name. Raises CaptureError where one cannot be opened, is empty or is no capture, UsageError where there is no
+    path or `-` comes twice.
     """
-    names = [os.fspath(path) for path in paths]
+    names = with_folders([os.fspath(path) for path in paths])
     if not names:
         raise UsageError("name at least one capture, or - for stdin")
     if names.count("-") > 1:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from kafkasniff.cli.asked_captures import are_captures, exported
+from kafkasniff.cli.asked_captures import exported
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.hosts_option import HOSTS_HELP, take_hosts
 from kafkasniff.cli.options import framing_options, topic_ids_option
+from kafkasniff.cli.sources import divide_sources
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
@@ -167,7 +168,9 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
     if master is not None and engine != "spark":
         raise UsageError("--master goes with --engine spark")
     framing = {name: options.pop(name) for name in ("ports", "max_frame", "keylog", "topic_ids")}
-    captures = are_captures(sources)
+    captures, folders = divide_sources(environment, sources, filtered=False)
+    if folders and len(sources) > 1:
+        raise UsageError(f"analyze takes captures, or one export: {folders[0]} is an export")
     if captures and engine == "spark":
         raise UsageError("--engine spark asks an export: kafkasniff export --engine spark makes one")
     if not captures and any(value not in (None, ()) for value in framing.values()):
@@ -188,7 +191,7 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
     with contextlib.ExitStack() as around:
         directory = sources[0]
         if captures:
-            directory, broken = around.enter_context(exported(environment, sources, accumulator, framing, quiet=quiet))
+            directory, broken = around.enter_context(exported(environment, captures, accumulator, framing, quiet=quiet))
         export = Export.open(directory)
         bounds = [_moment(text, export) for text in (since, until)]
         left_out = export.missing(accumulator)
@@ -201,7 +204,7 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
             answer(export, accumulator, *bounds)
     accumulator.hosts = hosts
     result = accumulator.result()
-    with Output(environment, output, inputs=sources if captures else ()) as stream:
+    with Output(environment, output, inputs=captures) as stream:
         for data in _rendered(environment, result, form, colour, to_stdout=stream.is_stdout):
             stream.write(data)
     if not quiet:

@@ -7,7 +7,6 @@ Only the tables that the question reads are made, with bodies only if it reads t
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,25 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.options import framing_arguments, key_arguments, make_catalog
 from kafkasniff.cli.usual_jobs import usual_jobs
-from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.analysis import Accumulator
     from kafkasniff.cli.progress import Progress
 
-__all__ = ["are_captures", "exported"]
+__all__ = ["exported"]
 
 _BODIES: Final = frozenset({"request_body", "response_body"})
-
-
-def are_captures(paths: Sequence[str]) -> bool:
-    """Whether these are captures; else they are one folder with an export. Raises UsageError."""
-    folders = [path for path in paths if path != "-" and (os.path.isdir(path) or not os.path.exists(path))]
-    if not folders:
-        return True
-    if len(paths) > 1:
-        raise UsageError(f"analyze takes captures, or one export, and {folders[0]} is no capture")
-    return False
 
 
 @contextlib.contextmanager
@@ -56,8 +44,6 @@ def exported(
     from kafkasniff.exports.run import export
     from kafkasniff.exports.shard import Hooks
 
-    if "-" in captures and environment.stdin_tty:
-        raise UsageError("stdin is a terminal: pipe a capture into it")
     reads = question.reads()
     arguments = framing_arguments(options)
     wanted = ExportOptions(

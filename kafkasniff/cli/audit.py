@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import click
 
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.hosts_option import hosts_option, take_hosts
+from kafkasniff.cli.sources import divide_sources
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,10 +49,7 @@ def audit_command(environment: Environment, /, paths: tuple[str, ...], **options
     """
     environment.verbosity, quiet = options["verbose"], options["quiet"]
     hosts = take_hosts(options)
-    folders = [path for path in paths if os.path.isdir(path)]
-    captures = [path for path in paths if path not in folders]
-    if "-" in captures and environment.stdin_tty:
-        raise UsageError("stdin is a terminal: pipe a capture into it")
+    captures, folders = divide_sources(environment, paths, filtered=False)
 
     from kafkasniff.analysis.audit import audit
     from kafkasniff.analysis.export import Export, answer

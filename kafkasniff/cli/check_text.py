@@ -54,21 +54,21 @@ def check_text(
     paint = COLOUR if coloured else PLAIN
     lines = [f"{paint.api}{headline(findings)}{paint.reset} in {', '.join(printable(one) for one in sources)}"]
     for finding in findings:
-        lines += ["", *_finding(finding, paint, width)]
+        lines += ["", *_finding(finding, paint, width, captures=captures)]
     if captures and any(one.exchange is not None for finding in findings for one in finding.evidence):
         names = " ".join(shlex.quote(printable(one)) for one in sources)
         lines += ["", f"{paint.dim}To look at #N: kafkasniff decode -v {names} --exchange N{paint.reset}"]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _finding(finding: Finding, paint: Paint, width: int) -> Iterator[str]:
+def _finding(finding: Finding, paint: Paint, width: int, *, captures: bool) -> Iterator[str]:
     colour = severity_paint(paint, finding.severity)
     first, *rest = _wrapped(finding.title, width) or [""]
     yield f"{colour}{finding.severity:<9}{paint.reset}{paint.api}{first}{paint.reset}"
     yield from (f"{INDENT}{paint.api}{line}{paint.reset}" for line in rest)
     yield from (f"{INDENT}{line}" for line in _wrapped(finding.meaning, width))
     yield from (f"{INDENT}{line}" for line in _wrapped(f"Try: {finding.advice}", width))
-    seen = _seen(finding)
+    seen = _seen(finding, captures=captures)
     yield from (f"{INDENT}{paint.dim}{line}{paint.reset}" for line in _wrapped(f"{finding.detector}: {seen}", width))
 
 
@@ -77,7 +77,7 @@ def _wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, max(width - len(INDENT), 20), break_long_words=False, break_on_hyphens=False)
 
 
-def _seen(finding: Finding) -> str:
+def _seen(finding: Finding, *, captures: bool) -> str:
     """When, and which exchanges."""
     parts = []
     if finding.first is not None:
@@ -86,13 +86,13 @@ def _seen(finding: Finding) -> str:
             same = date_of(finding.last) == date_of(finding.first)
             when = f"{when} to {'' if same else f'{date_of(finding.last)} '}{clock_time(finding.last)[:-3]}"
         parts.append(f"{when} UTC")
-    places = [_place(one) for one in finding.evidence[:SHOWN]]
+    places = [_place(one, captures=captures) for one in finding.evidence[:SHOWN]]
     if finding.count > len(places) and places:
         places.append("…")
     return "; ".join([*parts, *([", ".join(places)] if places else [])]) or "no evidence is left"
 
 
-def _place(evidence: Evidence) -> str:
+def _place(evidence: Evidence, *, captures: bool) -> str:
     if evidence.exchange is not None:
         place = f"#{evidence.exchange}"
     elif evidence.connection is not None:
@@ -101,6 +101,8 @@ def _place(evidence: Evidence) -> str:
         # The key of the tables: rows of an export have no numbers.
         place = f"({evidence.connection_id}, {evidence.exchange_id})"
         if evidence.exchange_id is None:
+            if captures and evidence.note:
+                return evidence.note  # an attempt to connect: decode numbers only connections that carried data
             place = f"connection {evidence.connection_id}"
     return f"{place} ({evidence.note})" if evidence.note else place
 

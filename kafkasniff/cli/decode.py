@@ -29,6 +29,7 @@ from kafkasniff.cli.options import (
     verbosity_options,
 )
 from kafkasniff.cli.payload_options import payload_options, take_payload
+from kafkasniff.cli.sources import take_captures
 from kafkasniff.cli.usual_jobs import usual_jobs
 from kafkasniff.cli.write_matching import (
     Selected,
@@ -37,7 +38,6 @@ from kafkasniff.cli.write_matching import (
     write_selected,
     written_line,
 )
-from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.cli.jobs import Jobs
@@ -66,11 +66,12 @@ __all__ = ["decode_command"]
 @verbosity_options
 @click.pass_obj
 def decode_command(environment: Environment, /, captures: tuple[str, ...], **options: Any) -> int:
-    """Decode captures: pcap or pcapng files, also compressed, in the order given; `-` reads stdin as it comes.
+    """Decode captures: pcap or pcapng files, also compressed, or folders of them; `-` reads stdin as it comes.
 
     Several files are one timeline: connections go on from one to the next.
     """
     environment.verbosity = options["verbose"]
+    captures = take_captures(environment, captures)
     payload = take_payload(options)
     wanted, quiet = split_options(OutputOptions, options), options.pop("quiet")
     predicate = make_predicate(split_options(FilterOptions, options))
@@ -80,8 +81,6 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
         check_writing(writing, captures, payload)
         jobs = 1
     jobs = usual_jobs(captures) if jobs is None else jobs
-    if "-" in captures and environment.stdin_tty:
-        raise UsageError("stdin is a terminal: pipe a capture into it")
     two_pass = reads_twice(two_pass, captures)
     hosts = take_hosts(options)
     catalog, framing = make_catalog(options), framing_arguments(options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +16,7 @@ from kafkasniff.cli.options import (
     split_options,
     topic_ids_option,
 )
+from kafkasniff.cli.sources import divide_sources
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
@@ -91,11 +91,7 @@ def diff_command(environment: Environment, /, before: str, after: str, **options
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     predicate = make_predicate(split_options(FilterOptions, options))
-    for source in (before, after):
-        if predicate is not None and source != "-" and os.path.isdir(source):
-            raise UsageError(f"filters are for captures, and {source} is a folder: filter when it is exported")
-    if "-" in (before, after) and environment.stdin_tty:
-        raise UsageError("stdin is a terminal: pipe a capture into it")
+    both = [divide_sources(environment, (source,), filtered=predicate is not None) for source in (before, after)]
     if before == after == "-":
         raise UsageError("stdin can be read only once: name one capture")
     sections = _sections(options.pop("only"))
@@ -109,9 +105,12 @@ def diff_command(environment: Environment, /, before: str, after: str, **options
         significance=options["significance"],
         min_count=options["min_count"],
     )
-    captures = [one for one in (before, after) if one == "-" or not os.path.isdir(one)]
+    captures = [one for sources in both for one in sources.captures]
     with Output(environment, options["output"], inputs=captures) as output:
-        sides = [_read(environment, source, options, predicate, quiet=quiet) for source in (before, after)]
+        sides = [
+            _read(environment, source, sources.captures, options, predicate, quiet=quiet)
+            for source, sources in zip((before, after), both, strict=True)
+        ]
         answer = compare(
             sides[0].side,
             sides[1].side,
@@ -180,13 +179,19 @@ class _Read:
 
 
 def _read(
-    environment: Environment, source: str, options: dict[str, Any], predicate: Predicate | None, *, quiet: bool
+    environment: Environment,
+    source: str,
+    captures: tuple[str, ...],
+    options: dict[str, Any],
+    predicate: Predicate | None,
+    *,
+    quiet: bool,
 ) -> _Read:
-    """Read one side. Raises CaptureError, UsageError."""
+    """Read one side: captures, or else the export `source`. Raises CaptureError, UsageError."""
     from kafkasniff.analysis.comparison.side import Side
 
     side = Side()
-    if source != "-" and os.path.isdir(source):
+    if not captures:
         from kafkasniff.analysis.export import Export
 
         export = Export.open(source)
@@ -198,7 +203,7 @@ def _read(
     from kafkasniff.cli.counted_captures import Captures
 
     reading = Captures(environment, _Rows(side), options, predicate, quiet=quiet, tables=("exchanges",))
-    reading.read((source,))
+    reading.read(captures)
     if reading.interrupt is not None:
         # No answer: half a side would differ in everything.
         raise reading.interrupt

@@ -25,6 +25,7 @@ from kafkasniff.cli.options import (
     verbosity_options,
 )
 from kafkasniff.cli.payload_options import payload_options, take_payload
+from kafkasniff.cli.sources import take_captures
 from kafkasniff.cli.usual_jobs import usual_jobs
 from kafkasniff.errors import UsageError
 
@@ -122,8 +123,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         return Exit.BROKEN if result.broken else Exit.OK
     if master is not None or conf:
         raise UsageError("--master and --conf are for --engine spark")
-    if "-" in captures and environment.stdin_tty:
-        raise UsageError("stdin is a terminal: pipe a capture into it")
+    captures = take_captures(environment, captures)
     key_arguments(options)  # what cannot be read is told before there is a folder
     # What names a topic has to be known when it is asked for: then captures are read twice, if they can be.
     names_first = _asks_for_topics(predicate) and reads_twice(None, captures)

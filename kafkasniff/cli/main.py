@@ -14,6 +14,7 @@ import click
 
 import kafkasniff
 from kafkasniff.cli.environment import Environment, Exit, Interrupted
+from kafkasniff.cli.shorthand import unknown_command, with_command, with_options
 from kafkasniff.cli.without_pandas import refuse_pandas
 from kafkasniff.errors import (
     CaptureError,
@@ -70,6 +71,17 @@ class _LazyGroup(click.Group):
             return know_values(command)
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, with_command(args, _COMMANDS))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in _COMMANDS and not ctx.resilient_parsing:
+            ctx.fail(unknown_command(args[0], _COMMANDS))
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command, with_options(command, rest)
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # Click's own would import all commands to ask them what they do.
         from click.shell_completion import CompletionItem
@@ -86,7 +98,11 @@ class _LazyGroup(click.Group):
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(kafkasniff.__version__, prog_name="kafkasniff", message="%(prog)s %(version)s")
 def command_line() -> None:
-    """Inspect Apache Kafka's wire traffic: decode captures and live traffic into messages."""
+    """Inspect Apache Kafka's wire traffic: decode captures and live traffic into messages.
+
+    `kafkasniff FILE` and `kafkasniff -r FILE` decode a capture, `kafkasniff -i INTERFACE` captures live. `--json` is
+    short for `--format json`.
+    """
 
 
 def run(arguments: Sequence[str], environment: Environment) -> int:

@@ -1,30 +1,75 @@
-"""What stands on a command line as CAPTURE|DIR…: captures, and folders that `export` wrote."""
+"""What CAPTURE|DIR… on a command line names: captures, folders of captures, and exports."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import msgspec
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.errors import UsageError
 
-__all__ = ["Sources", "divide_sources"]
+__all__ = ["Sources", "divide_sources", "is_export", "take_captures"]
+
+_MANIFEST: Final = "manifest.json"
+_FORMAT: Final = "kafkasniff-export"
+_TABLES: Final = ("exchanges", "records", "connections", "problems")
 
 
 class Sources(NamedTuple):
-    """Captures, `-` among them, and folders, each in the order in which they were named."""
+    """What was named, each kind in the order in which it was named."""
 
     captures: tuple[str, ...]
+    """Files and `-`; those of folders of captures by name."""
     folders: tuple[str, ...]
+    """Exports."""
+
+
+class _Manifest(msgspec.Struct):
+    format: str = ""
+
+
+def is_export(path: str) -> bool:
+    """Whether a path is the folder of an export, complete or damaged, rather than captures."""
+    if path == "-" or not os.path.isdir(path):
+        return False
+    place = os.path.join(path, _MANIFEST)
+    try:
+        if os.path.isfile(place):
+            with open(place, "rb") as file:
+                return msgspec.json.decode(file.read(), type=_Manifest).format == _FORMAT
+    except (OSError, msgspec.MsgspecError):
+        # Whoever opens the export says what is wrong with its manifest; captures may have one of their own.
+        return any(os.path.isdir(os.path.join(path, table)) for table in _TABLES)
+    return False
 
 
 def divide_sources(environment: Environment, named: Sequence[str], *, filtered: bool) -> Sources:
-    """Tell captures from folders. Raises UsageError where a terminal is a capture, or a folder was to be filtered."""
-    folders = tuple(one for one in named if one != "-" and os.path.isdir(one))
-    captures = tuple(one for one in named if one not in folders)
+    """Tell captures from exports. Raises UsageError where a terminal is a capture, or an export was to be filtered.
+
+    Raises CaptureError where a folder is neither an export nor has captures.
+    """
+    folders = tuple(one for one in named if is_export(one))
     if filtered and folders:
-        raise UsageError(f"filters are for captures, and {folders[0]} is a folder: filter when it is exported")
-    if "-" in captures and environment.stdin_tty:
+        raise UsageError(f"filters are for captures, and {folders[0]} is an export: filter when it is exported")
+    return Sources(tuple(_captures(environment, [one for one in named if one not in folders])), folders)
+
+
+def take_captures(environment: Environment, named: Sequence[str]) -> tuple[str, ...]:
+    """The captures that were named to a command that takes no exports. Raises UsageError and CaptureError."""
+    for one in named:
+        if is_export(one):
+            raise UsageError(f"{one} is an export, not a capture: `kafkasniff stats {one}` reads it")
+    return tuple(_captures(environment, named))
+
+
+def _captures(environment: Environment, named: Sequence[str]) -> list[str]:
+    if "-" in named and environment.stdin_tty:
         raise UsageError("stdin is a terminal: pipe a capture into it")
-    return Sources(captures, folders)
+    if not any(one != "-" and os.path.isdir(one) for one in named):
+        return list(named)
+    from kafkasniff.capture.folders import with_folders
+
+    return with_folders(named)

@@ -13,11 +13,13 @@ from msgspec import Meta
 from kafkasniff.analysis.accumulator import Parameters, Reading
 from kafkasniff.analysis.columns import ORDER, column, in_any, only
 from kafkasniff.analysis.partials import Shape
+from kafkasniff.detectors.absences import TRANSPORT_READING, add_links, links_by_broker, links_shape, usual_absences
 from kafkasniff.detectors.connections_known import CONNECTIONS, add_connections, connections_by_id, connections_shape
 from kafkasniff.detectors.detector import Detector
 from kafkasniff.detectors.finding import MAX_EVIDENCE, Evidence, Finding
 from kafkasniff.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
 from kafkasniff.detectors.wording import client, plural, subject
+from kafkasniff.exports.transport import TABLE as TRANSPORT
 from kafkasniff.kafka.errors import error_name
 from kafkasniff.sinks.printable import cut, printable, word
 
@@ -25,10 +27,12 @@ __all__ = ["SaslFailures", "WrongProtocol"]
 
 MAX_PROBLEMS: Final = 100_000
 """Problems that are looked at, the earliest."""
-MAX_DETAIL: Final = 200
-"""Characters of a problem's detail."""
+MAX_DETAIL: Final = 600
+"""Characters of a problem's detail: all that kafkasniff says of any, so that no cause is cut off."""
 MAX_NOTE: Final = 120
 REJECTED: Final = "connection-rejected"
+CLOSED_EARLY: Final = "closed-early"
+"""A rejected connection to a listener that speaks Kafka with others."""
 
 _PROBLEM_KEYS: Final = (
     ("time_ns", pa.int64()),
@@ -185,12 +189,20 @@ _MEANINGS: Final = {
         "The broker closed the connection before it answered anything but a greeting: brokers do that with clients "
         "that come to a listener of another security protocol.",
     ),
+    CLOSED_EARLY: (
+        "warning",
+        "The broker closed the connection before it answered anything but a greeting, while the listener speaks Kafka "
+        "with other clients. The packets do not show the cause: a limit of connections (max.connections.per.ip), a "
+        "version of the client's that the broker does not take, or something between them.",
+    ),
     "not-kafka": (
         "warning",
         "Something that is not Kafka talks to a broker: a probe, a scanner, a browser, or a client with the wrong port "
         "or security.protocol.",
     ),
 }
+_BY_CLOSING: Final = frozenset({REJECTED, CLOSED_EARLY, "tls-unanswered"})
+"""Kinds of which all that is known is that the broker closed the connection."""
 _NEVER: Final = 1 << 63
 _ALERT: Final = "ended the handshake with the alert"
 """How tls.telling says it of a connection that was not decrypted."""
@@ -206,7 +218,10 @@ class WrongProtocolThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class WrongProtocol(Detector[WrongProtocolThresholds]):
-    """Connections of which the two ends do not speak the same, by their problems (docs/problems.md)."""
+    """Connections of which the two ends do not speak the same, by their problems (docs/problems.md).
+
+    Not those that a broker let go of because it went (broker-gone), nor those that the client closed first.
+    """
 
     name: ClassVar[str] = "wrong-protocol"
     summary: ClassVar[str] = "Connections on which client and broker do not speak the same protocol."
@@ -216,13 +231,16 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
         return {
             "problems": Reading(("connection_id", "time_ns", "kind", "detail")),
             "connections": CONNECTIONS,
+            TRANSPORT: TRANSPORT_READING,
         }
 
     def shapes(self) -> Mapping[str, Shape]:
-        return {"problems": _PROBLEMS, "connections": connections_shape()}
+        return {"problems": _PROBLEMS, "connections": connections_shape(), "links": links_shape()}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        if table == "connections":
+        if table == TRANSPORT:
+            add_links(self, "links", batch)
+        elif table == "connections":
             add_connections(self, "connections", batch)
         else:
             _add_problems(self, batch, _KINDS)
@@ -234,11 +252,22 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
         for one in known.values():
             if one["verdict"] == "kafka" and one["time_ns"] is not None:
                 kafka[one["broker"]] = min(kafka.get(one["broker"], one["time_ns"]), one["time_ns"])
+        working: dict[str, set[int]] = {}
+        """By broker, the connections on which it answered Kafka."""
+        refused = {one["connection_id"] for one in _problems(self) if one["kind"] == REJECTED}
+        for one in known.values():
+            if one["verdict"] == "kafka" and one["broker_bytes"] and one["connection_id"] not in refused:
+                working.setdefault(one["broker"], set()).add(one["connection_id"])
+        excused = self._excused()
         chosen: dict[int, tuple[int, str, dict[str, Any]]] = {}
         """Of each connection the problem that says most."""
         for problem in _problems(self):
             connection = known.get(problem["connection_id"])
             kind = None if connection is None else self._kind(problem, connection, kafka)
+            if kind == REJECTED and connection is not None and connection["broker"] in working:
+                kind = CLOSED_EARLY
+            if kind in _BY_CLOSING and problem["connection_id"] in excused:
+                kind = None
             if kind is not None:
                 rank = list(_MEANINGS).index(kind)
                 before = chosen.get(problem["connection_id"])
@@ -257,6 +286,17 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
             for key, rows in found.items()
             if len(rows) >= self.thresholds.at_least
         ]
+
+    def _excused(self) -> set[int]:
+        """Connections whose end says nothing: the client closed first, or the broker was about to go."""
+        found: set[int] = set()
+        for links in links_by_broker(self, "links").values():
+            gone = usual_absences(links)
+            for link in links:
+                ended = link.end_time_ns if link.ended_ns is None else link.ended_ns
+                if link.ended_by == "client" or any(one.holds(ended) for one in gone):
+                    found.add(link.connection_id)
+        return found
 
     @staticmethod
     def _kind(problem: dict[str, Any], connection: dict[str, Any], kafka: Mapping[str, int]) -> str | None:
@@ -278,6 +318,8 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
     def _finding(self, row: dict[str, Any], rows: list[dict[str, Any]]) -> Finding:
         severity, meaning = _MEANINGS[row["kind"]]
         detail = cut(printable(_BETWEEN.sub("", rows[0]["detail"])), MAX_DETAIL)
+        # The title has it; only what differs is worth saying again.
+        notes = [{**one, "detail": "" if one["detail"] == rows[0]["detail"] else one["detail"]} for one in rows]
         who = client(row) if row["client_id"] is not None else word(row["client_ip"])
         return self.finding(
             severity,  # type: ignore[arg-type]
@@ -290,6 +332,6 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
             subject=subject(row, "client_id", "client_ip", "broker", "kind"),
             count=len(rows),
             **_times(rows),
-            evidence=_evidence(rows),
+            evidence=_evidence(notes),
             values={"connections": len(rows)},
         )

@@ -32,6 +32,9 @@ TRANSPORT: Final = pa.schema(
         ("broker_port", pa.int32()),
         ("opening", pa.string()),
         ("syns", pa.int64()),
+        ("ended_by", pa.string()),
+        ("ended_with", pa.string()),
+        ("ended_ns", pa.int64()),
         ("broker_round_trip_us", pa.int64()),
         ("client_round_trip_us", pa.int64()),
         ("client_packets", pa.int64()),
@@ -47,8 +50,10 @@ TRANSPORT: Final = pa.schema(
     ]
 )
 """`opening`: answered, refused, unanswered; null where the beginning is not in the capture, and then the client is the
-end with the higher port. `syns`: how often the client asked. Round trips from the capture point, the least. `again`,
-`late`, `closed`: as `timing.Trouble`, by the sender; `closed_us`: how long its windows were closed in all."""
+end with the higher port. `syns`: how often the client asked. `ended_by` (client, broker), `ended_with` (fin, rst) and
+`ended_ns`: who closed or reset the connection first, how and when; null where the capture does not have it. Round trips
+from the capture point, the least. `again`, `late`, `closed`: as `timing.Trouble`, by the sender; `closed_us`: how long
+its windows were closed in all."""
 
 _END: Final = 1 << 63
 
@@ -97,6 +102,9 @@ def _row(link: Link) -> dict[str, Any]:
         "broker_port": ends[1].port,
         "opening": link.opening,
         "syns": link.syns,
+        "ended_by": None if link.ended_by is None else "client" if link.ended_by is client else "broker",
+        "ended_with": None if link.ended is None else "rst" if link.reset else "fin",
+        "ended_ns": link.ended,
         "broker_round_trip_us": _microseconds(link.to_broker(_END)),
         "client_round_trip_us": _microseconds(link.to_client(_END)),
     }

@@ -15,10 +15,8 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkasniff.capture.compressed import MAGIC_SIZE, inflater_for
+from kafkasniff.capture.folders import HEAD_BYTES, begins_capture
 from kafkasniff.capture.parts import CaptureFile
-from kafkasniff.capture.pcap import HEADER_SIZE, is_pcap
-from kafkasniff.capture.pcapng import is_pcapng
 from kafkasniff.capture.splits import ReadAt
 from kafkasniff.errors import CaptureError, UsageError
 
@@ -31,9 +29,6 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _QUERY: Final = re.compile(r"\?(?=[A-Za-z_]+=)")
 _PATTERN: Final = re.compile(r"[*?\[]")
 _LOCAL: Final = ("file",)
-
-INFLATED: Final = 64 << 10
-"""Compressed bytes looked at to see whether a capture is in them."""
 
 
 class Location(NamedTuple):
@@ -138,12 +133,7 @@ def _fits(path: str, pattern: str) -> bool:
 
 def is_capture(read_at: ReadAt) -> bool:
     """Whether a file begins as a capture does, compressed or not. Raises OSError."""
-    head = read_at(0, INFLATED)
-    inflater = inflater_for(head) if len(head) >= MAGIC_SIZE else None
-    if inflater is not None:
-        inflater.give(head)
-        head = inflater.take()
-    return len(head) >= HEADER_SIZE and (is_pcap(head) or is_pcapng(head))
+    return begins_capture(read_at(0, HEAD_BYTES))
 
 
 def open_capture(file: CaptureFile) -> ReadAt:

@@ -374,6 +374,7 @@ _TLS: Final = (
             "_since": int | None,
             "_flaws": _most(list[str], keylog.MAX_FLAWS),
             "_told": int,
+            "_counted": int,
         },
         new=keylog.KeyLog,
         # What a file had is not kept: whoever goes on names the file again.

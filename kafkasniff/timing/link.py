@@ -248,11 +248,13 @@ class Half:
         if flags & RST:
             if not link.closed:
                 link.reset_by = self
+            link.end_by(self, time, reset=True)
             if link.asked is not None and link.answered is None and self is not link.client:
                 link.refused = time
             link.closed = True
         elif flags & FIN:
             self.fin = True
+            link.end_by(self, time, reset=False)
             link.closed = link.closed or self.peer.fin
 
     def _opened(self, time: int) -> None:
@@ -351,11 +353,14 @@ class Link:
         "budget",
         "client",
         "closed",
+        "ended",
+        "ended_by",
         "ends",
         "first_time",
         "halves",
         "last_time",
         "refused",
+        "reset",
         "reset_by",
         "syns",
     )
@@ -381,6 +386,12 @@ class Link:
         self.refused: int | None = None
         self.syns = 0
         self.reset_by: Half | None = None
+        self.ended: int | None = None
+        """The first FIN, or RST of a connection that had been answered."""
+        self.ended_by: Half | None = None
+        """Who sent it."""
+        self.reset = False
+        """It was a RST."""
         self.closed = False
         self.before: Link | None = None
         """The connection that had the same ends before, as long as somebody may ask for it."""
@@ -390,6 +401,11 @@ class Link:
     def give_back(self) -> None:
         """Nobody asks for it any more: others may remember as much."""
         self.budget.left += sum(half.remembered for half in self.halves)
+
+    def end_by(self, half: Half, time: int, *, reset: bool) -> None:
+        """One end closes or resets; the first one counts, since the other end only follows."""
+        if self.ended is None and (self.asked is None or self.answered is not None):
+            self.ended, self.ended_by, self.reset = time, half, reset
 
     @property
     def broker(self) -> Half:

@@ -75,6 +75,8 @@ class ServerHello(msgspec.Struct, frozen=True):
     encrypt_then_mac: bool = False
     retry: bool = False
     """It is a HelloRetryRequest: another ClientHello comes, and another ServerHello."""
+    session_id: bytes = b""
+    """Of TLS 1.2: the session that the connection begins or resumes; empty where the server keeps none."""
 
 
 class _ShortError(ValueError):
@@ -170,7 +172,7 @@ def server_hello(body: bytes) -> ServerHello | None:
     try:
         fields = _Fields(body)
         version, random = fields.number(2), fields.take(32)
-        fields.vector(1)
+        session_id = fields.vector(1)
         suite, compression = fields.number(2), fields.number(1)
         found = _extensions(fields)
         if _SUPPORTED_VERSIONS in found:
@@ -184,6 +186,7 @@ def server_hello(body: bytes) -> ServerHello | None:
             alpn[0] if alpn else None,
             encrypt_then_mac=_ENCRYPT_THEN_MAC in found,
             retry=random == _RETRY,
+            session_id=session_id,
         )
     except _ShortError:
         return None

@@ -1,9 +1,10 @@
 """Key logs: the secrets of TLS connections, as one of their endpoints wrote them down.
 
 A line is a label, the client random of the connection, and the secret, the latter two as hexadecimal digits (RFC 9850,
-first NSS's SSLKEYLOGFILE). Such lines stand in a file, which may grow while it is read, and in decryption secrets
-blocks of pcapng captures, where they count from their place in the capture on: so what is decrypted does not depend on
-how packets were batched.
+first NSS's SSLKEYLOGFILE). Java agents and OpenSSL's `s_client` also write `RSA Session-ID:… Master-Key:…`, which names
+a session of TLS 1.2 by the id in its ServerHello (Wireshark's documentation of `tls.keylog_file`). Such lines are in a
+file, which may grow while it is read, and in decryption secrets blocks of pcapng captures, where they count from their
+place in the capture on: so what is decrypted does not depend on how packets were batched.
 
 No secret and no line is ever part of what is told about a key log.
 """
@@ -14,7 +15,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["LABELS", "MAX_SECRETS", "FileSecrets", "KeyLog"]
+__all__ = ["LABELS", "MAX_SECRETS", "SESSION_ID", "FileSecrets", "KeyLog"]
 
 LABELS: Final = frozenset(
     {
@@ -28,15 +29,20 @@ LABELS: Final = frozenset(
 )
 """Labels whose secrets decrypt records. Lines with others (exporters, QUIC, ECH) are passed over, as RFC 9850 wants."""
 
+SESSION_ID: Final = "Session-ID"
+"""Stands for the label of a master secret that is found by the id of its session."""
+
 MAX_SECRETS: Final = 262_144
 """Secrets kept of a file, and as many of captures, some 250 bytes each; a TLS 1.3 connection has four. Beyond that the
 oldest of a file go, since it may grow for ever; of captures the first stay."""
 MAX_LINE: Final = 4096
 """Bytes of a line; the longest that are of use have 200."""
 MAX_FLAWS: Final = 20
-"""Bad lines that are told one by one."""
+"""Bad lines that are reported one by one; further ones are counted."""
 
 _LINE: Final = re.compile(rb"([A-Z0-9_]+) ([0-9A-Fa-f]*) ([0-9A-Fa-f]*)")
+_SESSION: Final = re.compile(rb"RSA Session-ID: ?([0-9A-Fa-f]*) Master-Key: ?([0-9A-Fa-f]*)")
+_LONGEST_SESSION_ID: Final = 32
 _RANDOM: Final = 32
 _LENGTHS: Final = {True: frozenset({48}), False: frozenset({32, 48})}
 """Lengths of secrets: of a master secret, and of those of TLS 1.3, which have the length of their hash."""
@@ -81,7 +87,7 @@ class KeyLog:
     are no part of a state: whoever goes on from one names the file again (`follow`).
     """
 
-    __slots__ = ("_captured", "_file", "_flaws", "_lines", "_more", "_since", "_told", "grows", "tells")
+    __slots__ = ("_captured", "_counted", "_file", "_flaws", "_lines", "_more", "_since", "_told", "grows", "tells")
 
     def __init__(self, more: Callable[[], bytes] | None = None, *, name: str = "key log", grows: bool = False) -> None:
         self._captured: dict[tuple[str, bytes], tuple[int, bytes]] = {}
@@ -90,6 +96,8 @@ class KeyLog:
         """The first such order."""
         self._flaws: list[str] = []
         self._told = 0
+        self._counted = 0
+        """Bad lines that were reported by their number alone."""
         self.follow(more, name=name, grows=grows)
 
     def follow(self, more: Callable[[], bytes] | None, *, name: str = "key log", grows: bool = False) -> None:
@@ -114,6 +122,7 @@ class KeyLog:
         found = cls()
         if read is not None:
             found._file, found._told, found._more = read.secrets, read.flaws, _nothing
+            found._counted = max(0, read.flaws - MAX_FLAWS)
         return found
 
     def silent(self) -> KeyLog:
@@ -164,8 +173,15 @@ class KeyLog:
                 self._captured[key] = entry
 
     def take_flaws(self) -> list[str]:
-        """What is to be told of lines that were no use since the last call, a sentence each."""
+        """What to report of lines that were of no use since the last call, a sentence each.
+
+        Past MAX_FLAWS lines the sentence is a count, given again when it has doubled: the file may grow for ever.
+        """
         flaws, self._flaws = self._flaws, []
+        further = self._told - MAX_FLAWS
+        if self.tells and further > 0 and further >= 2 * self._counted:
+            flaws.append(f"{further:,} more lines are not understood")
+            self._counted = further
         return flaws
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -202,7 +218,7 @@ class KeyLog:
     def _flaw(self, text: str) -> None:
         self._told += 1
         if self.tells and self._told <= MAX_FLAWS:
-            self._flaws.append(text if self._told < MAX_FLAWS else f"{text} (no more of its lines are told)")
+            self._flaws.append(text)
 
 
 def _nothing() -> bytes:
@@ -214,19 +230,32 @@ def _parse_line(text: bytes) -> tuple[str, bytes, bytes] | str | None:
     """Label, client random and secret; what is wrong with the line; None where it is of no use here."""
     if len(text) > MAX_LINE:
         return "is longer than such lines are"
-    match = _LINE.fullmatch(text)
+    match = _LINE.fullmatch(text) or _SESSION.fullmatch(text)
     if match is None:
-        # RSA session ids and premaster secrets: an old form of other columns.
-        return None if text.startswith(b"RSA ") else "is not LABEL CLIENT_RANDOM SECRET"
-    label = match[1].decode()
-    if label not in LABELS:
+        return "is not LABEL CLIENT_RANDOM SECRET"
+    *named, known_by, key = match.groups()
+    label = named[0].decode() if named else SESSION_ID
+    if label != SESSION_ID and label not in LABELS:
+        # Premaster secrets (`RSA …`) are among them: OpenSSL writes the master secret of the connection as well.
         return None
     try:
-        client_random, secret = bytes.fromhex(match[2].decode()), bytes.fromhex(match[3].decode())
+        client_random, secret = bytes.fromhex(known_by.decode()), bytes.fromhex(key.decode())
     except ValueError:
         return "has an odd number of hexadecimal digits"
+    if label == SESSION_ID:
+        return _session_line(client_random, secret)
     if len(client_random) != _RANDOM:
         return f"has a client random of {len(client_random)} bytes, not {_RANDOM}"
     if len(secret) not in _LENGTHS[label == "CLIENT_RANDOM"]:
         return f"has a secret of {len(secret)} bytes, which none of its kind has"
     return label, client_random, secret
+
+
+def _session_line(session_id: bytes, secret: bytes) -> tuple[str, bytes, bytes] | str:
+    if len(session_id) > _LONGEST_SESSION_ID:
+        return f"has a session id of {len(session_id)} bytes, more than the {_LONGEST_SESSION_ID} that there can be"
+    if not session_id:
+        return "has an empty session id, so that its connection cannot be found"
+    if len(secret) not in _LENGTHS[True]:
+        return f"has a master key of {len(secret)} bytes, not 48"
+    return SESSION_ID, session_id, secret

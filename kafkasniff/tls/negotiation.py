@@ -91,7 +91,13 @@ class Negotiation:
         if hello is None or server is None or self.agreed is not None:
             return
         agreed = self.agreed = Negotiated(
-            hello.random, server.random, server.version, server.suite, server.compression, server.encrypt_then_mac
+            hello.random,
+            server.random,
+            server.version,
+            server.suite,
+            server.compression,
+            server.encrypt_then_mac,
+            server.session_id,
         )
         for half in self._halves:
             if half.epoch.phase != "clear":

@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 from kafkasniff.tls.ciphers import suite
 from kafkasniff.tls.handshake import TLS12, TLS13
-from kafkasniff.tls.keylog import KeyLog
+from kafkasniff.tls.keylog import SESSION_ID, KeyLog
 from kafkasniff.tls.record import Record
 from kafkasniff.tls.telling import version_name
 
@@ -65,6 +65,7 @@ class Negotiated(NamedTuple):
     suite: int
     compression: int
     encrypt_then_mac: bool
+    session_id: bytes = b""
 
 
 class Epoch(NamedTuple):
@@ -90,7 +91,12 @@ def why_not(negotiated: Negotiated) -> str | None:
 def secret_of(negotiated: Negotiated, phase: Phase, keys: KeyLog, order: int, *, client: bool) -> bytes | None:
     """The secret of the client's or the server's stream in a phase, as the key log has it at the packet of `order`."""
     label = _LABELS.get((phase, client))
-    return None if label is None else keys.find(label, negotiated.client_random, order)
+    if label is None:
+        return None
+    found = keys.find(label, negotiated.client_random, order)
+    if found is None and phase == "tls12" and negotiated.session_id:
+        found = keys.find(SESSION_ID, negotiated.session_id, order)
+    return found
 
 
 def protection(negotiated: Negotiated, phase: Phase, secret: bytes, *, client: bool) -> Protection:

@@ -128,9 +128,11 @@ def test_what_cannot_be_opened(tmp_path: Path) -> None:
     text.write_text("Frame 1: 98 bytes on wire\n")
     good = tmp_path / "good"
     good.write_bytes(pcap(frames(1)))
+    folder = tmp_path / "folder"
+    folder.mkdir()
     for path, reason in [
         (tmp_path / "missing", "No such file"),
-        (tmp_path, "folder"),
+        (folder, "contains neither captures"),
         (empty, "empty"),
         (text, "not a capture"),
         (Path("nul\0byte"), "cannot be opened"),

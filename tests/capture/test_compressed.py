@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import random
 from collections.abc import Callable
 
@@ -19,6 +21,8 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": lambda data: gzip.compress(data, mtime=0),
     "zstd": zstandard.ZstdCompressor().compress,
     "lz4": lz4.frame.compress,
+    "xz": lzma.compress,
+    "bzip2": bz2.compress,
 }
 CODECS = pytest.mark.parametrize("codec", COMPRESS)
 KINDS = pytest.mark.parametrize("through_stdin", [False, True])
@@ -69,6 +73,15 @@ def test_what_little_becomes_much_is_taken_bit_by_bit() -> None:
         sizes.append(len(plain))
     assert sum(sizes) == 24 + 2_000 * (128 << 10)
     assert max(sizes) <= ZSTD_SLICE // 4 * (128 << 10)
+
+
+def test_the_memory_of_xz_has_a_bound() -> None:
+    def xz(dictionary: int) -> bytes:
+        return lzma.compress(pcap([]), filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": dictionary}])
+
+    assert read_bytes(xz(64 << 20)).kinds == []
+    with pytest.raises(CaptureError, match=r"xz data is corrupt .*[Mm]emory"):
+        read_bytes(xz(256 << 20))
 
 
 def test_a_window_of_zstd_has_a_bound() -> None:

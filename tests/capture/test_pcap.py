@@ -81,3 +81,31 @@ def test_a_large_snap_length_allows_large_records() -> None:
     data = frames(1)[0] + bytes(300_000)  # padding
     head = pcap_header(snaplen=1 << 20)
     assert read_bytes(head + pcap_record(data) + pcap_record(frames(1)[0])).packets == 2
+
+
+@pytest.mark.parametrize("wire", [0, 1, 53])
+def test_records_that_claim_fewer_bytes_on_the_wire_than_they_hold_are_read(wire: int) -> None:
+    """As libpcap and tshark do; some capture programs and converters write such lengths."""
+    records = [pcap_record(data, START + n * SECOND, wire=wire) for n, data in enumerate(frames(5))]
+    result = read_bytes(pcap_header() + b"".join(records))
+    assert numbers(result.payloads) == [0, 1, 2, 3, 4]
+    assert [row.wire_length for row in result.rows] == [len(row.payload) for row in result.rows]
+    assert result.notes == []
+    assert not result.broken
+
+
+def test_a_single_odd_length_among_good_records_is_read() -> None:
+    data = frames(5)
+    records = [pcap_record(one, START, wire=7 if n == 2 else len(one)) for n, one in enumerate(data)]
+    assert numbers(read_bytes(pcap_header() + b"".join(records)).payloads) == [0, 1, 2, 3, 4]
+
+
+def test_an_odd_length_that_leads_to_no_record_is_corrupt() -> None:
+    """A header in the middle of garbage looks the same; what follows it decides."""
+    data = frames(6)
+    good = [pcap_record(one, START + n * SECOND) for n, one in enumerate(data)]
+    odd = pcap_record(data[2] + b"\xff" * 100, START, wire=10)
+    cut = odd[: -len(data[2]) - 60]
+    result = read_bytes(pcap_header() + b"".join([*good[:2], cut, *good[3:]]))
+    assert numbers(result.payloads) == [0, 1, 3, 4, 5]
+    assert [note.value.kind for note in result.notes] == ["capture-broken"]

@@ -187,7 +187,7 @@ def test_a_broken_capture(too_large: Path, without_acks: Path, tmp_path: Path) -
         ["-", "--set", "late-answers.late=soon"],
         ["-", "--fail-on", "all"],
         ["-", "--filter", "nothing =="],
-        ["captures", "--api", "Fetch"],
+        ["captures", "--filter", "api = Fetch"],
     ],
 )
 def test_what_makes_no_sense(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -227,9 +227,9 @@ def test_exports_that_lack_things(before: Path, capture: Path, tmp_path: Path) -
     ("arguments", "code", "told"),
     [
         (["{}/missing", "{}/garbage"], Exit.CAPTURE, "missing"),
-        (["{}", "{}"], Exit.CAPTURE, "no manifest.json"),
+        (["{}", "{}"], Exit.CAPTURE, "contains neither captures"),
         (["{}/garbage"], Exit.USAGE, "Missing argument"),
-        (["{}", "{}", "--api", "Fetch"], Exit.USAGE, "filters are for captures"),
+        (["{}", "{}", "--api", "Fetch"], Exit.CAPTURE, "contains neither captures"),
         (["-", "-"], Exit.USAGE, "only once"),
         (["{}/garbage", "{}/garbage"], Exit.CAPTURE, "garbage"),
         (["{}/garbage", "{}/garbage", "--only", "latencies"], Exit.USAGE, "there are versions, rates"),

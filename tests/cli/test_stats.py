@@ -272,8 +272,8 @@ def test_a_file(capture: Path, tmp_path: Path) -> None:
     [
         ([], Exit.USAGE, "CAPTURE|DIR"),
         (["{}/missing"], Exit.CAPTURE, "missing"),
-        (["{}"], Exit.CAPTURE, "no manifest.json"),
-        (["{}", "--api", "Fetch"], Exit.USAGE, "filters are for captures"),
+        (["{}"], Exit.CAPTURE, "contains neither captures"),
+        (["{}", "--api", "Fetch"], Exit.CAPTURE, "contains neither captures"),
         (["{}/garbage"], Exit.CAPTURE, "garbage"),
         (["{}/garbage", "--filter", "api =="], Exit.USAGE, "--filter"),
         (["{}/garbage", "--api", "Fetsch"], Exit.USAGE, "Fetsch"),

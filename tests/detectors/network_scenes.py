@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Sequence
 from typing import Any
 
-from tests.craft.conversation import Conversation
+from tests.craft.conversation import Conversation, Side
 from tests.craft.packet import ACK, RST, SYN
 from tests.craft.samples import BROKER
 from tests.detectors.scenes import heartbeat, produce, records
@@ -35,9 +35,11 @@ def asking(
 class Attempt(Conversation):
     """A connection that does not come about."""
 
-    def __init__(self, number: int, *, refused: bool, broker: tuple[str, int] = OTHER) -> None:
-        super().__init__(("10.0.0.5", 52_000 + number), broker)
-        self.wait(number * SECOND)
+    def __init__(
+        self, number: float, *, refused: bool, broker: tuple[str, int] = OTHER, address: str = "10.0.0.5"
+    ) -> None:
+        super().__init__((address, 52_000 + round(number * 10)), broker)
+        self.wait(round(number * SECOND))
         syn = self._add("client", SYN)
         if refused:
             self._seen["broker"] = self._next["client"]
@@ -64,6 +66,73 @@ def refused_at_first() -> list[Conversation]:
     produce(late, records())
     elsewhere = Attempt(7, refused=True, broker=("10.0.0.77", 80))
     return [asking([BROKER, OTHER], 1).ended(), Attempt(1, refused=True), elsewhere, late.ended()]
+
+
+# -- brokers that go
+
+
+def working(address: str, port: int, *, after: float = 0, seconds: float = 5) -> Talk:
+    """A client that speaks Kafka for some seconds."""
+    talk = Talk(address, port, after=after)
+    heartbeat(talk, then=seconds / 2)
+    heartbeat(talk, then=seconds / 2)
+    return talk
+
+
+def dying(*, back: bool) -> list[Conversation]:
+    """Three clients lose their broker at once and are refused while they retry."""
+    talks: list[Conversation] = []
+    for number in range(3):
+        talk = working(f"10.0.0.{5 + number}", 51_000 + number, seconds=5 + number / 10)
+        talk.reset()
+        talks.append(talk)
+    talks += [Attempt(number, refused=True, broker=BROKER) for number in (6, 7, 8)]
+    talks.append(Attempt(6.5, refused=False, broker=BROKER, address="10.0.0.6"))
+    if back:
+        talks += [working(f"10.0.0.{5 + number}", 53_000 + number, after=12 + number).ended() for number in range(3)]
+    return talks
+
+
+def killed() -> list[Conversation]:
+    return dying(back=False)
+
+
+def restarted() -> list[Conversation]:
+    return dying(back=True)
+
+
+def restarted_unseen() -> list[Conversation]:
+    """All connections are closed within a moment; the clients come back later, and nobody was refused."""
+    talks: list[Conversation] = []
+    for number in range(3):
+        talk = working(f"10.0.0.{5 + number}", 51_000 + number, seconds=5 + number / 10)
+        talk.close("broker")
+        talks += [talk, working(f"10.0.0.{5 + number}", 53_000 + number, after=9).ended()]
+    return talks
+
+
+def not_up_yet() -> list[Conversation]:
+    """The client was there before the broker."""
+    return [Attempt(1, refused=True, broker=BROKER), working("10.0.0.5", 53_000, after=3).ended()]
+
+
+def leaving() -> list[Conversation]:
+    """Clients end, and the broker closes connections that were idle, while another stays."""
+    talks: list[Conversation] = [working(f"10.0.0.{5 + number}", 51_000 + number).ended() for number in range(3)]
+    for number in range(3):
+        idle = working(f"10.0.0.{5 + number}", 51_100 + number)
+        idle.close("broker")
+        talks.append(idle)
+    return [*talks, working("10.0.0.9", 51_200, seconds=30).ended()]
+
+
+def firewalled() -> list[Conversation]:
+    """One client cannot reach the broker; others come in all the time. One never could."""
+    talks: list[Conversation] = [working("10.0.0.5", 51_000).ended()]
+    talks += [Attempt(number, refused=False, broker=BROKER) for number in (6, 8, 10)]
+    talks += [working("10.0.0.6", 51_100 + number, after=5.5 + 2 * number, seconds=1).ended() for number in range(4)]
+    talks += [Attempt(number, refused=True, broker=BROKER, address="10.0.0.7") for number in (7, 9)]
+    return talks
 
 
 def in_a_container() -> list[Conversation]:
@@ -201,6 +270,35 @@ def tls_at_plaintext() -> list[Conversation]:
     talk.send("client", client_hello())
     talk.close("broker")
     return [plain(), talk]
+
+
+def early_end(address: str, port: int, *, after: float = 0, by: Side = "broker") -> Talk:
+    """A connection that ends without an answer to the client's greeting."""
+    talk = Talk(address, port, after=after)
+    talk.ask("ApiVersions", 0, {}, None)
+    talk.acknowledge("broker")
+    talk.close(by)
+    return talk
+
+
+def nothing_but_closed() -> list[Conversation]:
+    """The broker closes at the first word, of everybody."""
+    return [early_end("10.0.0.5", 50_000), early_end("10.0.0.5", 50_001, after=1)]
+
+
+def closed_though_others_work() -> list[Conversation]:
+    return [plain(), early_end("10.0.0.8", 45_000, after=2), plain("10.0.0.6")]
+
+
+def left_by_the_client() -> list[Conversation]:
+    """A probe that says hello and goes."""
+    return [plain(), early_end("10.0.0.8", 45_000, after=2, by="client")]
+
+
+def accepted_by_a_dying_broker() -> list[Conversation]:
+    """The kernel of a broker that was killed lets clients in and resets them."""
+    last = early_end("10.0.0.7", 52_900, after=5.3)
+    return [*killed(), last]
 
 
 def web_beside() -> list[Conversation]:

@@ -336,7 +336,7 @@ def test_an_export_without_times_and_bodies() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["java-connect", "java-group-classic", "librdkafka-acks0", "old-groups", "sarama", "zookeeper-0.10.2-cluster"],
+    ["java-connect", "java-group-classic", "librdkafka-acks0", "old-groups", "sarama"],
 )  # fmt: skip
 def test_healthy_captures_have_notes_at_most(name: str) -> None:
     answer = run([str(ROOT / "captures" / f"{name}.pcap")])

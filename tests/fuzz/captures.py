@@ -7,7 +7,9 @@ files are still read one by one, but in few pieces, and only one in three in bot
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -46,6 +48,8 @@ WORDS = (
     b"\x28\xb5\x2f\xfd",
     b"\x04\x22\x4d\x18",
     b"\x50\x2a\x4d\x18",
+    b"\xfd7zXZ\0",
+    b"BZh9",
     *(struct.pack("<I", kind) for kind in (1, 2, 3, 4, 5, 6, 10)),
 )
 
@@ -59,6 +63,8 @@ _WRAPPED: Final[tuple[Callable[[bytes], bytes], ...]] = (
     lambda data: gzip.compress(data, 1, mtime=0),
     lambda data: zstandard.ZstdCompressor(level=1).compress(data),
     lz4.frame.compress,
+    lzma.compress,
+    bz2.compress,
 )
 
 

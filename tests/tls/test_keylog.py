@@ -31,9 +31,13 @@ def test_lines_of_every_kind() -> None:
         + b"cd" * 32
         + b"\n"
         + b"RSA 0011223344556677 8899\n"
+        + b"RSA Session-ID:0a0B Master-Key:"
+        + b"ef" * 48
+        + b"\n"
     )
     assert found.find("CLIENT_RANDOM", RANDOM, 0) == SECRET
     assert found.find("SERVER_TRAFFIC_SECRET_0", RANDOM, 0) == b"\xab" * 32
+    assert found.find(keylog.SESSION_ID, b"\x0a\x0b", 0) == b"\xef" * 48
     assert found.find("CLIENT_TRAFFIC_SECRET_0", RANDOM, 0) is None
     assert found.find("CLIENT_RANDOM", bytes(32), 0) is None
     assert found.take_flaws() == []
@@ -51,6 +55,9 @@ def test_the_last_line_need_not_end() -> None:
         (LINE.replace(RANDOM.hex().encode(), b"00"), "client random of 1 bytes, not 32"),
         (LINE[:-3], "secret of 47 bytes"),
         (b"x" * 5000, "longer than such lines are"),
+        (b"RSA Session-ID: Master-Key:" + b"ab" * 48, "empty session id"),
+        (b"RSA Session-ID:" + b"00" * 33 + b" Master-Key:" + b"ab" * 48, "session id of 33 bytes"),
+        (b"RSA Session-ID:00 Master-Key:" + b"ab" * 32, "master key of 32 bytes, not 48"),
     ],
 )
 def test_bad_lines_are_told_by_number_and_without_their_text(line: bytes, told: str) -> None:
@@ -63,10 +70,23 @@ def test_bad_lines_are_told_by_number_and_without_their_text(line: bytes, told: 
     assert found.take_flaws() == []
 
 
-def test_a_file_that_is_no_key_log_does_not_flood() -> None:
-    flaws = keys(b"no\n" * 1000).take_flaws()
-    assert len(flaws) == keylog.MAX_FLAWS
-    assert "no more of its lines are told" in flaws[-1]
+def test_the_lines_of_a_file_that_is_no_key_log_are_counted() -> None:
+    found = keys(b"no\n" * 1000)
+    flaws = found.take_flaws()
+    assert len(flaws) == keylog.MAX_FLAWS + 1
+    assert flaws[-1] == f"{1000 - keylog.MAX_FLAWS} more lines are not understood"
+    assert found.take_flaws() == []
+
+
+def test_a_growing_file_of_garbage_is_counted_at_each_doubling() -> None:
+    waiting: list[bytes] = []
+    found = KeyLog(lambda: waiting.pop() if waiting else b"", grows=True)
+    counts = []
+    for _ in range(1000):
+        waiting.append(b"no\n")
+        found.find("CLIENT_RANDOM", RANDOM, 0)
+        counts += [flaw.split()[0] for flaw in found.take_flaws() if "more lines" in flaw]
+    assert counts == ["1", "2", "4", "8", "16", "32", "64", "128", "256", "512"]
 
 
 @given(st.lists(st.integers(1, 60), max_size=12))

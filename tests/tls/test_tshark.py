@@ -95,3 +95,21 @@ def test_key_updates(require_tool: RequireTool, tmp_path: Path) -> None:
     expected = by_tshark(require_tool("tshark"), capture, "-o", f"tls.keylog_file:{ends.log}")
     assert len(expected) == 10
     assert by_us(packets, log) == expected
+
+
+def test_master_keys_by_session_id(require_tool: RequireTool, tmp_path: Path) -> None:
+    """Lines as Java agents write them, for a connection and for one that resumes its session."""
+    pair = Pair(version=V12, ciphers="ECDHE-RSA-AES128-GCM-SHA256", options=ssl.OP_NO_TICKET)
+    first = pair.talk(kafka_talk(4))
+    assert first.session is not None
+    second = pair.talk(kafka_talk(2), session=first.session)
+    assert second.resumed
+    packets = packets_of(first.flights, sizes=333) + packets_of(second.flights, sizes=333, client_port=40_000)
+    master = first.key_log.split()[2]
+    log = b"RSA Session-ID:" + first.session.id.hex().upper().encode() + b" Master-Key:" + master + b"\n"
+    capture, keys = tmp_path / "tls.pcap", tmp_path / "keys.log"
+    capture.write_bytes(pcap_bytes(packets))
+    keys.write_bytes(log)
+    expected = by_tshark(require_tool("tshark"), capture, "-o", f"tls.keylog_file:{keys}")
+    assert len(expected) == 2 * (2 + 4) + 2 * (2 + 2)
+    assert by_us(packets, log) == expected

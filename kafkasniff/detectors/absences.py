@@ -1,0 +1,222 @@
+"""When brokers were gone: what the packets of all connections to one broker tell together.
+
+A connect that is refused proves that nothing listened at that moment; one without an answer proves less, since a
+firewall looks the same. So an absence needs clients that reached the broker before or afterwards, and it ends with
+the next connect that is answered. Connections that the broker closed or reset shortly before belong to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from kafkasniff.analysis.accumulator import Accumulator, Reading
+from kafkasniff.analysis.columns import broker_endpoint, column
+from kafkasniff.analysis.partials import Shape
+
+__all__ = [
+    "AT_LEAST",
+    "REACH_NS",
+    "TOGETHER_NS",
+    "TRANSPORT_READING",
+    "Absence",
+    "Link",
+    "absences",
+    "add_links",
+    "links_by_broker",
+    "links_shape",
+    "usual_absences",
+]
+
+MAX_LINKS: Final = 1 << 17
+"""Connections that are looked at, the earliest."""
+
+REACH_NS: Final = 10_000_000_000
+TOGETHER_NS: Final = 1_000_000_000
+AT_LEAST: Final = 3
+"""Defaults of the thresholds, see `absences`."""
+
+_KEYS: Final = (
+    ("connection_id", pa.int64()),
+    ("time_ns", pa.int64()),
+    ("end_time_ns", pa.int64()),
+    ("client_ip", pa.string()),
+    ("client_port", pa.int32()),
+    ("opening", pa.string()),
+    ("syns", pa.int64()),
+    ("ended_by", pa.string()),
+    ("ended_with", pa.string()),
+    ("ended_ns", pa.int64()),
+    ("broker_packets", pa.int64()),
+)
+TRANSPORT_READING: Final = Reading((*(name for name, _ in _KEYS), "broker_ip", "broker_port"), optional=True)
+"""Columns of the table `transport` that `add_links` takes."""
+
+
+class Link(msgspec.Struct, frozen=True):
+    """One TCP connection, or an attempt at one. Times are ns since the epoch."""
+
+    connection_id: int
+    time_ns: int
+    end_time_ns: int
+    client_ip: str
+    client_port: int
+    opening: str | None
+    """answered, refused, unanswered; None: its beginning is not in the capture."""
+    syns: int
+    ended_by: str | None
+    """client or broker: who closed or reset it first."""
+    ended_with: str | None
+    """fin or rst."""
+    ended_ns: int | None
+    broker_packets: int
+
+    @property
+    def works(self) -> bool:
+        """It was answered, or was open when the capture began and the broker sent something."""
+        return self.opening == "answered" or (self.opening is None and self.broker_packets > 0)
+
+
+class Absence(msgspec.Struct, frozen=True):
+    """A time in which a broker did not take connections, or in which it closed all that it had."""
+
+    first_ns: int
+    """The first connection that it dropped, or the first connect that failed."""
+    back_ns: int | None
+    """The next connect that it answered; None: there was none in the capture."""
+    dropped: tuple[Link, ...]
+    """Connections that it closed or reset, by time."""
+    failed: tuple[Link, ...]
+    """Connects that were refused or not answered, by time."""
+
+    worked: bool = True
+    """The broker had connections before."""
+
+    @property
+    def clients(self) -> list[str]:
+        """Addresses of those who noticed."""
+        return sorted({link.client_ip for link in (*self.dropped, *self.failed)})
+
+    def holds(self, time_ns: int) -> bool:
+        """Whether the broker was gone at a time, or about to go or to come."""
+        return self.first_ns <= time_ns and (self.back_ns is None or time_ns <= self.back_ns)
+
+
+def links_shape() -> Shape:
+    """For `Detector.shapes`: a row for each connection of the table `transport`."""
+    keys = (*_KEYS, ("broker", pa.string()))
+    return Shape(keys=keys, order=("time_ns", "connection_id"), keep="earliest", bound=MAX_LINKS)
+
+
+def add_links(detector: Accumulator[Any], name: str, batch: pa.RecordBatch) -> None:
+    """Take rows of the table `transport` into the partial answer of that name."""
+    columns = {key: column(batch, key) for key, _ in _KEYS}
+    detector.parts[name].add({**columns, "broker": broker_endpoint(batch)})
+
+
+def links_by_broker(detector: Accumulator[Any], name: str) -> dict[str, list[Link]]:
+    """The connections of a partial answer by broker, `address:port`; each list by time."""
+    found: dict[str, list[Link]] = {}
+    for row in detector.parts[name].table().to_pylist():
+        found.setdefault(row.pop("broker"), []).append(Link(**row))
+    for links in found.values():
+        links.sort(key=lambda link: (link.time_ns, link.connection_id))
+    return found
+
+
+def absences(links: Sequence[Link], *, reach_ns: int, together_ns: int, at_least: int) -> list[Absence]:
+    """When a broker was gone, by all connections to it, sorted by time.
+
+    `reach_ns`: how long before the first failed connect a dropped connection belongs to an absence. Without failed
+    connects: at least `at_least` connections of several clients, which are all that it had, dropped within
+    `together_ns`.
+    """
+    opened = np.array(sorted(link.time_ns for link in links if link.opening == "answered"), np.int64)
+    dropped = sorted(
+        (link for link in links if _is_dropped(link)), key=lambda link: (link.ended_ns, link.connection_id)
+    )
+    found = list(_failures(links, opened, dropped, reach_ns))
+    held = {link.connection_id for one in found for link in one.dropped}
+    rest = [link for link in dropped if link.connection_id not in held]
+    found += _at_once(links, opened, rest, together_ns, at_least)
+    return sorted(found, key=lambda one: one.first_ns)
+
+
+def usual_absences(links: Sequence[Link]) -> list[Absence]:
+    """`absences` by the default thresholds of broker-gone."""
+    return absences(links, reach_ns=REACH_NS, together_ns=TOGETHER_NS, at_least=AT_LEAST)
+
+
+def _is_dropped(link: Link) -> bool:
+    return link.works and link.ended_by == "broker" and link.ended_ns is not None
+
+
+def _failures(links: Sequence[Link], opened: Any, dropped: Sequence[Link], reach_ns: int) -> Iterator[Absence]:
+    """Absences that failed connects prove."""
+    reached = {link.client_ip for link in links if link.works}
+    groups: dict[int, list[Link]] = {}
+    for link in links:
+        # A lone SYN may have been the capture's last packet.
+        if link.opening == "refused" or (link.opening == "unanswered" and link.syns > 1):
+            groups.setdefault(int(np.searchsorted(opened, link.time_ns)), []).append(link)
+    for place, failed in groups.items():
+        back = int(opened[place]) if place < len(opened) else None
+        before = int(opened[place - 1]) if place else None
+        first = failed[0].time_ns
+        gone = tuple(
+            link
+            for link in dropped
+            if _within(link.ended_ns, first - reach_ns, back) and (before is None or _at(link.ended_ns) >= before)
+        )
+        # Whoever never reached it may be kept away by a firewall.
+        proof = [link for link in failed if link.client_ip in reached]
+        refused = any(link.opening == "refused" for link in proof)
+        # Without an answer, only a broker that also let go of connections is gone, rather than out of reach.
+        if refused or (proof and gone):
+            start = min(first, *(_at(link.ended_ns) for link in gone)) if gone else first
+            worked = any(link.works and link.time_ns < start for link in links)
+            yield Absence(start, back, gone, tuple(failed), worked)
+
+
+def _at_once(
+    links: Sequence[Link], opened: Any, dropped: Sequence[Link], together_ns: int, at_least: int
+) -> Iterator[Absence]:
+    """Absences that nobody tried to connect in: all connections closed by the broker, within a moment."""
+    for group in _runs(dropped, together_ns):
+        first, last = _at(group[0].ended_ns), _at(group[-1].ended_ns)
+        if len(group) < at_least or len({link.client_ip for link in group}) < 2:
+            continue
+        ids = {link.connection_id for link in group}
+        stays = any(
+            link.works and link.connection_id not in ids and link.time_ns < first and link.end_time_ns > last
+            for link in links
+        )
+        place = int(np.searchsorted(opened, first, side="right"))
+        back = int(opened[place]) if place < len(opened) else None
+        if not stays and (back is None or back > last):
+            yield Absence(first, back, tuple(group), ())
+
+
+def _runs(dropped: Iterable[Link], together_ns: int) -> Iterator[list[Link]]:
+    """Drops that follow each other without a longer pause."""
+    run: list[Link] = []
+    for link in dropped:
+        if run and _at(link.ended_ns) - _at(run[-1].ended_ns) > together_ns:
+            yield run
+            run = []
+        run.append(link)
+    if run:
+        yield run
+
+
+def _within(time: int | None, first: int, last: int | None) -> bool:
+    return time is not None and time >= first and (last is None or time < last)
+
+
+def _at(time: int | None) -> int:
+    assert time is not None
+    return time
