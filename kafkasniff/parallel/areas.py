@@ -4,8 +4,9 @@ An area is a file without a name, mapped by every process; copies of a process (
 be cleaned up whatever happens to them. Who writes when, and when what was written is no longer needed, is said by the
 messages between the processes (crew.py).
 
-Objects are pickled here, for speed: the memory is that of this run's own processes, which are copies of each other, and
-no name in any file system leads to it. What lies in files that others may write is never unpickled (kafkasniff/state/).
+Objects are pickled here: they are of many classes, and the memory is that of this run's own processes, which are copies
+of each other; no name in any file system leads to it. What lies in files that others may write is never unpickled
+(kafkasniff/state/).
 """
 
 from __future__ import annotations
