@@ -221,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.generate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     described = "; ".join(f"{form}: {what}" for form, what in FORMS.items())
-    parser.add_argument("forms", nargs="*", metavar="FORM", help=f"{described} (default: all)")
+    parser.add_argument("forms", nargs="*", metavar="FORM", help=described.replace("%", "%%") + " (default: all)")
     for field in dataclasses.fields(Sizes):
         if field.name != "format":
             parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, metavar="N", help=f"[{field.default}]")

@@ -136,7 +136,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """On a response: packet with the request's first byte to the completion of the response."""
     # Told by other messages (kafkasniff.enrich).
     session_topics: tuple[str, ...] = ()
-    """On a Fetch request in a session (KIP-227): all topics that the session holds, as far as their names are known."""
+    """On a Fetch request in a session (KIP-227): the topics that the session holds, as far as names are known; none
+    where these are more than 100 (`enrich.sessions.MAX_NAMED`)."""
 
 
 class SaslToken(msgspec.Struct, frozen=True, gc=False):

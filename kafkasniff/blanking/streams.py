@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -126,10 +126,46 @@ class _Uncut:
         self.size = 0
 
 
+class _Repeated:
+    """What became known lately of a stream, by its position: what a packet that is captured again looks up.
+
+    Pieces do not overlap: each byte becomes known once. At the bound those go that stand first in the stream.
+    """
+
+    __slots__ = ("_first", "_pieces", "_size")
+
+    def __init__(self) -> None:
+        self._pieces: list[tuple[int, bytes]] = []
+        self._first = 0
+        """Those in front of it are gone: they are cleared out when they are half of all."""
+        self._size = 0
+
+    def add(self, position: int, data: bytes) -> None:
+        """These bytes became known."""
+        insort(self._pieces, (position, data), lo=self._first, key=itemgetter(0))
+        self._size += len(data)
+        while self._size > MAX_REPEATED:
+            self._size -= len(self._pieces[self._first][1])
+            self._first += 1
+        if self._first > len(self._pieces) // 2:
+            del self._pieces[: self._first]
+            self._first = 0
+
+    def within(self, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """The pieces that have bytes of [begin, end), with their positions."""
+        index = bisect_left(self._pieces, end, lo=self._first, key=itemgetter(0)) - 1
+        while index >= self._first:
+            position, data = self._pieces[index]
+            if position + len(data) <= begin:
+                break
+            yield position, data
+            index -= 1
+
+
 class _Direction:
     """One stream."""
 
-    __slots__ = ("at", "begin", "cut", "longest", "places", "repeated", "repeated_bytes", "uncut")
+    __slots__ = ("at", "begin", "cut", "longest", "places", "repeated", "uncut")
 
     def __init__(self) -> None:
         self.at: int | None = None
@@ -142,9 +178,8 @@ class _Direction:
         """Packets with bytes of which more may become known."""
         self.longest = 0
         """Bytes of the longest of them."""
-        self.repeated: deque[tuple[int, bytes]] = deque()
+        self.repeated = _Repeated()
         """What became known lately, for packets that are captured again."""
-        self.repeated_bytes = 0
 
 
 class BlankedConnection:
@@ -183,7 +218,7 @@ class BlankedConnection:
         if len(stream.places) > MAX_PLACES:
             del stream.places[: MAX_PLACES // 2]
         if stream.at is not None and place.position < stream.at:
-            for position, data in stream.repeated:
+            for position, data in stream.repeated.within(place.position, place.end):
                 self._show_in(place, position, data)
 
     def give_up(self) -> None:
@@ -369,10 +404,7 @@ class BlankedConnection:
             if place.position >= end:
                 break
             self._show_in(place, position, data)
-        stream.repeated.append((position, data))
-        stream.repeated_bytes += len(data)
-        while stream.repeated_bytes > MAX_REPEATED:
-            stream.repeated_bytes -= len(stream.repeated.popleft()[1])
+        stream.repeated.add(position, data)
 
     def _show_in(self, place: Place, position: int, data: bytes) -> None:
         first, last = max(place.position, position), min(place.end, position + len(data))

@@ -60,8 +60,9 @@ class SessionStep(msgspec.Struct, frozen=True):
     session_id: int | None = None
 
 
-SessionAnswer = tuple[int, tuple[str, ...]]
-"""How many partitions a session holds at a request, and the topics' names, where they are wanted."""
+SessionAnswer = tuple[int, int | None, tuple[str, ...]]
+"""How many partitions a session holds at a request, how many topics where they are too many to be named, and the
+topics' names, where they are wanted."""
 
 
 # -- what messages tell ------------------------------------------------------------------------------------------------
@@ -259,7 +260,7 @@ class Learnt:
         session = self._sessions.request(item.broker, item.exchange, item.body)
         if session is None:
             return None
-        return session.partitions, session.names(self._catalog) if self._names else ()
+        return session.partitions, session.unnamed, session.names(self._catalog) if self._names else ()
 
 
 def is_internal(told: Iterable[TopicTold]) -> bool:
@@ -273,7 +274,11 @@ def is_internal(told: Iterable[TopicTold]) -> bool:
 class _GivenSession(FetchSession):
     def __init__(self, answer: SessionAnswer) -> None:
         super().__init__()
-        self.partitions, self._given = answer
+        self.partitions, self._unnamed, self._given = answer
+
+    @property
+    def unnamed(self) -> int | None:
+        return self._unnamed
 
     def names(self, catalog: object) -> tuple[str, ...]:
         return self._given

@@ -13,7 +13,7 @@ from msgspec.structs import force_setattr
 
 from kafkasniff.enrich.catalog import Catalog
 from kafkasniff.enrich.plan import ENVELOPE, Plan, data_plan, message_plan, named_topics
-from kafkasniff.enrich.sessions import FETCH, FIRST_VERSION, FetchSessions
+from kafkasniff.enrich.sessions import FETCH, FIRST_VERSION, FetchSessions, session_fields
 from kafkasniff.kafka import cluster_metadata
 from kafkasniff.kafka.uuids import ZERO_UUID
 from kafkasniff.model import Body, Connection, Direction, Exchange, Message, Problem, SaslToken, Summary
@@ -149,7 +149,7 @@ class Enricher:
             return
         session = self._sessions.request(message.broker, exchange, body)
         if session is not None:
-            _beside(body, "session_epoch", "_session", {"partitions": session.partitions})
+            _beside(body, "session_epoch", "_session", session_fields(session.partitions, session.unnamed))
             force_setattr(message, "session_topics", session.names(self.catalog))
 
     def _tell_problems(self, message: Message) -> None:

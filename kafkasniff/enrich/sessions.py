@@ -19,12 +19,14 @@ __all__ = [
     "FINAL_EPOCH",
     "FIRST_VERSION",
     "INITIAL_EPOCH",
+    "MAX_NAMED",
     "MAX_PARTITIONS",
     "MAX_PENDING",
     "MAX_SESSIONS",
     "FetchSession",
     "FetchSessions",
     "TopicNames",
+    "session_fields",
 ]
 
 FETCH: Final = 1
@@ -36,6 +38,10 @@ MAX_SESSIONS: Final = 1 << 16
 MAX_PARTITIONS: Final = 1 << 19
 """Partitions of all sessions together, some 100 bytes each (600 where each has a topic of its own); beyond that the
 sessions longest unused go. Those that wait for the broker's word may be as many again."""
+MAX_NAMED: Final = 100
+"""Topics of a session whose names go with each of its requests. The requests of a larger one, as those of replica
+fetchers, are about what they and their responses name: 20,000 topics with each request of 60 bytes would make gigabytes
+of a megabyte."""
 MAX_PENDING: Final = 1 << 14
 """Fetch requests that wait for their response; the oldest goes first."""
 
@@ -59,7 +65,7 @@ class TopicNames(Protocol):
 class FetchSession:
     """What one session holds."""
 
-    __slots__ = ("_names", "_told", "by_id", "partitions", "topics")
+    __slots__ = ("_gone", "_names", "_told", "by_id", "partitions", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[str, set[int]] = {}
@@ -69,6 +75,8 @@ class FetchSession:
         """How many partitions it holds."""
         self._names: tuple[str, ...] | None = None
         self._told = -1
+        self._gone = 0
+        """Topics that were forgotten since `topics` was made: a dictionary keeps their places, and walks over them."""
 
     def add(self, topics: object) -> None:
         """A request's `topics`: named again or new."""
@@ -94,9 +102,22 @@ class FetchSession:
                 if not held:
                     del self.topics[topic]
                     self._names = None
+                    self._gone += 1
+        if self._gone > len(self.topics):
+            self.topics, self._gone = dict(self.topics), 0
+
+    @property
+    def unnamed(self) -> int | None:
+        """How many topics it holds where these are more than are named; None where they are not."""
+        return len(self.topics) if len(self.topics) > MAX_NAMED else None
 
     def names(self, catalog: TopicNames) -> tuple[str, ...]:
-        """Names of its topics, as far as they are known. Hot: the same tuple until something changes."""
+        """Names of its topics, as far as they are known; none of a session with more than MAX_NAMED.
+
+        Hot: the same tuple until something changes.
+        """
+        if len(self.topics) > MAX_NAMED:
+            return ()
         names = self._names
         # Names never change: where all are known there is nothing to look up again.
         if names is None or (len(names) < len(self.topics) and self._told != catalog.topics_told):
@@ -104,6 +125,11 @@ class FetchSession:
             names = self._names = tuple(name for name in topics if name is not None)
             self._told = catalog.topics_told
         return names
+
+
+def session_fields(partitions: int, unnamed: int | None) -> Body:
+    """The value of `_session` in a request's body; `unnamed` as of `FetchSession`."""
+    return {"partitions": partitions} if unnamed is None else {"partitions": partitions, "topics": unnamed}
 
 
 def _listed(session: FetchSession, topics: object) -> list[tuple[str, set[int]]]:

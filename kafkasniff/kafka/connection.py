@@ -12,9 +12,10 @@ forced port the roles are given, and one plausible frame will do.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -56,6 +57,26 @@ class ConnectionOptions(msgspec.Struct, frozen=True):
     max_frame: int = MAX_FRAME
     every_end: bool = True
     """Tell the end of every exchange; False: not of those that end with their response, which tells it anyway."""
+
+
+class _Segments(NamedTuple):
+    """Segments [first, last) of a run, whose frames are still to be cut or searched."""
+
+    run: Run
+    first: int
+    last: int
+
+
+class _Entered(NamedTuple):
+    """What a search took out was worked off: the stream is in step again, unless it fell out once more."""
+
+    undecided: bool
+    """It is where the verdict came from."""
+
+
+_Work = list[_Segments | _Entered]
+"""What is left to do with a stream, the last first. A list and not calls within calls: a stream may fall out of step as
+often as it has bytes for it."""
 
 
 class KafkaConnection:
@@ -293,7 +314,7 @@ class KafkaConnection:
         self._began[direction] = True
         framer = self._framers[direction]
         if framer is not None:
-            self._cut(direction, framer, run, index, index + 1)
+            self._work_off(direction, [_Segments(run, index, index + 1)])
         elif self._trials[direction] is not None:
             self._try(direction, run, index)
         else:
@@ -301,27 +322,35 @@ class KafkaConnection:
             self._search(direction)
         self._compare_streams()
 
-    def _cut(self, direction: int, framer: Framer, run: Run, first: int, last: int) -> None:
-        """Cut segments of a stream in step; where it falls out of step, search what follows."""
-        for frame in framer.cut(run, first, last):
-            self._take_frame(frame)
-        lost_at = framer.lost_at
-        if lost_at is None:
-            return
-        self._framers[direction] = None
-        self._tell_impossible(direction, framer.lost_size)
-        searcher = self._boundaries.searcher(direction)
-        for index in range(first, last):
-            start = run.end[index] - run.length[index]
-            if run.end[index] > lost_at:
-                searcher.add(run, index, max(lost_at - start, 0))
-                self._search(direction)
-                if self._framers[direction] is not None:
-                    rest = self._framers[direction]
-                    assert rest is not None
-                    if index + 1 < last:
-                        self._cut(direction, rest, run, index + 1, last)
-                    return
+    def _work_off(self, direction: int, work: _Work) -> None:
+        """Cut the segments of a stream; where it falls out of step, search what follows, segment by segment."""
+        while work:
+            todo = work.pop()
+            if isinstance(todo, _Entered):
+                self._compare_streams()
+                if todo.undecided:
+                    self._settle(1 - direction)
+                self._seek(direction, work)
+                continue
+            run, index, last = todo
+            skip = 0
+            framer = self._framers[direction]
+            if framer is not None:
+                for frame in framer.cut(run, index, last):
+                    self._take_frame(frame)
+                lost_at = framer.lost_at
+                if lost_at is None:
+                    continue
+                self._framers[direction] = None
+                self._tell_impossible(direction, framer.lost_size)
+                index = bisect_right(run.end, lost_at, index, last)
+                if index == last:
+                    continue
+                skip = max(lost_at - run.end[index] + run.length[index], 0)
+            self._boundaries.searcher(direction).add(run, index, skip)
+            if index + 1 < last:
+                work.append(_Segments(run, index + 1, last))
+            self._seek(direction, work)
 
     def _tell_impossible(self, direction: int, size: int) -> None:
         """Tell of a length prefix that no message can have, and what it may be instead."""
@@ -467,18 +496,25 @@ class KafkaConnection:
 
     def _search(self, direction: int) -> None:
         """Look whether the bytes of a stream that is not in step tell where its frames are, and what it is."""
+        work: _Work = []
+        self._seek(direction, work)
+        self._work_off(direction, work)
+
+    def _seek(self, direction: int, work: _Work) -> None:
+        """The same, once: what is found is left to be worked off."""
+        if self._framers[direction] is not None or self.verdict == "not-kafka":
+            return
         boundaries = self._boundaries
-        while self._framers[direction] is None and self.verdict != "not-kafka":
-            searcher = boundaries.searcher(direction)
-            if not len(searcher) or not self._without_prologue(direction):
-                return
-            start = boundaries.find(direction, kafka=self.verdict == "kafka")
-            if start is None:
-                if self.verdict == "undecided":
-                    self._judge_not_kafka(boundaries.reason_against(direction, peer_held=self._holes[1 - direction]))
-                searcher.forget()
-                return
-            self._enter_step(direction, searcher, start)
+        searcher = boundaries.searcher(direction)
+        if not len(searcher) or not self._without_prologue(direction):
+            return
+        start = boundaries.find(direction, kafka=self.verdict == "kafka")
+        if start is not None:
+            self._enter_step(direction, searcher, start, work)
+            return
+        if self.verdict == "undecided":
+            self._judge_not_kafka(boundaries.reason_against(direction, peer_held=self._holes[1 - direction]))
+        searcher.forget()
 
     def _without_prologue(self, direction: int) -> bool:
         """Take off a PROXY protocol header in front of the client's stream; False where there is nothing behind it."""
@@ -493,7 +529,7 @@ class KafkaConnection:
             )
         return len(self._boundaries.searcher(direction)) > 0
 
-    def _enter_step(self, direction: int, searcher: Searcher, start: int) -> None:
+    def _enter_step(self, direction: int, searcher: Searcher, start: int, work: _Work) -> None:
         skipped = start + searcher.dropped
         undecided = self.verdict == "undecided"
         if undecided:
@@ -506,11 +542,8 @@ class KafkaConnection:
         if undecided and is_gssapi_token(run.buffer, 4, len(run.buffer)):
             self._dialogue.begin_raw_sasl("GSSAPI")
         self._boundaries.release(direction)
-        framer = self._framers[direction] = Framer(direction, self._options.max_frame)
-        self._cut(direction, framer, run, run.first, run.last)
-        self._compare_streams()
-        if undecided:
-            self._settle(1 - direction)
+        self._framers[direction] = Framer(direction, self._options.max_frame)
+        work += [_Entered(undecided), _Segments(run, run.first, run.last)]
 
     def _judge_not_kafka(self, reason: str | None, kind: str = "not-kafka", *, likely: bool = False) -> None:
         """The connection is not Kafka if there is a reason; nothing more of it is read or kept then."""
@@ -541,7 +574,9 @@ class KafkaConnection:
             searcher = self._boundaries.searcher(self._log.client)
             if searcher.began:
                 # A connection that ended behind a request that is plausible only: nothing better will come.
-                self._enter_step(self._log.client, searcher, 0)
+                work: _Work = []
+                self._enter_step(self._log.client, searcher, 0, work)
+                self._work_off(self._log.client, work)
         if self.verdict != "kafka":
             return
         for direction, framer in enumerate(self._framers):

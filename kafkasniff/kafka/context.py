@@ -37,7 +37,7 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     """What lies inside bytes is decoded, too; False for trials, which ask about the message's own bytes only."""
 
 
-UNMARKED: Final = (0, 0, 0, 0, 0)
+UNMARKED: Final = (0, 0, 0, 0, 0, 0)
 """The mark of a context in which nothing is noted yet."""
 
 
@@ -62,6 +62,9 @@ class DecodeContext(msgspec.Struct, eq=False):
     errors: list[ErrorCode] = []
     decompressed: int = 0
     """Bytes decompressed so far for this message, held against `options.max_decompressed`."""
+    records: int = 0
+    """Records or headers, whichever are more, of the batches of this message so far, held against
+    `record_list.MAX_RECORDS`."""
     problems_dropped: int = 0
     unknown_tags: int = 0
     """Tagged fields without a definition that were kept so far, held against `wire.MAX_UNKNOWN_TAGS`."""
@@ -88,15 +91,22 @@ class DecodeContext(msgspec.Struct, eq=False):
             return value
         return next((secret for stand_in, secret in self.withheld or () if stand_in is value), None)
 
-    def mark(self) -> tuple[int, int, int, int, int]:
+    def mark(self) -> tuple[int, int, int, int, int, int]:
         """The state, to `rewind` to where a decoder gives up and another one reads the same bytes again."""
-        return (len(self.problems), len(self.errors), self.decompressed, self.problems_dropped, self.unknown_tags)
+        return (
+            len(self.problems),
+            len(self.errors),
+            self.decompressed,
+            self.problems_dropped,
+            self.unknown_tags,
+            self.records,
+        )
 
-    def rewind(self, mark: tuple[int, int, int, int, int]) -> None:
+    def rewind(self, mark: tuple[int, int, int, int, int, int]) -> None:
         """Undo what was noted since `mark`."""
         del self.problems[mark[0] :]
         del self.errors[mark[1] :]
-        self.decompressed, self.problems_dropped, self.unknown_tags = mark[2:]
+        self.decompressed, self.problems_dropped, self.unknown_tags, self.records = mark[2:]
 
     def clear(self) -> None:
         """Undo all that was noted, for another reading of the same bytes."""
@@ -104,7 +114,7 @@ class DecodeContext(msgspec.Struct, eq=False):
             self.problems = []
         if self.errors:
             self.errors = []
-        self.decompressed = self.problems_dropped = self.unknown_tags = 0
+        self.decompressed = self.problems_dropped = self.unknown_tags = self.records = 0
         self.truncated = self.telling = False
 
     def problem(

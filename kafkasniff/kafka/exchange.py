@@ -9,7 +9,8 @@ answer them all the same.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
+from heapq import heappop, heappush
 from typing import Final
 
 __all__ = ["MAX_OUTSTANDING", "Ledger", "Pending"]
@@ -18,6 +19,8 @@ MAX_OUTSTANDING: Final = 65_536
 """Outstanding requests per connection; clients send 5 to 1,000 ahead by default."""
 MAX_SILENT: Final = 64
 """Requests with acks 0 per connection that are still open to a response."""
+_SLACK: Final = 64
+"""Entries of a heap that are gone are cleared out when they are more than half of it and so many."""
 
 
 class Pending:
@@ -78,19 +81,55 @@ class Pending:
         """The response to a later request came before its own, and that was told."""
 
 
-class Ledger:
-    """The outstanding requests of one connection, oldest first."""
+class _LostOfId:
+    """The outstanding requests of one correlation id whose response a gap may have swallowed."""
 
-    __slots__ = ("_by_id", "_lost", "_most", "_open", "_passed", "_silent", "responses_behind")
+    __slots__ = ("count", "ordinals")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ordinals: list[int] = []
+        """A heap of their ordinals, in which those that are no longer outstanding may remain."""
+
+
+class Ledger:
+    """The outstanding requests of one connection, oldest first.
+
+    What a call costs does not depend on how many requests are outstanding: each is looked at once when a gap may have
+    swallowed its response, and once when it leaves.
+    """
+
+    __slots__ = (
+        "_by_id",
+        "_judged",
+        "_later",
+        "_lost",
+        "_lost_by_id",
+        "_lost_ordinals",
+        "_most",
+        "_open",
+        "_passed",
+        "_silent",
+        "responses_behind",
+    )
 
     def __init__(self) -> None:
         self._open: OrderedDict[int, Pending] = OrderedDict()
         self._passed: OrderedDict[int, Pending] = OrderedDict()
-        """Outstanding ones that a response passed over."""
-        self._by_id: dict[int, deque[Pending]] = {}
+        """Outstanding ones that a response passed over: all of them are older than those in `_open`."""
+        self._by_id: dict[int, OrderedDict[int, Pending]] = {}
+        """By correlation id, then by ordinal. Ordered dictionaries, because the first of a plain one is not found at
+        once where many in front of it were removed."""
         self._silent: OrderedDict[int, Pending] = OrderedDict()
         self._lost = 0
         """How many of the outstanding ones a gap may have swallowed the response of."""
+        self._lost_ordinals: list[int] = []
+        """A heap of their ordinals, in which those that are no longer outstanding may remain."""
+        self._lost_by_id: dict[int, _LostOfId] = {}
+        self._judged = -1
+        """Up to this ordinal the last gap has looked at the requests."""
+        self._later: list[tuple[int, int]] = []
+        """A heap: (time_ns, ordinal) of those that the gaps so far came before, by their times."""
         self._most = 1
         """So many requests of this connection were outstanding at once: as far as their answers came in order."""
         self.responses_behind = False
@@ -125,7 +164,7 @@ class Ledger:
     def oldest(self, correlation_id: int) -> Pending | None:
         """The oldest outstanding request with this correlation id."""
         waiting = self._by_id.get(correlation_id)
-        return waiting[0] if waiting else None
+        return next(iter(waiting.values())) if waiting else None
 
     def add(self, pending: Pending) -> Pending | None:
         """Enter a request. Returns the one that has to go for it, if the bound is reached (or that of silent ones)."""
@@ -135,19 +174,17 @@ class Ledger:
         self._open[pending.ordinal] = pending
         waiting = self._by_id.get(pending.correlation_id)
         if waiting is None:
-            self._by_id[pending.correlation_id] = deque((pending,))
-        else:
-            waiting.append(pending)
+            waiting = self._by_id[pending.correlation_id] = OrderedDict()
+        waiting[pending.ordinal] = pending
         if len(self) <= MAX_OUTSTANDING:
             return None
         return self._remove(next(iter((self._passed or self._open).values())))
 
     def answer(self, correlation_id: int) -> tuple[Pending, bool] | None:
         """The request that a response with this id answers, taken out, and whether this passes over older ones."""
-        waiting = self._by_id.get(correlation_id)
-        if not waiting:
+        pending = self.oldest(correlation_id)
+        if pending is None:
             return None
-        pending = waiting[0]
         passes = not pending.passed and next(iter(self._open)) != pending.ordinal
         if len(self._open) > self._most and not (passes or self.responses_behind):
             self._most = len(self._open)
@@ -163,15 +200,11 @@ class Ledger:
     def older_lost(self, ordinal: int) -> list[Pending]:
         """Take out the requests older than this one whose response a gap may have swallowed: now it is clear it did."""
         lost: list[Pending] = []
-        if not self._lost:
-            return lost
-        for requests in (self._passed, self._open):
-            for pending in requests.values():
-                if pending.ordinal >= ordinal:
-                    break
-                if pending.lost:
-                    lost.append(pending)
-        return [self._remove(pending) for pending in lost]
+        while self._lost and self._lost_ordinals[0] < ordinal:
+            pending = self._outstanding(heappop(self._lost_ordinals))
+            if pending is not None:
+                lost.append(self._remove(pending))
+        return lost
 
     def pass_over(self, ordinal: int) -> bool:
         """A request was answered before older ones: whether any of these was not passed over before."""
@@ -201,19 +234,22 @@ class Ledger:
         Takes out the requests whose response was in them for sure, where ids that repeat do not tell it: the oldest, if
         its head is; and where more requests wait than this client ever had on the way, the oldest of those.
         """
-        for requests in (self._passed, self._open):
-            for pending in requests.values():
-                if not pending.lost and pending.time_ns <= resumed_ns:
-                    pending.lost = True
-                    self._lost += 1
-        gone: list[Pending] = []
+        touched = {pending.correlation_id for pending in self._lose(resumed_ns)}
         oldest = next(iter(self._open.values()), None)
-        for waiting in self._by_id.values():
-            if len(waiting) > 1:
-                lost = [pending for pending in waiting if pending.lost]
-                gone += lost[: max(len(lost) - self._most, int(has_head and waiting[0] is oldest))]
+        head = None
+        if has_head and oldest is not None and self.oldest(oldest.correlation_id) is oldest:
+            head = oldest.correlation_id
+            touched.add(head)
+        # Only where requests were lost now there may be more of them than there ever were on the way.
+        gone: list[Pending] = []
+        for correlation_id in touched:
+            lost = self._lost_by_id.get(correlation_id)
+            if lost is None or len(self._by_id[correlation_id]) < 2:
+                continue
+            for _ in range(min(max(lost.count - self._most, int(correlation_id == head)), lost.count)):
+                gone.append(self._remove_first_lost(correlation_id, lost))
         gone.sort(key=lambda pending: pending.ordinal)
-        return [self._remove(pending) for pending in gone]
+        return gone
 
     def drain(self) -> list[Pending]:
         """Take out all, in the order of their requests."""
@@ -224,14 +260,74 @@ class Ledger:
         self._silent.clear()
         self._by_id.clear()
         self._lost = 0
+        self._lost_ordinals.clear()
+        self._lost_by_id.clear()
+        self._later.clear()
         return rest
+
+    def _outstanding(self, ordinal: int) -> Pending | None:
+        return self._open.get(ordinal) or self._passed.get(ordinal)
+
+    def _lose(self, resumed_ns: int) -> list[Pending]:
+        """Note of the requests up to this time that their responses may be lost; returns those not noted before."""
+        fresh: list[Pending] = []
+        for requests in (self._open, self._passed):
+            for pending in reversed(requests.values()):
+                if pending.ordinal <= self._judged:
+                    break
+                fresh.append(pending)
+        if fresh:
+            self._judged = max(pending.ordinal for pending in fresh)
+        lost: list[Pending] = []
+        for pending in fresh:
+            if pending.time_ns <= resumed_ns:
+                lost.append(pending)
+            else:
+                heappush(self._later, (pending.time_ns, pending.ordinal))
+        while self._later and self._later[0][0] <= resumed_ns:
+            found = self._outstanding(heappop(self._later)[1])
+            if found is not None:
+                lost.append(found)
+        if len(self._later) > 2 * len(self) + _SLACK:
+            self._later = sorted(entry for entry in self._later if self._outstanding(entry[1]) is not None)
+        for pending in lost:
+            pending.lost = True
+            heappush(self._lost_ordinals, pending.ordinal)
+            of_id = self._lost_by_id.get(pending.correlation_id)
+            if of_id is None:
+                of_id = self._lost_by_id[pending.correlation_id] = _LostOfId()
+            of_id.count += 1
+            heappush(of_id.ordinals, pending.ordinal)
+            if len(of_id.ordinals) > 2 * of_id.count + _SLACK:
+                of_id.ordinals = self._without_gone(of_id.ordinals)
+        self._lost += len(lost)
+        if len(self._lost_ordinals) > 2 * self._lost + _SLACK:
+            self._lost_ordinals = self._without_gone(self._lost_ordinals)
+        return lost
+
+    def _without_gone(self, ordinals: list[int]) -> list[int]:
+        """A heap of those that are still outstanding: a sorted list is one."""
+        return sorted(ordinal for ordinal in ordinals if self._outstanding(ordinal) is not None)
+
+    def _remove_first_lost(self, correlation_id: int, lost: _LostOfId) -> Pending:
+        waiting = self._by_id[correlation_id]
+        while True:
+            pending = waiting.get(heappop(lost.ordinals))
+            if pending is not None:
+                return self._remove(pending)
 
     def _remove(self, pending: Pending) -> Pending:
         del (self._passed if pending.passed else self._open)[pending.ordinal]
-        self._lost -= pending.lost
         waiting = self._by_id[pending.correlation_id]
-        if len(waiting) == 1:
+        del waiting[pending.ordinal]
+        if not waiting:
             del self._by_id[pending.correlation_id]
-        else:
-            waiting.remove(pending)
+        if pending.lost:
+            self._lost -= 1
+            if not self._lost:
+                self._lost_ordinals.clear()
+            lost = self._lost_by_id[pending.correlation_id]
+            lost.count -= 1
+            if not lost.count:
+                del self._lost_by_id[pending.correlation_id]
         return pending

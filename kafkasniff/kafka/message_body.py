@@ -44,7 +44,7 @@ def decode_body(plan: Plan, data: bytes, position: int, end: int, context: Decod
             plan.interpret(body, plan.version, context)
         if not (context.errors or context.problems):
             context.truncated = context.telling = False
-            context.decompressed = context.unknown_tags = 0
+            context.decompressed = context.unknown_tags = context.records = 0
             return body
     context.clear()
     return None

@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 
 from isal import isal_zlib
 
-from kafkasniff.kafka.compression import codec_name, decompress
+from kafkasniff.kafka.compression import allowance, codec_name, decompress
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.record_batch import LOG_APPEND_TIME, Batch
-from kafkasniff.kafka.record_list import MAX_RECORDS, wrap64
+from kafkasniff.kafka.record_list import MAX_RECORD_RATE, MAX_RECORDS, wrap64
 
 __all__ = ["MAX_NESTING", "MIN_SIZES", "decode_message"]
 
@@ -47,15 +47,34 @@ class _Message(NamedTuple):
     value: bytes | None
 
 
-class _Set(NamedTuple):
-    """What the messages of one wrapper need to know of where they are."""
+class _Account:
+    """What an outermost message holds on all levels together, and the bounds on that."""
 
-    records: list[dict[str, Any]]
-    place: int
-    """Position of the outermost message, for problems within decompressed bytes."""
-    append_timestamp: int | None
-    """That of the wrapper where the broker set it: it holds for all messages inside."""
-    budget: int
+    __slots__ = ("budget", "budget_given", "ceiling", "full", "messages", "place", "records", "size")
+
+    def __init__(self, place: int, size: int, budget: int, decompressed: int) -> None:
+        self.records: list[dict[str, Any]] = []
+        self.place = place
+        """Position of the outermost message, for problems within decompressed bytes."""
+        self.size = size
+        """Bytes of it on the wire."""
+        self.budget = min(budget, MAX_RECORD_RATE * size)
+        """Messages that may be inside of it, wrappers counted."""
+        self.budget_given = budget
+        self.messages = 0
+        """How many were read."""
+        self.ceiling = decompressed + allowance(size)
+        """What `DecodeContext.decompressed` may come to: the levels share what the bytes on the wire may become."""
+        self.full = False
+        """A bound was reached: nothing more is read."""
+
+    def tell_bound(self, context: DecodeContext) -> None:
+        """Report that there is more than may be."""
+        self.full = True
+        detail = f"more than {MAX_RECORDS} records or headers in one message"
+        if self.budget < self.budget_given:
+            detail = f"more than {self.budget} messages in one of {self.size} bytes"
+        context.problem("record-bound", detail, self.place)
 
 
 def decode_message(
@@ -82,8 +101,8 @@ def decode_message(
         batch["timestamp_type"] = "LogAppendTime" if message.attributes & LOG_APPEND_TIME else "CreateTime"
         batch["max_timestamp"] = message.timestamp
     _check_attributes(message, position, context)
-    inside = _Set([], position, None, budget)
-    complete = _expand(message, message.offset, inside, context, 0)
+    inside = _Account(position, end - position, budget, context.decompressed)
+    complete = _expand(message, message.offset, None, inside, context, 0)
     batch["record_count"] = len(inside.records) if complete else None
     if context.options.records == "full":
         batch["records"] = inside.records
@@ -94,16 +113,21 @@ def decode_message(
     return batch, budget - len(inside.records)
 
 
-def _expand(message: _Message, offset: int, into: _Set, context: DecodeContext, depth: int) -> bool:
-    """Append the record that a message is, or those that it wraps; False where some could not be had."""
+def _expand(  # noqa: PLR0917 - a message, where it is, and what it adds to
+    message: _Message, offset: int, append_timestamp: int | None, into: _Account, context: DecodeContext, depth: int
+) -> bool:
+    """Append the record that a message is, or those that it wraps; False where some could not be had.
+
+    `append_timestamp`: that of the wrapper where the broker set it, which holds for all messages inside.
+    """
     codec = message.attributes & 7
     if codec == 0:
         if len(into.records) >= into.budget:
-            context.problem("record-bound", f"more than {MAX_RECORDS} records and headers in one field", into.place)
+            into.tell_bound(context)
             return False
         timestamp = message.timestamp
-        if into.append_timestamp is not None and timestamp is not None:
-            timestamp = into.append_timestamp
+        if append_timestamp is not None and timestamp is not None:
+            timestamp = append_timestamp
         into.records.append({"offset": offset, "timestamp": timestamp, "key": message.key, "value": message.value})
         return True
     if depth == MAX_NESTING:
@@ -119,11 +143,12 @@ def _expand(message: _Message, offset: int, into: _Set, context: DecodeContext, 
         context.problem(
             "message-wrapper-key", f"a compressed message has a key of {len(message.key)} bytes", into.place
         )
-    limit = context.options.max_decompressed - context.decompressed
+    limit = min(context.options.max_decompressed, into.ceiling) - context.decompressed
     result = decompress(codec, message.value, limit, magic=message.magic)
     context.decompressed += result.produced
     if result.failure is not None:
         context.problem(result.failure, result.detail, into.place)
+        into.full = context.decompressed >= into.ceiling
         return False
     if result.detail:
         context.problem("decompression-trailing", result.detail, into.place)
@@ -137,24 +162,26 @@ def _expand(message: _Message, offset: int, into: _Set, context: DecodeContext, 
         # KIP-31: offsets inside count from 0 (compaction leaves holes), and the wrapper has the absolute offset of the
         # last. Producers may leave the wrapper's at 0 (librdkafka did): then what is inside stands for itself.
         base = max(offset - messages[-1].offset, 0)
-    if message.magic == 1 and message.attributes & LOG_APPEND_TIME and into.append_timestamp is None:
-        into = into._replace(append_timestamp=message.timestamp)
+    if message.magic == 1 and message.attributes & LOG_APPEND_TIME and append_timestamp is None:
+        append_timestamp = message.timestamp
     for inner in messages:
-        complete = _expand(inner, wrap64(base + inner.offset), into, context, depth + 1) and complete
-        if len(into.records) >= into.budget and not complete:
+        if into.full and inner.attributes & 7:
             break
+        at = wrap64(base + inner.offset)
+        complete = _expand(inner, at, append_timestamp, into, context, depth + 1) and complete
     return complete
 
 
-def _read_set(data: bytes, magic: int, into: _Set, context: DecodeContext) -> tuple[list[_Message], bool]:
+def _read_set(data: bytes, magic: int, into: _Account, context: DecodeContext) -> tuple[list[_Message], bool]:
     """The messages of a decompressed set, and whether it was read to its end."""
     messages: list[_Message] = []
     position = 0
     end = len(data)
     mixed = False
     while position < end:
-        if len(messages) > into.budget:
-            return messages, True  # _expand tells the bound
+        if into.messages >= into.budget:
+            into.tell_bound(context)
+            return messages, False
         if end - position < _HEAD_SIZE:
             context.problem("message-malformed", f"a set ends with {end - position} bytes of a message", into.place)
             return messages, False
@@ -169,6 +196,7 @@ def _read_set(data: bytes, magic: int, into: _Set, context: DecodeContext) -> tu
             return messages, False
         message = _read(data, position, position + _ENTRY + size, context, into.place)
         messages.append(message)
+        into.messages += 1
         mixed = mixed or inner_magic != magic
         position += _ENTRY + size
     if mixed:

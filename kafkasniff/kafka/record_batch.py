@@ -189,6 +189,7 @@ def _batch_records(  # noqa: PLR0917 - called for each batch, where keywords wou
         context,
         None if body is data else position,
         budget,
+        end - position,
     )
     if complete and len(records) != record_count:
         context.problem(

@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkasniff.kafka.record_list import MAX_HEADER_RATE, MAX_RECORD_RATE
+
 __all__ = ["MAX_COLUMN_HEADERS", "RecordColumns", "parse_records"]
 
 MAX_COLUMN_HEADERS: Final = 64
@@ -47,19 +49,22 @@ class RecordColumns(NamedTuple):
 
 
 def parse_records(
-    data: bytes, spans: Sequence[tuple[int, int]], limit: int | None = None
+    data: bytes, spans: Sequence[tuple[int, int]], limit: int | None = None, wire: Sequence[int] | None = None
 ) -> tuple[RecordColumns, list[int]]:
     """Parse the records of the batches whose records lie in `data[start:end]`, for each (start, end) of `spans`.
 
     Spans ascend and do not overlap. Returns the columns, and the indexes of the batches that have no rows here because
-    they are malformed or go beyond a bound: `limit` records and headers of one batch, `MAX_COLUMN_HEADERS` of a record.
+    they are malformed or go beyond a bound: `limit` records and headers of one batch, `MAX_COLUMN_HEADERS` of a record,
+    and what so many bytes may hold as the batch takes on the `wire`.
     """
     starts: list[int] = []
     counts: list[int] = []
-    for start, end in spans:
+    for index, (start, end) in enumerate(spans):
         before = len(starts)
         # One more than there can be, or than are allowed, by which too many are noticed.
         most = (len(data) if limit is None else limit) + 1
+        if wire is not None:
+            most = min(most, MAX_RECORD_RATE * wire[index] + 1)
         if _scan(data, start, end, starts, most) != end or len(starts) - before == most:
             del starts[before:]
             counts.append(-1)
@@ -71,10 +76,14 @@ def parse_records(
     if limit is not None and len(columns.header_record):
         totals = np.bincount(columns.batch[columns.header_record], minlength=len(counts)) + np.maximum(counts, 0)
         flawed |= (totals > limit)[batch]
+    if wire is not None and len(columns.header_record):
+        headers = np.bincount(columns.batch[columns.header_record], minlength=len(counts))
+        flawed |= (headers > MAX_HEADER_RATE * np.array(wire, np.int64))[batch]
     if flawed.any():
         bad = set(batch[flawed].tolist())
         keep = [index for index in range(len(spans)) if index not in bad and counts[index] >= 0]
-        columns, _ = parse_records(data, [spans[index] for index in keep], limit)
+        sizes = None if wire is None else [wire[index] for index in keep]
+        columns, _ = parse_records(data, [spans[index] for index in keep], limit, sizes)
         columns = columns._replace(batch=np.array(keep, np.int64)[columns.batch])
         refused = sorted({*refused, *bad})
     return columns, refused

@@ -13,11 +13,20 @@ from kafkasniff.kafka.embedded.schema_registry import add_from_header
 from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, add_trace_id
 from kafkasniff.kafka.record_flaw import MalformedError, find_flaw, read_varint
 
-__all__ = ["MAX_RECORDS", "decode_record_list", "wrap64"]
+__all__ = ["MAX_HEADER_RATE", "MAX_RECORDS", "MAX_RECORD_RATE", "decode_record_list", "wrap64"]
 
-MAX_RECORDS: Final = 2_000_000
-"""Records, with their headers counted too, of one `records` field: an empty one takes 7 bytes on the wire, which
-compress to next to nothing, and some 400 bytes as a dict."""
+MAX_RECORDS: Final = 4_000_000
+"""Records, or headers of them, of one message: an empty record takes 7 bytes on the wire and some 400 as a dict. A
+response of 50 MiB (fetch.max.bytes) with records of 50 bytes, compressed to a quarter, has as many."""
+
+MAX_RECORD_RATE: Final = 4
+"""Records for each byte that their batch takes on the wire. Writers number the records of a batch, so that no two are
+alike: empty ones compress to 0.6 bytes each at best (zstd 3; gzip 1.4). A million records that are all alike compress
+to a kilobyte, and no writer makes them."""
+
+MAX_HEADER_RATE: Final = 32
+"""Headers of records for each byte that their batch takes on the wire. They may all be alike: 20 to each record come to
+it where records take the least."""
 
 _NO_WRAP: Final = 1 << 62
 _MALFORMED: Final = -1
@@ -37,12 +46,14 @@ def decode_record_list(  # noqa: PLR0917 - called for each batch, where keywords
     context: DecodeContext,
     batch_position: int | None,
     budget: int,
+    wire: int | None = None,
 ) -> tuple[list[dict[str, Any]], bool, int]:
     """Decode the records in `data[position:end]`; hot, see below.
 
     `append_timestamp` (ms) is that of all records where the broker set it. `batch_position` is the place for problems
-    where `data` was decompressed and has no places of its own. Returns the records, whether they were read to the end
-    (after a malformed one nothing is read), and what is left of the budget.
+    where `data` was decompressed and has no places of its own. At most `budget` records and as many headers are read,
+    and where the batch takes `wire` bytes on the wire, no more than so many may hold. Returns the records, whether they
+    were read to the end (after a malformed one nothing is read), and what is left of the budget.
 
     Hot: one pass in one function, varints of one and two bytes inline, and no bounds checked on the way. A malformed
     record shows at its end at the latest, where the position is not the one that its length gave, or past the end
@@ -53,10 +64,13 @@ def decode_record_list(  # noqa: PLR0917 - called for each batch, where keywords
     records: list[dict[str, Any]] = []
     append = records.append
     zigzag = _ZIGZAG
-    headers_left = budget
+    most, most_headers = budget, budget
+    if wire is not None:
+        most, most_headers = min(budget, MAX_RECORD_RATE * wire), min(budget, MAX_HEADER_RATE * wire)
+    headers_left = most_headers
     begin = start = position
     try:
-        for _ in repeat(None, budget):
+        for _ in repeat(None, most):
             if position >= end:
                 break
             start = position
@@ -188,7 +202,7 @@ def decode_record_list(  # noqa: PLR0917 - called for each batch, where keywords
         context.telling = _may_tell(records)
     if (
         position == end
-        and headers_left == budget
+        and headers_left == most_headers
         and append_timestamp is None
         and 0 <= base_offset | base_timestamp < _NO_WRAP
     ):
@@ -197,7 +211,7 @@ def decode_record_list(  # noqa: PLR0917 - called for each batch, where keywords
     if position > end:
         records.pop()
         position = _MALFORMED
-    if headers_left != budget:
+    if headers_left != most_headers:
         _look_at_headers(records, context, begin if batch_position is None else batch_position)
     if append_timestamp is not None:
         for record in records:
@@ -207,9 +221,14 @@ def decode_record_list(  # noqa: PLR0917 - called for each batch, where keywords
             record["offset"] = wrap64(record["offset"])
             record["timestamp"] = wrap64(record["timestamp"])
     place = start if batch_position is None else batch_position
-    left = min(budget - len(records), headers_left)
+    left = max(budget - max(len(records), most_headers - headers_left), 0)
     if headers_left < 0 or 0 <= position < end:
-        context.problem("record-bound", f"more than {MAX_RECORDS} records and headers in one field", place)
+        reached = most_headers if headers_left < 0 else most
+        if reached < budget:
+            detail = f"more than {reached} {'headers' if headers_left < 0 else 'records'} in a batch of {wire} bytes"
+            context.problem("record-bound", detail, place)
+            return records, False, left
+        context.problem("record-bound", f"more than {MAX_RECORDS} records or headers in one message", place)
         return records, False, 0
     if position == _MALFORMED:
         at, detail = find_flaw(data, start, end)

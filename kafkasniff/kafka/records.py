@@ -67,16 +67,19 @@ def decode_records(data: bytes, start: int, end: int, context: DecodeContext) ->
         and _length(data, start + 8)[0] == size - _ENTRY
     ):
         # One batch fills the field, as nearly always where messages are small.
-        return {"batches": [decode_batch(data, start, end, context, MAX_RECORDS)[0]], "truncated_bytes": 0}
+        batch, budget = decode_batch(data, start, end, context, MAX_RECORDS - context.records)
+        context.records = MAX_RECORDS - budget
+        return {"batches": [batch], "truncated_bytes": 0}
     spans, truncated = find_batches(data, start, end, context)
     batches: list[dict[str, Any]] = []
-    budget = MAX_RECORDS
+    budget = MAX_RECORDS - context.records
     for position, batch_end, magic in spans:
         if magic == 2:
             batch, budget = decode_batch(data, position, batch_end, context, budget)
         else:
             batch, budget = decode_message(data, position, batch_end, context, budget)
         batches.append(batch)
+    context.records = MAX_RECORDS - budget
     if truncated:
         context.truncated = True
     return {"batches": batches, "truncated_bytes": truncated}

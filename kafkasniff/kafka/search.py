@@ -16,6 +16,7 @@ result does not depend on how packets were batched.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from struct import Struct
 from typing import Final, Protocol
 
@@ -49,6 +50,9 @@ by default (max.request.size), since a capture may start anywhere in one."""
 MAX_SEARCH: Final = 16 << 20
 """Bytes kept while searching; where no candidate was accepted by then, the older half is given up."""
 MAX_CANDIDATES: Final = 64
+_CHUNK: Final = 4096
+"""Bytes that are scanned for candidates at once, so that a frame that is found soon does not cost a scan of all that
+stands behind it: a segment may hold hundreds of places where frames begin and end again."""
 
 _API_VERSIONS: Final = (18).to_bytes(2, "big")
 _INT = Struct(">i")
@@ -71,7 +75,7 @@ class Requests(Protocol):
 class _Candidate:
     """A possible frame start and how far its chain of frames was followed."""
 
-    __slots__ = ("at", "correlation_id", "expected", "frames", "start")
+    __slots__ = ("at", "correlation_id", "expected", "frames", "needed", "start")
 
     def __init__(self, start: int) -> None:
         self.start = start
@@ -80,15 +84,18 @@ class _Candidate:
         self.correlation_id = -1
         self.expected: int | None = None
         """The first frame of a chain of responses that answers a request."""
+        self.needed = 0
+        """Of a chain of requests: so many bytes have to be there before there is more to see."""
 
 
 class Searcher:
     """The bytes of one stream since its boundaries were lost, and the candidates among them."""
 
     __slots__ = (
+        "_base",
         "_clipped",
         "_data",
-        "_lengths",
+        "_ends",
         "_max_size",
         "_orders",
         "_packets",
@@ -114,7 +121,10 @@ class Searcher:
         self._data = bytearray()
         self._clipped = False
         """The first segment is not whole any more: its beginning was given up."""
-        self._lengths: list[int] = []
+        self._base = 0
+        """Bytes in front of the first that is kept."""
+        self._ends: list[int] = []
+        """Where each segment ends, `_base` counted."""
         self._packets: list[int] = []
         self._times: list[int] = []
         self._orders: list[int] = []
@@ -144,7 +154,7 @@ class Searcher:
             self.drop(max(len(self._data) // 2, len(self._data) + length - MAX_SEARCH))
         begin = len(self._data)
         self._data += run.buffer[offset : offset + length]
-        self._lengths.append(length)
+        self._ends.append(self._base + len(self._data))
         self._packets.append(run.packet[index])
         self._times.append(run.time[index])
         self._orders.append(run.order[index])
@@ -163,22 +173,20 @@ class Searcher:
         self.dropped += count
         self._scanned_requests = max(self._scanned_requests - count, 0)
         self._scanned_responses = max(self._scanned_responses - count, 0)
-        rest = count
+        self._base += count
+        whole = bisect_right(self._ends, self._base)
         if count:
-            self._clipped = False
-        while rest and self._lengths:
-            step = min(rest, self._lengths[0])
-            rest -= step
-            self._lengths[0] -= step
-            self._clipped = self._lengths[0] > 0
-            if not self._clipped:
-                for column in (self._lengths, self._packets, self._times, self._orders, self._released):
-                    del column[0]
+            before = self._ends[whole - 1] if whole else self._base - count
+            self._clipped = whole < len(self._ends) and before < self._base
+        if whole:
+            for column in (self._ends, self._packets, self._times, self._orders, self._released):
+                del column[:whole]
         for candidates in (self._requests, self._responses):
             candidates[:] = [candidate for candidate in candidates if candidate.start >= count]
             for candidate in candidates:
                 candidate.start -= count
                 candidate.at -= count
+                candidate.needed -= count
                 if candidate.expected is not None:
                     candidate.expected -= count
 
@@ -207,19 +215,16 @@ class Searcher:
     def take(self, start: int) -> Run | None:
         """Everything from `start` on as a run; the searcher is empty then. None where there is nothing."""
         self.drop(start)
-        if not self._lengths:
+        if not self._ends:
             return None
-        ends: list[int] = []
-        total = 0
-        for length in self._lengths:
-            total += length
-            ends.append(total)
+        ends = [end - self._base for end in self._ends]
         offsets = [0, *ends[:-1]]
+        lengths = [end - offset for end, offset in zip(ends, offsets, strict=True)]
         count = len(ends)
         run = Run(
             bytes(self._data),
             offsets,
-            self._lengths,
+            lengths,
             ends,
             self._packets,
             self._times,
@@ -229,7 +234,8 @@ class Searcher:
             count,
         )
         self._data = bytearray()
-        self._lengths, self._packets, self._times, self._orders, self._released = [], [], [], [], []
+        self._base = 0
+        self._ends, self._packets, self._times, self._orders, self._released = [], [], [], [], []
         return run
 
     # -- requests ---------------------------------------------------------------------------------------------------
@@ -250,14 +256,17 @@ class Searcher:
                 self._requests.remove(candidate)
             elif found is None:
                 found = candidate.start
-        if found is None:
-            return None
-        # A candidate at a segment's start whose frame is still growing may hold the other one as payload: wait for it.
-        for candidate in self._requests:
-            if candidate.start < found and self._frame_end(candidate) > found and self._starts_segment(candidate.start):
-                return None
-        self.accepted_requests = True
-        return found
+                if not self._waits_for_earlier(found):
+                    self.accepted_requests = True
+                    return found
+        return None
+
+    def _waits_for_earlier(self, found: int) -> bool:
+        """Whether a candidate at a segment's start, whose frame is still growing, may hold this one as payload."""
+        return any(
+            candidate.start < found and self._frame_end(candidate) > found and self._starts_segment(candidate.start)
+            for candidate in self._requests
+        )
 
     @property
     def hopeless_for_requests(self) -> bool:
@@ -269,14 +278,19 @@ class Searcher:
         limit = len(self._data) - REQUEST_HEAD
         if limit < self._scanned_requests or len(self._requests) >= MAX_CANDIDATES:
             return
-        positions = scan_requests(bytes(self._data[self._scanned_requests :]), self._max_size)
-        for position in positions[: MAX_CANDIDATES - len(self._requests)].tolist():
-            self._requests.append(_Candidate(self._scanned_requests + position))
+        at = self._scanned_requests
+        while at <= limit and len(self._requests) < MAX_CANDIDATES:
+            piece = bytes(self._data[at : at + _CHUNK + REQUEST_HEAD - 1])
+            for position in scan_requests(piece, self._max_size)[: MAX_CANDIDATES - len(self._requests)].tolist():
+                self._requests.append(_Candidate(at + position))
+            at += _CHUNK
         self._scanned_requests = limit + 1
 
     def _follow_requests(self, candidate: _Candidate, chain: int | None) -> bool | None:
         """True: accepted; False: implausible; None: more bytes are needed."""
         data = self._data
+        if len(data) < candidate.needed:
+            return None
         while len(data) - candidate.at >= 4:
             size = _INT.unpack_from(data, candidate.at)[0]
             if size < 8 or size > self._max_size:
@@ -284,7 +298,11 @@ class Searcher:
             start, end = candidate.at + 4, candidate.at + 4 + size
             if end > len(data):
                 head = bytes(data[start : start + BEGINNING])
-                return None if may_begin_request(head, aligned=self.aligned) else False
+                if not may_begin_request(head, aligned=self.aligned):
+                    return False
+                if len(head) == BEGINNING:
+                    candidate.needed = end
+                return None
             frame = bytes(data[start:end])
             if self.aligned and candidate.frames == 0 and is_gssapi_token(frame, 0, size):
                 return True
@@ -304,8 +322,21 @@ class Searcher:
     def find_response(self, requests: Requests, chain: int = RESPONSE_CHAIN) -> int | None:
         """Position of the first frame of an accepted chain of responses; `chain`: how many with rising ids suffice."""
         if not self.aligned:
-            self._scan_for_responses(requests)
+            limit = len(self._data) - RESPONSE_HEAD
+            while limit - self._scanned_responses >= _CHUNK:
+                self._scan_for_responses(requests)
+                start = self._first_response(requests, chain, self._scanned_responses)
+                if start is not None:
+                    return start
+            if limit >= self._scanned_responses:
+                self._scan_for_responses(requests)
+        return self._first_response(requests, chain, len(self._data))
+
+    def _first_response(self, requests: Requests, chain: int, stop: int) -> int | None:
+        """The same among the candidates in front of `stop`."""
         for candidate in sorted(self._responses, key=lambda candidate: candidate.start):
+            if candidate.start >= stop:
+                break
             verdict = self._follow_responses(candidate, requests, chain)
             if verdict:
                 self.accepted_requests = False
@@ -320,18 +351,19 @@ class Searcher:
         return self._is_hopeless(self._responses)
 
     def _scan_for_responses(self, requests: Requests) -> None:
-        limit = len(self._data) - RESPONSE_HEAD
-        if limit < self._scanned_responses:
-            return
+        """Add those of the next bytes that are not scanned yet."""
+        begin = self._scanned_responses
+        stop = min(begin + _CHUNK, len(self._data) - RESPONSE_HEAD + 1)
         known = {candidate.start for candidate in self._responses}
         # A response that starts within a segment: only where its correlation id is one that is waited for.
-        for position in scan_responses(bytes(self._data[self._scanned_responses :]), self._max_size).tolist():
-            at = self._scanned_responses + position
+        piece = bytes(self._data[begin : stop + RESPONSE_HEAD - 1])
+        for position in scan_responses(piece, self._max_size).tolist():
+            at = begin + position
             if len(self._responses) >= MAX_CANDIDATES:
                 break
             if _RESPONSE.unpack_from(self._data, at)[1] in requests and at not in known:
                 self._responses.append(_Candidate(at))
-        self._scanned_responses = limit + 1
+        self._scanned_responses = stop
 
     def _follow_responses(self, candidate: _Candidate, requests: Requests, chain: int) -> bool | None:
         data = self._data
@@ -381,9 +413,7 @@ class Searcher:
         return candidate.at + 4 + size
 
     def _starts_segment(self, position: int) -> bool:
-        total = 0
-        for length in self._lengths:
-            if total >= position:
-                break
-            total += length
-        return total == position and not (position == 0 and self._clipped)
+        if position == 0:
+            return not self._clipped
+        place = bisect_left(self._ends, self._base + position)
+        return place < len(self._ends) and self._ends[place] == self._base + position

@@ -35,17 +35,15 @@ Numbers = NDArray[np.int64]
 
 
 class Field(msgspec.Struct, eq=False, gc=False):
-    """One `records` field: where it is, and what its batches have used of its bound."""
+    """One `records` field: where it is."""
 
     exchange: Exchange
     message: Message
     context: DecodeContext
-    """One for all fields of the message: problems, and what was decompressed."""
+    """One for all fields of the message: problems, what was decompressed, and how many records there were."""
     topic: str | None
     topic_id: str | None
     partition: int | None
-    used: int = 0
-    """Records or headers, whichever are more, of the batches so far, held against MAX_RECORDS."""
 
 
 class Piece:

@@ -153,8 +153,9 @@ class RecordRows:
             piece = Piece(field, batch)
             if isinstance(batch, Batch) and "records" not in batch:
                 if batch.held is None or batch["control"]:
-                    piece.rows, left = decode_held(batch, field.context, MAX_RECORDS - field.used)
-                    field.used = MAX_RECORDS - left if batch.held is not None else field.used
+                    context = field.context
+                    piece.rows, left = decode_held(batch, context, MAX_RECORDS - context.records)
+                    context.records = MAX_RECORDS - left
                 elif not self._hold(piece, batch):
                     continue
             else:
@@ -191,7 +192,8 @@ class RecordRows:
         if not self._pieces:
             return
         pieces, data, spans, columnar, last = self._in_order()
-        columns, refused = parse_records(data, spans, MAX_RECORDS)
+        wire = [_on_wire(pieces[index]) for index in columnar]
+        columns, refused = parse_records(data, spans, MAX_RECORDS, wire)
         refused = sorted({*refused, *_odd_headers(data, columns), *_beyond_bound(pieces, columnar, columns, refused)})
         if refused:
             keep = ~np.isin(columns.batch, refused)
@@ -323,7 +325,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _beyond_bound(pieces: list[Piece], columnar: Numbers, columns: RecordColumns, refused: list[int]) -> Iterator[int]:
-    """The batches of `records` fields that have more records or headers than a field may have, where that may be."""
+    """The batches of messages that have more records or headers than a message may have, where that may be."""
     count = len(columnar)
     most = np.maximum(
         np.bincount(columns.batch, minlength=count),
@@ -332,15 +334,22 @@ def _beyond_bound(pieces: list[Piece], columnar: Numbers, columns: RecordColumns
     without = set(refused)
     totals: dict[int, int] = {}
     for index, piece in enumerate(columnar.tolist()):
-        field = pieces[piece].field
-        totals[id(field)] = totals.get(id(field), 0) + most[index]
+        context = pieces[piece].field.context
+        totals[id(context)] = totals.get(id(context), 0) + most[index]
     for index, piece in enumerate(columnar.tolist()):
-        field = pieces[piece].field
-        if field.used + totals[id(field)] > MAX_RECORDS:
+        context = pieces[piece].field.context
+        if context.records + totals[id(context)] > MAX_RECORDS:
             yield index
         elif index not in without:
-            field.used += most[index]
-            totals[id(field)] -= most[index]
+            context.records += most[index]
+            totals[id(context)] -= most[index]
+
+
+def _on_wire(piece: Piece) -> int:
+    """Bytes of a batch whose records are read as columns."""
+    assert isinstance(piece.batch, Batch)
+    assert piece.batch.held is not None
+    return len(piece.batch.held.wire)
 
 
 def _decode_again(piece: Piece) -> None:
@@ -349,9 +358,9 @@ def _decode_again(piece: Piece) -> None:
     assert isinstance(piece.batch, Batch)
     # What is decompressed a second time does not count again.
     decompressed, field.context.decompressed = field.context.decompressed, 0
-    piece.rows, left = decode_held(piece.batch, field.context, MAX_RECORDS - field.used)
+    piece.rows, left = decode_held(piece.batch, field.context, MAX_RECORDS - field.context.records)
     field.context.decompressed = decompressed
-    field.used = MAX_RECORDS - left
+    field.context.records = MAX_RECORDS - left
 
 
 def _check_counts(pieces: list[Piece], columnar: Numbers, columns: RecordColumns) -> None:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kafkasniff.enrich.rendered import RenderedBodies
+from kafkasniff.enrich.sessions import session_fields
 from kafkasniff.enrich.tellings import BEFORE, Tellings
 from kafkasniff.model import Body, Direction, Endpoint, Problem
 from kafkasniff.payload import SHOWN, Payload
@@ -29,7 +30,7 @@ from kafkasniff.rows.staged import STAGED, Pending, place_name
 __all__ = ["OUTPUT_BYTES", "Names", "Resolver"]
 
 OUTPUT_BYTES: Final = 64 << 20
-"""Estimated bytes of the topics of fetch sessions in one batch of rows: a session may have thousands in every row."""
+"""Estimated bytes of the topics of fetch sessions in one batch of rows: a session may have a hundred in every row."""
 MAX_SHARED: Final = 1024
 """Lists of a session's topics that are kept for its next request."""
 
@@ -196,18 +197,18 @@ class Resolver:
             if pending.bodies:
                 self._late_bodies(batch, row, changes)
             if held is not None and pending.session is not None:
-                self._tell_session(batch, row, changes, pending.session.epoch, held.partitions)
+                self._tell_session(batch, row, changes, pending.session.epoch, held)
         return changes
 
     @staticmethod
-    def _tell_session(batch: pa.RecordBatch, row: int, changes: _Changes, epoch: int, partitions: int) -> None:
+    def _tell_session(batch: pa.RecordBatch, row: int, changes: _Changes, epoch: int, held: Held) -> None:
         """Put `_session` beside the epoch in the request's body."""
         body = changes.bodies[0].get(row)
         body = batch.column("request_body")[row].as_py() if body is None else body
         # A quote within a string is escaped: nothing but the field itself can look like it.
         field = f'"session_epoch":{epoch}'
         if body is not None and f'{field},"_session"' not in body:
-            told = orjson.dumps({"_session": {"partitions": partitions}}).decode()[1:-1]
+            told = orjson.dumps({"_session": session_fields(held.partitions, held.unnamed)}).decode()[1:-1]
             changes.bodies[0][row] = body.replace(field, f"{field},{told}", 1)
 
     def _with_names(self, topics: list[str], unnamed: dict[str, int]) -> list[str]:

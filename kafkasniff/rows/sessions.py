@@ -36,6 +36,8 @@ class Held(NamedTuple):
     by_id: bool
     """These are ids, not names."""
     partitions: int
+    unnamed: int | None
+    """How many topics, where they are too many to be named: then there are none in `topics`."""
 
 
 class SessionSource(Protocol):
@@ -84,7 +86,9 @@ class Sessions:
             "forgotten_topics_data": _as_topics(step.forgotten, step.by_id),
         }
         session = self._sessions.request(broker, self._number, body)
-        told = None if session is None else Held(session.names(_AS_THEY_ARE), session.by_id, session.partitions)
+        told = None
+        if session is not None:
+            told = Held(session.names(_AS_THEY_ARE), session.by_id, session.partitions, session.unnamed)
         if step.answer_number is not None:
             at = now if step.answer_ns is None else step.answer_ns
             heapq.heappush(self._answers, (at, self._number, broker, step.answer_number, step.answer_error))
@@ -141,7 +145,7 @@ class HeldSessions:
         """See `SessionSource`."""
 
 
-_HELD: Final = msgspec.msgpack.Decoder(tuple[tuple[str, ...], bool, int])
+_HELD: Final = msgspec.msgpack.Decoder(tuple[tuple[str, ...], bool, int, int | None])
 
 
 def encode_held(held: Held) -> bytes:

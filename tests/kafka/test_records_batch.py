@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka import records
+from kafkasniff.kafka import record_list, records
 from kafkasniff.kafka.record_flaw import find_flaw
 from kafkasniff.kafka.record_list import decode_record_list, wrap64
 from kafkasniff.kafka.records import decode_records
@@ -286,6 +286,7 @@ def test_the_bound_counts_over_the_message():
 
 def test_a_bomb_of_records(monkeypatch):
     """A record without content takes seven bytes that compress to nothing: the number of records is bounded."""
+    monkeypatch.setattr(record_list, "MAX_RECORD_RATE", 1_000)
     bomb = batch(zstd(record(Record(0, 0, None, None)) * 3_000), 3_000, attributes=ZSTD)
     monkeypatch.setattr(records, "MAX_RECORDS", 1_000)
     out, where = decode(bomb)
@@ -297,6 +298,42 @@ def test_a_bomb_of_records(monkeypatch):
     out, where = decode(bomb)
     assert where.problems == []
     assert len(out["batches"][0]["records"]) == 3_000
+
+
+def test_records_that_are_all_alike_are_bounded_by_the_bytes_on_the_wire():
+    """No writer makes them: it numbers its records, and so they compress to 0.6 bytes each at best."""
+    alike = batch(zstd(record(Record(0, 0, None, None)) * 100_000), 100_000, attributes=ZSTD)
+    out, where = decode(alike + batch_of(SIMPLE))
+    assert len(alike) < 200
+    assert kinds(where) == ["record-bound"]
+    assert [len(found["records"]) for found in out["batches"]] == [4 * len(alike), len(SIMPLE)]
+    numbered = batch_of([Record(number, 0, None, None) for number in range(100_000)], ZSTD)
+    out, where = decode(numbered)
+    assert where.problems == []
+    assert len(out["batches"][0]["records"]) == 100_000
+
+
+def test_headers_that_are_all_alike_are_bounded_by_the_bytes_on_the_wire():
+    body = b"\0\0\0\1\1" + varint(100_000) + b"\0\1" * 100_000
+    alike = batch(zstd(varint(len(body)) + body), 1, attributes=ZSTD)
+    out, where = decode(alike)
+    assert kinds(where) == ["record-bound"]
+    assert out["batches"][0]["records"] == []
+    headers = tuple((f"header-{number}", b"the same") for number in range(20))
+    honest = batch_of([Record(number, 0, None, b"v", headers) for number in range(10_000)], ZSTD)
+    out, where = decode(honest)
+    assert where.problems == []
+    assert len(out["batches"][0]["records"]) == 10_000
+
+
+def test_all_fields_of_a_message_have_one_bound(monkeypatch):
+    monkeypatch.setattr(records, "MAX_RECORDS", 5)
+    one = batch_of([Record(number, 0, None, None) for number in range(3)])
+    out, where = decode(one)
+    assert (len(out["batches"][0]["records"]), where.problems) == (3, [])
+    again = decode_records(one, 0, len(one), where)
+    assert len(again["batches"][0]["records"]) == 2
+    assert kinds(where) == ["record-bound"]
 
 
 def test_a_bomb_of_headers(monkeypatch):

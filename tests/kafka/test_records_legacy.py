@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.kafka import records
+from kafkasniff.kafka.compression import MAX_UNRATED
 from kafkasniff.kafka.message_set import MAX_NESTING
 from tests.kafka.records_craft import (
     COMPRESSORS,
@@ -246,6 +247,26 @@ def test_the_number_of_records_is_bounded(monkeypatch):
     out, where = decode(wrapper(99, [message(index, None, None) for index in range(100)]))
     assert where.problems == []
     assert out["batches"][0]["record_count"] == 100
+
+
+def test_levels_share_what_the_bytes_on_the_wire_may_become():
+    """A kilobyte of wrappers in wrappers became a hundred megabytes: each level had a bound of its own."""
+    leaf = wrapper(0, [bytes(30 << 20)], ZSTD)
+    data = wrapper(0, [leaf] * 100, ZSTD)
+    assert len(data) < 2_000
+    _, where = decode(data, max_decompressed=1 << 40)
+    assert "decompression-bound" in kinds(where)
+    assert where.decompressed <= MAX_UNRATED + (1 << 20)
+
+
+def test_levels_share_one_number_of_messages():
+    """Wrappers count: messages of all levels together are no more than the bytes on the wire may hold."""
+    inner = wrapper(0, [message(0, None, b"")] * 1_000, ZSTD)
+    data = wrapper(0, [inner] * 1_000, ZSTD)
+    out, where = decode(data)
+    assert kinds(where) == ["record-bound"]
+    assert len(out["batches"][0]["records"]) < 4 * len(data)
+    assert out["batches"][0]["record_count"] is None
 
 
 def test_offsets_stay_64_bit():

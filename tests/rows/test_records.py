@@ -196,6 +196,18 @@ def test_the_bound_of_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
         assert made(four * count, "full") == (rows, problems)
 
 
+def test_the_bound_by_the_bytes_on_the_wire() -> None:
+    """Records, and headers, that are all alike: cut off at the same place whichever way they are read."""
+    one = craft.record(Record(0, 0, None, None))
+    headers = craft.record(Record(0, 0, None, None, tuple(("", None) for _ in range(60))))
+    for payload, count in ((one * 5_000, 5_000), (headers * 1_000, 1_000)):
+        alike = craft.batch(craft.zstd(payload), count, attributes=ZSTD)
+        rows, problems = made(alike + craft.batch_of([Record(0, 0, None, b"v")]), "columns")
+        assert 0 < len(rows) - 1 <= 4 * len(alike)
+        assert {kind for kind, _, _ in problems} == {"record-bound"}
+        assert made(alike + craft.batch_of([Record(0, 0, None, b"v")]), "full") == (rows, problems)
+
+
 def test_secrets_have_no_values() -> None:
     records = {
         "batches": [

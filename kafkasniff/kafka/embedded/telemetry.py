@@ -8,11 +8,18 @@ from kafkasniff.kafka.compression import codec_name, decompress
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.model import Body
 
-__all__ = ["MAX_METRICS_BYTES", "push_telemetry_request"]
+__all__ = ["MAX_METRICS_BYTES", "MAX_METRICS_RATIO", "push_telemetry_request"]
 
 MAX_METRICS_BYTES: Final = 4 << 20
 """Bytes that the metrics may decompress to: parsed, tiny elements take 40 times as much. Brokers take 1 MiB compressed
 (telemetry.max.bytes), clients send some kB."""
+
+MAX_METRICS_RATIO: Final = 128
+"""How many times their size metrics may decompress to, where that is more than SMALL: names and attributes of clients'
+metrics compress to a tenth or a twentieth."""
+
+SMALL: Final = 64 << 10
+"""Bytes that metrics may decompress to, however small they are."""
 
 
 def push_telemetry_request(body: Body, _version: int, context: DecodeContext) -> None:
@@ -24,7 +31,8 @@ def push_telemetry_request(body: Body, _version: int, context: DecodeContext) ->
     if codec_name(codec) == f"unknown-{codec}":
         context.problem("compression-codec", f"metrics: codec {codec} is not known")
         return
-    limit = min(MAX_METRICS_BYTES, context.options.max_decompressed - context.decompressed)
+    most = min(MAX_METRICS_BYTES, max(SMALL, MAX_METRICS_RATIO * len(data)))
+    limit = min(most, context.options.max_decompressed - context.decompressed)
     result = decompress(codec, data, limit)
     context.decompressed += result.produced
     if result.failure is not None:
