@@ -292,18 +292,22 @@ class Ledger:
             self._later = sorted(entry for entry in self._later if self._outstanding(entry[1]) is not None)
         for pending in lost:
             pending.lost = True
-            heappush(self._lost_ordinals, pending.ordinal)
-            of_id = self._lost_by_id.get(pending.correlation_id)
-            if of_id is None:
-                of_id = self._lost_by_id[pending.correlation_id] = _LostOfId()
-            of_id.count += 1
-            heappush(of_id.ordinals, pending.ordinal)
-            if len(of_id.ordinals) > 2 * of_id.count + _SLACK:
-                of_id.ordinals = self._without_gone(of_id.ordinals)
-        self._lost += len(lost)
+            self.note_lost(pending)
         if len(self._lost_ordinals) > 2 * self._lost + _SLACK:
             self._lost_ordinals = self._without_gone(self._lost_ordinals)
         return lost
+
+    def note_lost(self, pending: Pending) -> None:
+        """Enter an outstanding request whose response a gap may have swallowed."""
+        self._lost += 1
+        heappush(self._lost_ordinals, pending.ordinal)
+        of_id = self._lost_by_id.get(pending.correlation_id)
+        if of_id is None:
+            of_id = self._lost_by_id[pending.correlation_id] = _LostOfId()
+        of_id.count += 1
+        heappush(of_id.ordinals, pending.ordinal)
+        if len(of_id.ordinals) > 2 * of_id.count + _SLACK:
+            of_id.ordinals = self._without_gone(of_id.ordinals)
 
     def _without_gone(self, ordinals: list[int]) -> list[int]:
         """A heap of those that are still outstanding: a sorted list is one."""

@@ -119,10 +119,24 @@ def _share_endpoints(tcp: TcpConnection) -> None:
 
 def _check_segments(searcher: search.Searcher) -> None:
     columns = (searcher._packets, searcher._times, searcher._orders, searcher._released)
-    if {len(column) for column in columns} != {len(searcher._lengths)}:
+    ends = searcher._ends
+    if {len(column) for column in columns} != {len(ends)}:
         raise DamagedError("segments without packets")
-    if sum(searcher._lengths) != len(searcher._data) or min(searcher._lengths, default=0) < 0:
+    places = [searcher._base, *ends]
+    if places != sorted(places) or places[-1] != searcher._base + len(searcher._data):
         raise DamagedError("segments of another length than their bytes")
+
+
+def _index_requests(ledger: exchange.Ledger) -> None:
+    """Outstanding requests by correlation id, and those whose response may be lost."""
+    for requests in (ledger._passed, ledger._open):
+        for ordinal, pending in requests.items():
+            if pending.ordinal != ordinal:
+                raise DamagedError("a request has another ordinal than its place")
+            ledger._by_id.setdefault(pending.correlation_id, OrderedDict())[ordinal] = pending
+            if pending.lost:
+                ledger.note_lost(pending)
+    heapq.heapify(ledger._later)
 
 
 def _bytes_of(run: streams.Run) -> bytes:
@@ -253,7 +267,7 @@ _NAMES: Final = (
         FetchSession,
         {"topics": dict[str, set[int]], "by_id": bool, "partitions": int},
         new=FetchSession,
-        without=frozenset({"_names", "_told"}),
+        without=frozenset({"_gone", "_names", "_told"}),
     ),
     Layout(
         Sessions,
@@ -587,7 +601,8 @@ _STREAMS: Final = (
             "_max_size": int,
             "_data": _most(bytearray, search.MAX_SEARCH),
             "_clipped": bool,
-            "_lengths": list[int],
+            "_base": int,
+            "_ends": list[int],
             "_packets": list[int],
             "_times": list[int],
             "_orders": list[int],
@@ -601,7 +616,7 @@ _STREAMS: Final = (
     ),
     Layout(
         search._Candidate,
-        {"start": int, "at": int, "frames": int, "correlation_id": int, "expected": int | None},
+        {"start": int, "at": int, "frames": int, "correlation_id": int, "expected": int | None, "needed": int},
     ),
 )
 
@@ -633,12 +648,15 @@ _EXCHANGES: Final = (
         {
             "_open": _most(OrderedDict[int, exchange.Pending], exchange.MAX_OUTSTANDING),
             "_passed": _most(OrderedDict[int, exchange.Pending], exchange.MAX_OUTSTANDING),
-            "_by_id": _most(dict[int, deque[exchange.Pending]], exchange.MAX_OUTSTANDING),
             "_silent": _most(OrderedDict[int, exchange.Pending], exchange.MAX_SILENT),
-            "_lost": int,
+            "_judged": int,
+            "_later": list[tuple[int, int]],
             "_most": int,
             "responses_behind": bool,
         },
+        new=exchange.Ledger,
+        without=frozenset({"_by_id", "_lost", "_lost_by_id", "_lost_ordinals"}),
+        after=_index_requests,
     ),
     Layout(
         exchange.Pending,
