@@ -35,7 +35,7 @@ _MODULES: Final = frozenset(
         "kafkasniff.exports.carried",
         "kafkasniff.inspector",
         "kafkasniff.model",
-        "kafkasniff.relief",
+        "kafkasniff.memory_limits",
         "kafkasniff.rows.sessions",
         "kafkasniff.streams",
         "kafkasniff.kafka.boundaries",

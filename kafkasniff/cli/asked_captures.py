@@ -91,6 +91,7 @@ def exported(
                 jobs=usual_jobs(captures),
                 hooks=hooks,
                 keylog=options["keylog"],
+                memory=options["memory"],
             )
         finally:
             for progress in shown:

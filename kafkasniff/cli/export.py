@@ -111,7 +111,9 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         spark = ready_session(master, **properties)
         watched = wants_progress(environment, to_terminal=False, quiet=quiet)
         with TaskProgress(environment, tracker_of(spark) if watched else None):
-            result = spark_export.export(spark, captures, Path(output), wanted, given=given, keys=keys)
+            result = spark_export.export(
+                spark, captures, Path(output), wanted, given=given, keys=keys, memory=options["memory"]
+            )
         if not quiet:
             environment.say(_told(result, output))
         return Exit.BROKEN if result.broken else Exit.OK
@@ -137,7 +139,11 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
 
     def learn(catalog: Catalog, paths: Sequence[str]) -> None:
         learn_names(
-            environment, catalog, paths, {**framing_arguments(options), **key_arguments(options)}, progress=shows
+            environment,
+            catalog,
+            paths,
+            {**framing_arguments(options), **key_arguments(options), "memory": options["memory"]},
+            progress=shows,
         )
 
     hooks = Hooks(
@@ -156,6 +162,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
             jobs=_usual(captures, wanted) if jobs is None else jobs,
             hooks=hooks,
             keylog=options["keylog"],
+            memory=options["memory"],
         )
     finally:
         for progress in shown:

@@ -17,6 +17,7 @@ from kafkasniff.exports.finish import finish
 from kafkasniff.exports.folder import RUN, ExportFolder, Manifest
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.shard import CHECKPOINT_SECONDS, Hooks, ShardResult, ShardTask, run_shard
+from kafkasniff.memory_limits import checked_memory
 from kafkasniff.model import Summary
 from kafkasniff.state import dump, load
 
@@ -62,13 +63,15 @@ def export(
     hooks: Hooks | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     keylog: str | None = None,
+    memory: int | None = None,
 ) -> Result:
     """Export the captures that are not in the folder yet.
 
     `given`: names by topic id; `predicate`: only the exchanges that it is true of, for which `learn` may fill the
     catalog before; `jobs`: processes, of which each reads all captures and keeps its share of the connections (one
     where a filter has to know all of them, or a capture can be read only once); `keylog`: a file with secrets of TLS,
-    of which nothing is kept in the folder. `hooks` are called here.
+    of which nothing is kept in the folder; `memory`: budget in bytes, which the processes share. `hooks` are called
+    here.
 
     Raises CaptureError, OutputError, and UsageError where the folder holds an export of another kind, of other options,
     or a capture that has grown.
@@ -85,7 +88,7 @@ def export(
         try:
             if predicate is not None or any(capture.size is None for _, capture in new):
                 jobs = 1
-            making = _Making(folder, options, new, hooks, checkpoint_seconds, keylog=keylog)
+            making = _Making(folder, options, new, hooks, checkpoint_seconds, keylog=keylog, memory=memory)
             return making.run(given or {}, predicate, learn, jobs)
         except BaseException:
             if not any(folder.partial.glob("shard-*/checkpoint")):
@@ -105,6 +108,7 @@ class _Making:
         checkpoint_seconds: float,
         *,
         keylog: str | None,
+        memory: int | None,
     ) -> None:
         self._folder = folder
         self._options = options
@@ -112,6 +116,7 @@ class _Making:
         self._hooks = hooks
         self._seconds = checkpoint_seconds
         self._keylog = keylog
+        self._memory = checked_memory(memory)
 
     def run(
         self,
@@ -143,6 +148,7 @@ class _Making:
                 predicate,
                 self._seconds,
                 self._keylog,
+                self._memory // plan.shards,
             )
             for number, state in enumerate(states)
         ]

@@ -60,6 +60,8 @@ class Reassembler:
         self._plan: BatchPlan | None = None
         self.opened: list[TcpConnection] = []
         """Connections opened by the last `feed`, in no particular order."""
+        self.holding: list[TcpConnection] = []
+        """Connections of the last `feed` that hold segments behind a hole."""
 
     def __len__(self) -> int:
         """Connections remembered."""
@@ -78,6 +80,7 @@ class Reassembler:
         self._end_order = max(self._end_order, batch.end_order)
         self._end_clock = max(self._end_clock, batch.end_clock)
         self.opened = []
+        self.holding = []
         if batch.ticks is None:
             orders, times = batch.order, batch.time_ns if batch.clock is None else batch.clock
         else:
@@ -99,6 +102,9 @@ class Reassembler:
                 deltas.append((connection, connection.items))
                 connection.items = []
             connection.buffer = b""
+            one, other = connection.streams
+            if one.held or other.held:
+                self.holding.append(connection)
         self._ticks = None
         return deltas
 
@@ -119,6 +125,7 @@ class Reassembler:
         self._table.clear()
         self._deadlines.clear()
         self.opened = []
+        self.holding = []
         return deltas
 
     def let_go(self, connections: Sequence[TcpConnection]) -> list[Delta]:
