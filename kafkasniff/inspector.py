@@ -28,7 +28,7 @@ from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, MemoryBudget, che
 from kafkasniff.model import Connection, Direction, Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.packets import PacketBatch
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed, Item
-from kafkasniff.tcp import Reassembler
+from kafkasniff.tcp import Reassembler, TcpConnection
 from kafkasniff.tcp.plan import Key
 from kafkasniff.tcp.reassembly import Delta
 from kafkasniff.tls.keylog import KeyLog
@@ -125,8 +125,17 @@ class Inspector:
         return self._slices(self._collect(batch))
 
     def close_slices(self) -> Iterator[list[Output]]:
-        """`close` in slices, as `feed_slices`."""
-        return self._slices(self._collect_end())
+        """`close` in slices, as `feed_slices`, one connection after the other.
+
+        All that is told is known at the end of the capture, so that connections come in their order.
+        """
+        self.slice_bytes = 0
+        connections = sorted(self._reassembler, key=_place)
+        for delta in self._reassembler.close_each(connections):
+            keyed: list[_Keyed] = []
+            self._take([delta], keyed)
+            del delta
+            yield from self._slices(keyed)
 
     def _slices(self, keyed: list[_Keyed]) -> Iterator[list[Output]]:
         keyed.sort()
@@ -665,6 +674,11 @@ _Keyed = Any
 """Order of the packet, place of the connection (-1: none), place within the connection, and what there is to tell: the
 connection and an `Event | Problem | ConnectionEnd`, or a `BulkEntry`, which is longer."""
 _EVENT: Final = 5
+
+
+def _place(tcp: TcpConnection) -> int:
+    assert isinstance(tcp.owner, InspectedConnection)
+    return tcp.owner.place
 
 
 def _direction(is_request: bool | None) -> Direction | None:

@@ -349,3 +349,16 @@ def test_a_budget_that_is_too_small_is_refused() -> None:
         Inspector(memory=MIN_MEMORY - 1)
     assert Inspector(memory=MIN_MEMORY)._memory.limit == MIN_MEMORY
     assert Inspector()._memory.limit == 1 << 30
+
+
+def test_connections_end_one_after_the_other() -> None:
+    """At the end of a capture what all connections held comes in their order, and is not in memory together."""
+    packets = [part for number in range(30) for part in (*opened(number), *segments(number)[:100])]
+    whole, sliced = Inspector(connections=True), Inspector(connections=True)
+    for part in by(packets, 500):
+        assert whole.feed(batch(part)) == sliced.feed(batch(part))
+    slices = list(sliced.close_slices())
+    assert [event for events in slices for event in events] == whole.close()
+    assert sliced.summary == whole.summary
+    ended = [{event.connection for event in events if isinstance(event, Connection)} for events in slices]
+    assert max(map(len, ended)) == 1

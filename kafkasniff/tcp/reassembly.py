@@ -115,18 +115,22 @@ class Reassembler:
 
     def close(self) -> list[Delta]:
         """The capture ends: so do all connections; one that was silent for long by then was over before."""
-        deltas = []
+        return list(self.close_each(list(self)))
+
+    def close_each(self, connections: Sequence[TcpConnection]) -> Iterator[Delta]:
+        """`close`, one connection after the other: what each has yielded is gone before the next one ends."""
         now = max(self._clock, self._end_clock)
-        for connection in self._table.values():
+        for connection in connections:
             if not connection.closed:
                 silent = connection.clock != NO_TIME and now - connection.clock >= self._idle
                 connection.close("idle" if silent else "end", _farewell(connection, self._end_order, now))
-                deltas.append((connection, connection.items))
+                items, connection.items = connection.items, []
+                yield connection, items
+                del items
         self._table.clear()
         self._deadlines.clear()
         self.opened = []
         self.holding = []
-        return deltas
 
     def let_go(self, connections: Sequence[TcpConnection]) -> list[Delta]:
         """End some connections here, and forget them; what comes of them later begins in mid-stream."""
