@@ -122,7 +122,11 @@ class Inspector:
         message that makes it large: whoever is done with one slice before it asks for the next has few messages in
         memory, and those in the processor's caches.
         """
-        return self._slices(self._collect(batch))
+        rows = self._memory.rows_at_once
+        while len(batch) > rows:
+            part, batch = batch.split(rows)
+            yield from self._slices(self._collect(part))
+        yield from self._slices(self._collect(batch))
 
     def close_slices(self) -> Iterator[list[Output]]:
         """`close` in slices, as `feed_slices`, one connection after the other.

@@ -81,6 +81,11 @@ class MemoryBudget:
         """Bytes that count, with the connections of the last look."""
         return self._connections * CONNECTION_BYTES + self._held + self._kept
 
+    @property
+    def rows_at_once(self) -> int:
+        """Packets between two looks, if each may open a connection: a quarter of the budget at most."""
+        return max(self.limit // 4 // CONNECTION_BYTES, 1)
+
     def note(self, owner: InspectedConnection, tcp: TcpConnection | None = None) -> None:
         """Count what a connection holds now; without `tcp`: it holds no segments. One that is over counts no more.
 

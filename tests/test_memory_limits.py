@@ -362,3 +362,12 @@ def test_connections_end_one_after_the_other() -> None:
     assert sliced.summary == whole.summary
     ended = [{event.connection for event in events if isinstance(event, Connection)} for events in slices]
     assert max(map(len, ended)) == 1
+
+
+def test_one_large_batch_does_not_exceed_the_budget_by_far() -> None:
+    limit = 64 * CONNECTION_BYTES
+    feeder = with_budget(limit)
+    most = 0
+    for _ in feeder.inspector.feed_slices(batch([packet(number, 1, b"\0", ident=number) for number in range(1_000)])):
+        most = max(most, len(feeder.connections))
+    assert 0 < most <= 64
