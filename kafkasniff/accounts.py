@@ -86,6 +86,7 @@ class InspectedConnection:
         "first_packet",
         "first_time",
         "forced",
+        "held",
         "id",
         "kafka",
         "number",
@@ -110,6 +111,8 @@ class InspectedConnection:
         self.client: Endpoint | None = None
         self.broker: Endpoint | None = None
         self.id = 0
+        self.held: int = 0
+        """Bytes of memory of what it holds, as they were counted last (`memory_limits.MemoryBudget`)."""
         self.exchanges: dict[int, OpenExchange] = {}
 
     def assign(self, client: int) -> None:
@@ -121,6 +124,11 @@ class InspectedConnection:
     def waiting(self) -> int:
         """Bytes of both streams that were counted and may be decoded yet."""
         return self.kafka.waiting + (0 if self.tls is None else self.tls.waiting)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory of what is kept of its streams, behind reassembly, and of the requests that wait."""
+        return self.kafka.memory_bytes + (0 if self.tls is None else self.tls.memory)
 
     @property
     def buffered(self) -> int:

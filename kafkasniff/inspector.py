@@ -23,11 +23,12 @@ from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.detail import Detail, LeftOut, Level
 from kafkasniff.kafka.events import Event, ExchangeEvent, MessageEvent, ProblemEvent, TokenEvent, VerdictEvent
 from kafkasniff.kafka.framing import MAX_FRAME
+from kafkasniff.kafka.weight import likely_bytes
+from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, MemoryBudget, checked_memory
 from kafkasniff.model import Connection, Direction, Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.packets import PacketBatch
-from kafkasniff.relief import MAX_ENDPOINTS, MAX_NAMES, KeptRequests, Relief
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed, Item
-from kafkasniff.tcp import Reassembler
+from kafkasniff.tcp import Reassembler, TcpConnection
 from kafkasniff.tcp.plan import Key
 from kafkasniff.tcp.reassembly import Delta
 from kafkasniff.tls.keylog import KeyLog
@@ -37,7 +38,9 @@ __all__ = ["Inspector", "Output"]
 BEHIND: Final = 1 << 20
 """Place of what stands behind a connection's messages in bulk, where it comes at the same packet; theirs are below."""
 SLICE: Final = 128
-"""Events that `feed_slices` yields at a time, about."""
+"""Events that `feed_slices` yields at a time, at most."""
+SLICE_BYTES: Final = 8 << 20
+"""Bytes of memory of the messages that `feed_slices` yields at a time, about: further ones are not decoded yet."""
 
 Output = Message | SaslToken | Exchange | Problem | Connection
 
@@ -57,6 +60,9 @@ class Inspector:
     - `keys`: secrets that decrypt TLS, besides those in the captures
     - `shares`: for which key, version and direction of messages a body may be one object for all of them that have the
       same bytes, which saves reading them again; for readers who change no such body. None: each has its own
+    - `memory`: budget in bytes for all that is kept between two batches (`memory_limits`); None: 1 GiB
+
+    Raises UsageError where `memory` is less than 128 MiB.
     """
 
     _in_bulk: ClassVar[bool] = True
@@ -74,6 +80,7 @@ class Inspector:
         headers: bool = False,
         keys: KeyLog | None = None,
         shares: Callable[[int, int, Direction], bool] | None = None,
+        memory: int | None = None,
     ) -> None:
         self._ports = frozenset(ports)
         self._show_secrets = show_secrets
@@ -93,8 +100,9 @@ class Inspector:
         """The capture's name, where there was one alone so far."""
         self._known_brokers: set[tuple[int, int, int]] = set()
         self._repeats = None if shares is None else Repeats(shares)
-        self._relief = Relief()
-        self._kept = KeptRequests()
+        self._memory = MemoryBudget(checked_memory(memory))
+        self.slice_bytes = 0
+        """Bytes of memory of the messages of the last slice, about."""
         self.summary = Summary()
         self.names: dict[str, str] = {}
         """Address → name, from the captures' name records."""
@@ -110,13 +118,50 @@ class Inspector:
     def feed_slices(self, batch: PacketBatch) -> Iterator[list[Output]]:
         """`feed`, some events at a time, all of which have to be taken before the next batch.
 
-        Bodies are decoded slice by slice where messages come in bulk: whoever is done with one slice before it asks for
-        the next has few of them in memory, and those in the processor's caches.
+        A body is decoded when its slice is made, unless other messages are read by it, and a slice ends with the
+        message that makes it large: whoever is done with one slice before it asks for the next has few messages in
+        memory, and those in the processor's caches.
         """
-        keyed = self._collect(batch)
+        rows = self._memory.rows_at_once
+        while len(batch) > rows:
+            part, batch = batch.split(rows)
+            yield from self._slices(self._collect(part))
+        yield from self._slices(self._collect(batch))
+
+    def close_slices(self) -> Iterator[list[Output]]:
+        """`close` in slices, as `feed_slices`, one connection after the other.
+
+        All that is told is known at the end of the capture, so that connections come in their order.
+        """
+        self.slice_bytes = 0
+        connections = sorted(self._reassembler, key=_place)
+        for delta in self._reassembler.close_each(connections):
+            keyed: list[_Keyed] = []
+            self._take([delta], keyed)
+            del delta
+            yield from self._slices(keyed)
+
+    def _slices(self, keyed: list[_Keyed]) -> Iterator[list[Output]]:
         keyed.sort()
-        for first in range(0, len(keyed), SLICE):
-            yield self._tell_all(keyed[first : first + SLICE])
+        first = 0
+        while first < len(keyed):
+            out, first = self._tell_slice(keyed, first)
+            yield out
+            del out
+
+    def _tell_slice(self, keyed: list[_Keyed], first: int) -> tuple[list[Output], int]:
+        """What entries from `first` on are told as, and the entry that comes next."""
+        out: list[Output] = []
+        self.slice_bytes = 0
+        for index in range(first, min(first + SLICE, len(keyed))):
+            entry = keyed[index]
+            if len(entry) > _EVENT:
+                self._tell_bulk(entry, out)
+            else:
+                self._tell(entry[3], entry[4], out)
+            if self.slice_bytes > SLICE_BYTES:
+                return out, index + 1
+        return out, min(first + SLICE, len(keyed))
 
     def feed_columns(self, batch: PacketBatch) -> tuple[list[Output], list[PairColumns]]:
         """`feed`, with those exchanges apart of which nothing is to be told but what their headers say, as columns.
@@ -131,6 +176,7 @@ class Inspector:
         if batch.captures:
             self._captures = batch.captures
             self._only_capture = batch.captures[0] if len(batch.captures) == 1 else None
+        self._detail.ahead = 0
         self.summary.packets += batch.packets
         self.summary.tcp_packets += len(batch)
         deltas = self._reassembler.feed(batch)
@@ -163,6 +209,8 @@ class Inspector:
             self.summary.bytes_stream += pairs.bytes
             self.summary.bytes_decoded += pairs.bytes
             keyed += taken.edges
+            for owner in {entry[3].place: entry[3] for entry in taken.edges}.values():
+                self._memory.note(owner)
             keyed += pairs.entries() if columns is None else self._take_columns(pairs, columns)
         self._take(taken.rest, keyed)
         self._take(behind, keyed, BEHIND)
@@ -221,11 +269,16 @@ class Inspector:
 
     def _relieve(self, batch: PacketBatch, keyed: list[_Keyed]) -> None:
         """End connections where all of them together take too much memory."""
-        gone, detail = self._relief.choose(self._reassembler, int(batch.length.sum()))
+        budget = self._memory
+        for tcp in self._reassembler.holding:
+            assert isinstance(tcp.owner, InspectedConnection)
+            budget.note(tcp.owner, tcp)
+        gone, detail = budget.choose(self._reassembler)
         if gone:
             detail += " were taken as ended; what comes of them later begins in mid-stream"
             keyed.append((batch.end_order, -1, -2, None, Problem("memory-bound", detail)))
             self._take(self._reassembler.let_go(gone), keyed)
+            budget.choose(self._reassembler)
 
     def _tell_key_log(self, order: int, index: int, keyed: list[_Keyed]) -> None:
         """What there is to tell of a key log's lines."""
@@ -239,6 +292,10 @@ class Inspector:
         if not tells:
             keys.take_flaws()
         self.keys = keys
+
+    def limit_memory(self, size: int) -> None:
+        """From here on keep at most about so many bytes, for runs that share a budget or go on from a state."""
+        self._memory.limit = size
 
     @property
     def level(self) -> Level:
@@ -322,7 +379,7 @@ class Inspector:
             self._known_brokers |= other._known_brokers
             self.names.update(other.names)
             self.keys.absorb(other.keys)
-        self._kept.recount(self._reassembler)
+        self._memory.recount(self._reassembler)
 
     # -- merging ----------------------------------------------------------------------------------------------------
 
@@ -333,6 +390,7 @@ class Inspector:
             connection = tcp.owner
             assert isinstance(connection, InspectedConnection)
             if self._ports and not connection.forced:
+                self._memory.note(connection, tcp)
                 continue
             kafka = connection.kafka
             seen, decoded, lost = kafka.bytes_seen, kafka.bytes_decoded, kafka.bytes_lost
@@ -348,6 +406,7 @@ class Inspector:
                 summary.undecided += 1
             place = connection.place
             keyed.extend((event.order, place, index, connection, event) for index, event in enumerate(events, base))
+            self._memory.note(connection, tcp)
             last = items[-1]
             if isinstance(last, Closed):
                 summary.bytes_pending += sum(kafka.pending_of)
@@ -387,6 +446,7 @@ class Inspector:
             number = self._next_exchange()
             message, carry = tell_request(entry, number, capture)
             out.append(message)
+            self.slice_bytes += likely_bytes(message.api_key, message.size, message.body)
             bulk.open[index] = number, version, message.client_id, carry, message if wants else None
             summary.requests += 1
             if account is not None:
@@ -397,6 +457,7 @@ class Inspector:
             bulk.open[index] = None
             message = tell_response(entry, opened, capture)
             out.append(message)
+            self.slice_bytes += likely_bytes(message.api_key, message.size, message.body)
             summary.responses += 1
             if account is not None:
                 account.response(len(message.problems), ends=wants)
@@ -457,7 +518,7 @@ class Inspector:
 
     def _message(self, connection: InspectedConnection, event: MessageEvent, out: list[Output]) -> None:
         """Hot: once for each message."""
-        frame, decoded = event.frame, event.decoded
+        frame, decoded = event.frame, event.read()
         exchange = connection.exchanges.get(event.ordinal)
         if exchange is None:
             exchange = connection.exchanges[event.ordinal] = OpenExchange(self._next_exchange())
@@ -501,18 +562,19 @@ class Inspector:
             exchange.api_version = decoded.api_version
             exchange.correlation_id = decoded.correlation_id
             if self._want_exchanges:
-                exchange.request, problem = self._kept.keep(exchange, message)
+                exchange.request, problem = self._memory.keep(exchange, message)
                 if problem is not None:
                     self._problem(problem, out)
         else:
             self.summary.responses += 1
             if self._want_exchanges:
                 exchange.response = message
+        self.slice_bytes += likely_bytes(message.api_key, message.size, message.body)
         out.append(message)
 
     def _exchange(self, connection: InspectedConnection, event: ExchangeEvent, out: list[Output]) -> None:
         exchange = connection.exchanges.pop(event.ordinal)
-        self._kept.release(exchange)
+        self._memory.release(exchange)
         account = connection.account
         if account is not None:
             account.exchange(event)
@@ -622,6 +684,11 @@ _Keyed = Any
 """Order of the packet, place of the connection (-1: none), place within the connection, and what there is to tell: the
 connection and an `Event | Problem | ConnectionEnd`, or a `BulkEntry`, which is longer."""
 _EVENT: Final = 5
+
+
+def _place(tcp: TcpConnection) -> int:
+    assert isinstance(tcp.owner, InspectedConnection)
+    return tcp.owner.place
 
 
 def _direction(is_request: bool | None) -> Direction | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +19,7 @@ from kafkasniff.sinks.jsonl import plain
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
     from kafkasniff.enrich import Catalog
-    from kafkasniff.inspector import Inspector
+    from kafkasniff.inspector import Inspector, Output
     from kafkasniff.packets import PacketBatch
 
 __all__ = ["can_be_read_twice", "decode_request", "decode_response", "learn", "read"]
@@ -65,21 +66,25 @@ def read(
             once = next((name for name in names if not can_be_read_twice(name)), None)
             if once is not None:
                 raise UsageError(f"{once} can be read only once")
-            arguments = {name: value for name, value in options.items() if name in {"ports", "max_frame"}}
+            arguments = {name: value for name, value in options.items() if name in {"ports", "max_frame", "memory"}}
             if keylog is not None:
                 arguments["keys"] = open_key_log(keylog)
             learn(catalog, lambda: open_captures(names), arguments)
         enricher = Enricher(catalog, summary=inspector.summary)
     with open_captures(names) as source:
-        for batch in source:
-            events = inspector.feed(batch)
+        fed = itertools.chain.from_iterable(map(inspector.feed_slices, source))
+        for events in itertools.chain(fed, _close(inspector)):
             if enricher is not None:
                 enricher.feed(events)
-            yield from (event for event in events if isinstance(event, Exchange))
-    events = inspector.close()
-    if enricher is not None:
-        enricher.feed(events)
-    yield from (event for event in events if isinstance(event, Exchange))
+            exchanges = [event for event in events if isinstance(event, Exchange)]
+            del events  # before the next ones are decoded
+            yield from exchanges
+            del exchanges
+
+
+def _close(inspector: Inspector) -> Iterator[list[Output]]:
+    """What was still open, asked for when the packets have ended."""
+    yield from inspector.close_slices()
 
 
 def can_be_read_twice(name: str) -> bool:
@@ -116,8 +121,10 @@ def learn(
         enricher = Enricher(catalog, adds=False)
         with open_source() as source:
             for batch in parts(source):
-                enricher.feed(inspector.feed(batch))
-        enricher.feed(inspector.close())
+                for events in inspector.feed_slices(batch):
+                    enricher.feed(events)
+        for events in inspector.close_slices():
+            enricher.feed(events)
         catalog.hosts = inspector.names
         if not enricher.wants_metadata_log:
             break

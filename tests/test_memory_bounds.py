@@ -1,6 +1,7 @@
 """Input that tries to make memory grow meets a bound, and what the bound costs is told.
 
-Bounds of single parsers are tested with these; here are those of connections and of the process.
+Bounds of single parsers are tested with these, and the budget of the process in test_memory_limits.py; here are those
+of connections.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ from kafkasniff.inspector import Inspector, Output
 from kafkasniff.kafka import trial as trial_module
 from kafkasniff.kafka.framing import Frame, Framer
 from kafkasniff.kafka.trial import MAX_TRIAL_BYTES, Trial
-from kafkasniff.model import Connection, Exchange, Message, Problem
+from kafkasniff.model import Problem
 from kafkasniff.packets import Note
-from kafkasniff.relief import KeptRequests, Relief, weight
 from kafkasniff.tcp import TcpConnection
 from kafkasniff.tcp import connection as tcp_rules
 from kafkasniff.tls import gate as gate_module
@@ -77,61 +77,7 @@ def by(packets: Sequence[Packet], count: int) -> Iterator[Sequence[Packet]]:
         yield packets[at : at + count]
 
 
-# -- all connections together
-
-
-def test_connections_with_one_byte_each() -> None:
-    feeder = Feeder(connections=True)
-    feeder.inspector._relief = Relief(limit=64)
-    events: list[Output] = []
-    for part in by([packet(number, 1, b"\0", ident=number) for number in range(1_000)], 32):
-        events += feeder.feed(part)
-        assert len(feeder.connections) <= 64
-    problems = told(events, "memory-bound")
-    assert "more than 64 connections" in problems[0].detail
-    assert len(problems) < 1_000 / 8
-    events += feeder.inspector.close()
-    ends = [event for event in events if isinstance(event, Connection)]
-    assert len(ends) == 1_000
-    # Who was silent for longest went first.
-    left = [end.connection for end in ends if end.ended == "end"]
-    assert len(left) > 30
-    assert left == list(range(1_001 - len(left), 1_001))
-    summary = feeder.inspector.summary
-    assert (summary.connections, summary.bytes_stream, summary.bytes_skipped) == (1_000, 1_000, 1_000)
-
-
-def test_connections_that_are_over_go_first() -> None:
-    feeder = Feeder()
-    feeder.inspector._relief = Relief(limit=40)
-    feeder.feed([packet(number, 1, REQUEST, ident=number) for number in range(20)])
-    events = feeder.feed([packet(number, 1, b"", RST, ident=number) for number in range(100, 130)])
-    assert told(events, "memory-bound")
-    left = {tcp.endpoints for tcp in feeder.connections if not tcp.closed}
-    assert len(left) == 20
-
-
-def test_frames_that_are_never_finished() -> None:
-    feeder = Feeder()
-    feeder.inspector._relief = Relief(buffered=1 << 20, every=1 << 16)
-    huge = (90 << 20).to_bytes(4) + b"\0\0\0\x09\0\0\0\x02\0\4hook" + bytes(1_000)
-    most = 0
-    events: list[Output] = []
-    for round_ in range(60):
-        packets = []
-        for number in range(20):
-            if round_ == 0:
-                packets += [packet(number, 0, b"", SYN), packet(number, 1, REQUEST)]
-            payload = huge if round_ == 0 else bytes(len(huge))
-            packets.append(packet(number, 1 + len(REQUEST) + round_ * len(huge), payload, ident=round_))
-        events += feeder.feed(packets)
-        most = max(most, feeder.buffered)
-    assert most > 1 << 19
-    assert most < (1 << 20) + (1 << 16) + 20 * len(huge)
-    assert "connections that hold most" in told(events, "memory-bound")[0].detail
-    feeder.inspector.close()
-    summary = feeder.inspector.summary
-    assert summary.bytes_decoded + summary.bytes_skipped + summary.bytes_lost == summary.bytes_stream
+# -- one connection
 
 
 def test_a_connection_that_is_over_keeps_no_bytes() -> None:
@@ -156,65 +102,6 @@ def test_a_declared_size_takes_nothing() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 100_000
-
-
-# -- requests that wait for their responses
-
-
-def bomb(correlation_id: int, records: int = 20_000) -> bytes:
-    one = kafka.record(0, None, b"")
-    whole = kafka.record_batch([one] * records, 0, compressed=True)
-    return kafka.produce_request(correlation_id, "orders", whole, version=3)
-
-
-def test_the_weight_of_a_request_is_about_what_it_takes() -> None:
-    feeder = Feeder(exchanges=False)
-    feeder.feed([packet(1, 0, b"", SYN), packet(1, 1, REQUEST)])
-    data = bomb(2)
-    feeder.feed([packet(1, 1 + len(REQUEST), data)])  # what is made at the first message only
-    tracemalloc.start()
-    events = feeder.feed([packet(1, 1 + len(REQUEST) + len(data), data)])
-    taken = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    (message,) = [event for event in events if isinstance(event, Message)]
-    assert len(data) < taken / 100
-    assert taken / 2 < weight(message) < 2 * taken
-
-
-def test_requests_that_nobody_answers() -> None:
-    feeder = Feeder()
-    data = bomb(2, 2_000)
-    feeder.inspector._kept = KeptRequests(limit=3_000_000)
-    packets = [packet(1, 0, b"", SYN), packet(1, 1, REQUEST)]
-    packets += [packet(1, 1 + len(REQUEST) + number * len(data), data, ident=number) for number in range(8)]
-    events = feeder.feed(packets)
-    assert len(told(events, "memory-bound")) == 1
-    requests = [event for event in events if isinstance(event, Message)]
-    assert all(request.body is not None for request in requests)
-    ends = [event for event in feeder.inspector.close() if isinstance(event, Exchange)]
-    kept = [end.request for end in ends if end.request is not None]
-    whole = [request for request in kept if request.body is not None]
-    bare = [request for request in kept if request.body is None]
-    assert (len(whole), len(bare)) == (4, 5)
-    assert all(request.problems[-1].kind == "body-let-go" for request in bare)
-    assert all(request.correlation_id == 2 for request in bare)
-    assert feeder.inspector._kept._size == 0
-
-
-def test_responses_make_room() -> None:
-    feeder = Feeder()
-    feeder.inspector._kept = KeptRequests(limit=1_000)
-    packets, at, answered = [packet(1, 0, b"", SYN), packet(1, 0, b"", SYN | ACK, answer=True)], 1, 1
-    for number in range(1, 200):
-        request, response = kafka.api_versions_request(number, 0), kafka.api_versions_response(number, 0)
-        packets += [packet(1, at, request, ident=number), packet(1, answered, response, answer=True, ident=number)]
-        at, answered = at + len(request), answered + len(response)
-    events = feeder.feed(packets)
-    assert not told(events, "memory-bound")
-    assert sum(isinstance(event, Exchange) for event in events) == 199
-
-
-# -- one connection
 
 
 def test_segments_behind_holes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ __all__ = ["MAX_BUFFERED", "Matching", "Wanted", "Written"]
 
 MAX_BUFFERED: Final = 1 << 30
 """Bytes of streams that are kept, of all connections together; beyond that those of the connection with most are given
-up and stay blank (relief.MAX_BUFFERED, the bound of the first reading)."""
+up and stay blank. The budget of the first reading (memory_limits) does not count them."""
 LOOK_BYTES: Final = 64 << 20
 """Bytes of payload between two looks at that."""
 

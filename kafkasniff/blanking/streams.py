@@ -374,7 +374,7 @@ class BlankedConnection:
             cut = frame.end - frame.start != frame.size
             shown = bytes(
                 self._blanker.message(
-                    frame.data, frame.start, frame.end, event.decoded, request=event.is_request, cut=cut
+                    frame.data, frame.start, frame.end, event.read(), request=event.is_request, cut=cut
                 )
             )
         if shown:

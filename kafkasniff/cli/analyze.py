@@ -167,14 +167,15 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
     hosts = take_hosts(options) if question.asks_hosts else None
     if master is not None and engine != "spark":
         raise UsageError("--master goes with --engine spark")
-    framing = {name: options.pop(name) for name in ("ports", "max_frame", "keylog", "topic_ids")}
+    framing = {name: options.pop(name) for name in ("ports", "max_frame", "keylog", "memory", "topic_ids")}
     captures, folders = divide_sources(environment, sources, filtered=False)
     if folders and len(sources) > 1:
         raise UsageError(f"analyze takes captures, or one export: {folders[0]} is an export")
     if captures and engine == "spark":
         raise UsageError("--engine spark asks an export: kafkasniff export --engine spark makes one")
     if not captures and any(value not in (None, ()) for value in framing.values()):
-        raise UsageError(f"--port, --max-frame, --keylog and --topic-ids are for captures, and {sources[0]} is none")
+        named = "--port, --max-frame, --keylog, --memory and --topic-ids"
+        raise UsageError(f"{named} are for captures, and {sources[0]} is none")
 
     if engine == "spark":
         from kafkasniff.cli.without_pandas import allow_pandas

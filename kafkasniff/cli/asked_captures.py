@@ -77,6 +77,7 @@ def exported(
                 jobs=usual_jobs(captures),
                 hooks=hooks,
                 keylog=options["keylog"],
+                memory=options["memory"],
             )
         finally:
             for progress in shown:

@@ -9,6 +9,7 @@ import click
 
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.hosts_option import hosts_option, take_hosts
+from kafkasniff.cli.memory_option import MEMORY
 from kafkasniff.cli.sources import divide_sources
 from kafkasniff.errors import UsageError
 
@@ -37,6 +38,7 @@ __all__ = ["audit_command"]
     help="Of captures only these ports, taken as Kafka (repeatable). Default: Kafka on any port, found by content.",
 )
 @click.option("--keylog", metavar="FILE", help="Decrypt TLS with the secrets in this file (SSLKEYLOGFILE).")
+@MEMORY
 @hosts_option
 @click.option("-v", "--verbose", count=True, help="Say where an internal error is.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, summary or notes on stderr.")
@@ -119,7 +121,12 @@ def _read(
     from kafkasniff.inspector import Inspector
 
     inspector = Inspector(
-        ports=options["ports"], records="skip", headers=True, connections=True, **key_arguments(options)
+        ports=options["ports"],
+        records="skip",
+        headers=True,
+        connections=True,
+        memory=options["memory"],
+        **key_arguments(options),
     )
     usage = CaptureUsage(inspector, versions, offers)
     parts = Parts()

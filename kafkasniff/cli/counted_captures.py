@@ -83,6 +83,7 @@ class Captures:
             from kafkasniff.cli.pipeline import learn_names
 
             arguments = {**framing_arguments(self._options), **key_arguments(self._options)}
+            arguments["memory"] = self._options["memory"]
             learn_names(environment, catalog, captures, arguments, progress=shows)
         rows = CountedRows(
             options,
@@ -93,6 +94,7 @@ class Captures:
             keys=key_arguments(self._options).get("keys"),
             events=self._events,
             transport=self._transport,
+            memory=self._options["memory"],
         )
         for table in options.tables:
             overview.has(table)

@@ -85,6 +85,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     hosts = take_hosts(options)
     catalog, framing = make_catalog(options), framing_arguments(options)
     frames = dict(framing)
+    framing["memory"] = options["memory"]
     if two_pass:
         framing |= key_arguments(options)
     arguments = inspector_arguments(options, records_wanted(wanted, predicate), exchanges=predicate is not None)

@@ -116,7 +116,14 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         watched = wants_progress(environment, to_terminal=False, quiet=quiet)
         with TaskProgress(environment, tracker_of(spark) if watched else None):
             result = spark_export.export(
-                spark, captures, Path(output), wanted, given=given, keys=keys, discard_state=discard_state
+                spark,
+                captures,
+                Path(output),
+                wanted,
+                given=given,
+                keys=keys,
+                memory=options["memory"],
+                discard_state=discard_state,
             )
         if not quiet:
             environment.say(_told(result, output))
@@ -142,7 +149,11 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
 
     def learn(catalog: Catalog, paths: Sequence[str]) -> None:
         learn_names(
-            environment, catalog, paths, {**framing_arguments(options), **key_arguments(options)}, progress=shows
+            environment,
+            catalog,
+            paths,
+            {**framing_arguments(options), **key_arguments(options), "memory": options["memory"]},
+            progress=shows,
         )
 
     hooks = Hooks(
@@ -162,6 +173,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
             hooks=hooks,
             keylog=options["keylog"],
             discard_state=discard_state,
+            memory=options["memory"],
         )
     finally:
         for progress in shown:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.pipeline import Parts
 from kafkasniff.cli.progress import Progress
+from kafkasniff.memory_limits import MAX_NAMES, checked_memory
 from kafkasniff.model import Summary
 from kafkasniff.packets import PacketBatch
 from kafkasniff.parallel.coordinator import Coordinator
@@ -17,7 +18,6 @@ from kafkasniff.parallel.forms import Form, JsonForm, TextForm
 from kafkasniff.parallel.interleave import Runs
 from kafkasniff.parallel.numbered import NumberedInspector
 from kafkasniff.parallel.shard import Shard
-from kafkasniff.relief import MAX_NAMES
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.text import TextSink
 from kafkasniff.tls.keylog import KeyLog
@@ -35,15 +35,19 @@ def make_shards(
     jobs: int, options: Mapping[str, Any], catalog: Catalog, form: Form, predicate: Predicate | None
 ) -> tuple[list[Shard[Any]], Coordinator]:
     """The shards of a run and their coordinator; `options` are those of the `Inspector`."""
+    inspectors = [NumberedInspector(**_options_of(shard, options)) for shard in range(jobs)]
+    for inspector in inspectors:
+        # The processes share what a single one may take.
+        inspector.limit_memory(checked_memory(options.get("memory")) // jobs)
     shards = [
         Shard(
             shard,
-            NumberedInspector(**_options_of(shard, options)),
+            inspector,
             copy.deepcopy(catalog),
             form.render,
             _selector(predicate),
         )
-        for shard in range(jobs)
+        for shard, inspector in enumerate(inspectors)
     ]
     return shards, Coordinator(jobs, copy.deepcopy(catalog), names=predicate is not None)
 

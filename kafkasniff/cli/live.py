@@ -119,6 +119,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
     if not watching.top:
         shows = shows or not quiet or (exporting is None and writing is None and not watching)
     table_keys = {} if exporting is None else key_arguments(options, grows=True)
+    memory: int | None = options["memory"]
     inspector = make_inspector(
         options,
         records_wanted(wanted, predicate, shown=shows),
@@ -149,11 +150,15 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         tables: LiveExport | None = None
         if exporting is not None:
             from kafkasniff.exports.live import LiveExport
+            from kafkasniff.memory_limits import checked_memory
 
             with rights.acting():
                 tables = around.enter_context(
                     LiveExport(interface=interfaces[0], given=catalog.given, predicate=predicate, **exporting)
                 )
+            # Messages and tables are decoded by inspectors of their own, which share the budget.
+            for one in (inspector, tables.inspector):
+                one.limit_memory(checked_memory(memory) // 2)
             if "keys" in table_keys:
                 tables.inspector.follow_key_log(table_keys["keys"])
         idle = None if tables is None else LOOK_SECONDS

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.memory_option import MEMORY
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
@@ -136,12 +137,12 @@ _KEYLOG: Final = click.option(
 
 def framing_options(command: _Command) -> _Command:
     """What is taken as Kafka."""
-    return _stack(command, [_PORT, _FRAME, _KEYLOG])
+    return _stack(command, [_PORT, _FRAME, _KEYLOG, MEMORY])
 
 
 def inspector_options(command: _Command) -> _Command:
     """What is taken as Kafka, and what is shown of it."""
-    return _stack(command, [_PORT, _SECRETS, _FRAME, _KEYLOG])
+    return _stack(command, [_PORT, _SECRETS, _FRAME, _KEYLOG, MEMORY])
 
 
 def topic_ids_option(command: _Command) -> _Command:
@@ -267,6 +268,7 @@ def inspector_arguments(
     `grows`: a key log is being written. Raises UsageError.
     """
     arguments = {**framing_arguments(options), **key_arguments(options, grows=grows)}
+    arguments["memory"] = options.pop("memory")
     del options["ports"], options["max_frame"], options["keylog"]
     return {"records": records, "exchanges": exchanges, "show_secrets": options.pop("show_secrets"), **arguments}
 

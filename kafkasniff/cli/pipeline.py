@@ -103,13 +103,16 @@ class Pipeline:
         with self._environment.interrupts.held():
             for events in self._inspector.feed_slices(batch):
                 self._take(self._enricher.feed(events))
+                del events  # before the next ones are decoded
             self._hand_on()
 
     def close(self) -> None:
         """The packets have ended: take what was still open."""
         with self._environment.interrupts.held():
             if not self.full:
-                self._take(self._enricher.feed(self._inspector.close()))
+                for events in self._inspector.close_slices():
+                    self._take(self._enricher.feed(events))
+                    del events
                 self._hand_on()
             self._sink.close()
 

@@ -212,6 +212,7 @@ class _Captures:
         shows = wants_progress(environment, to_terminal=False, quiet=self._quiet)
         catalog = make_catalog(self._options)
         framing, keys = framing_arguments(self._options), key_arguments(self._options)
+        framing["memory"] = self._options["memory"]
         by_name = self._told.by_topic or (predicate is not None and needs_topic_names(predicate))
         if by_name and reads_twice(None, captures):
             learn_names(environment, catalog, captures, {**framing, **keys}, progress=shows)
@@ -244,7 +245,8 @@ class _Captures:
                             if selector.start_ns is None:
                                 selector.start_ns = _first_time(part)
                             times.packets(part)
-                            take(inspector.feed(part))
+                            for events in inspector.feed_slices(part):
+                                take(events)
                         if progress is not None:
                             progress.update()
             except Interrupted as interrupt:

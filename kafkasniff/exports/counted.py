@@ -18,6 +18,7 @@ from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.staging import inspected, new_stager, stage, stage_rest
 from kafkasniff.exports.transport import TransportRows
 from kafkasniff.inspector import Output
+from kafkasniff.memory_limits import checked_memory
 from kafkasniff.model import Message, Summary
 from kafkasniff.packets import PacketBatch
 from kafkasniff.rows.resolve import Names
@@ -34,7 +35,8 @@ class CountedRows:
 
     `wants_body`: of which messages the JSON of the body is wanted, where `options` want bodies; `predicate`: only the
     exchanges that it is true of, which may name what `catalog` has learnt before; `keys`: secrets of TLS; `events` is
-    given what the inspector yields, too; `transport`: hand on that table as well.
+    given what the inspector yields, too; `transport`: hand on that table as well; `memory`: budget in bytes, as for
+    `Inspector`.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class CountedRows:
         keys: KeyLog | None = None,
         events: Callable[[Sequence[Output]], object] | None = None,
         transport: bool = False,
+        memory: int | None = None,
     ) -> None:
         catalog = Catalog() if catalog is None else catalog
         if catalog.tellings is None:
@@ -58,6 +61,7 @@ class CountedRows:
         self._events = events
         self._transport = TransportRows(take, ports=options.ports) if transport else None
         self._state = new_state(options, catalog, sessions=predicate is not None)
+        self._state.inspector.limit_memory(checked_memory(memory))
         if keys is not None:
             self._state.inspector.follow_key_log(keys)
         self._stager = new_stager(self._state, options, predicate, self, wants_body=wants_body)
@@ -74,9 +78,10 @@ class CountedRows:
         if self._events is None:
             stage(self._state, self._stager, batch)
             return
-        events = inspected(self._state, self._stager, batch)
-        self._events(events)
-        self._stager.take(events)
+        for events in inspected(self._state, self._stager, batch):
+            self._events(events)
+            self._stager.take(events)
+            del events  # before the next ones are decoded
 
     def end(self) -> Names:
         """The packets have ended: hand on what was still open. Returns what the run was told."""

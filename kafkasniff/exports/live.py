@@ -35,7 +35,7 @@ from kafkasniff.exports.folder import ExportFolder
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.shard import ShardResult, parts
 from kafkasniff.exports.staged import StagedFiles
-from kafkasniff.exports.staging import inspected, new_stager, stage_rest, stage_unfinished
+from kafkasniff.exports.staging import TOGETHER_BYTES, inspected, new_stager, stage_rest, stage_unfinished
 from kafkasniff.inspector import Inspector, Output
 from kafkasniff.model import Summary
 from kafkasniff.packets import PacketBatch
@@ -52,8 +52,8 @@ EVERY_SECONDS: Final = 600.0
 the process is killed."""
 
 HELD_SECONDS: Final = 1.0
-HELD_BYTES: Final = 8 << 20
-"""Time, and payload, whose events wait to be made rows of together: a few at a time cost several times as much."""
+"""Time for which events wait to be made rows of together (`staging.TOGETHER_BYTES` of them at most): a few at a time
+cost several times as much."""
 
 _STATE: Final = "state"
 _CARRIED: Final = "carried"
@@ -182,9 +182,12 @@ class LiveExport:
             self._fresh = self._fresh or bool(batch.packets or batch.notes)
             with self._folder.output():
                 for part in parts(batch):
-                    self._held += inspected(self._state, self._stager, part)
-                    self._held_bytes += int(part.length.sum())
-                    if self._held_bytes >= HELD_BYTES or self._clock() >= self._rows_at:
+                    for events in inspected(self._state, self._stager, part):
+                        self._held += events
+                        self._held_bytes += self._state.inspector.slice_bytes
+                        if self._held_bytes >= TOGETHER_BYTES:
+                            self._make_rows()
+                    if self._clock() >= self._rows_at:
                         self._make_rows()
                 self._commit_in_time()
         except BaseException:

@@ -28,6 +28,7 @@ from kafkasniff.exports.shard import (
     run_shard,
     shard_name,
 )
+from kafkasniff.memory_limits import checked_memory
 from kafkasniff.model import Summary
 from kafkasniff.state import dump, load
 
@@ -80,14 +81,16 @@ def export(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     keylog: str | None = None,
     discard_state: bool = False,
+    memory: int | None = None,
 ) -> Result:
     """Export the captures that are not in the folder yet.
 
     `given`: names by topic id; `predicate`: only the exchanges that it is true of, for which `learn` may fill the
     catalog before; `jobs`: processes, of which each reads all captures and keeps its share of the connections (one
     where a filter has to know all of them, or a capture can be read only once); `keylog`: a file with secrets of TLS,
-    of which nothing is kept in the folder. `hooks` are called here. `discard_state`: do not resume what the last run
-    left, nor one that was killed and did: rows of connections that were open then stay as they are.
+    of which nothing is kept in the folder; `memory`: budget in bytes, which the processes share. `hooks` are called
+    here. `discard_state`: do not resume what the last run left, nor one that was killed and did: rows of connections
+    that were open then stay as they are.
 
     Raises CaptureError, OutputError, and UsageError where the folder holds an export of another kind, of other options,
     or a capture that has grown.
@@ -105,7 +108,14 @@ def export(
             if predicate is not None or any(capture.size is None for _, capture in new):
                 jobs = 1
             making = _Making(
-                folder, options, new, hooks, checkpoint_seconds, keylog=keylog, discard_state=discard_state
+                folder,
+                options,
+                new,
+                hooks,
+                checkpoint_seconds,
+                keylog=keylog,
+                discard_state=discard_state,
+                memory=memory,
             )
             return making.run(given or {}, predicate, learn, jobs)
         except BaseException:
@@ -132,6 +142,7 @@ class _Making:
         *,
         keylog: str | None,
         discard_state: bool,
+        memory: int | None,
     ) -> None:
         self._folder = folder
         self._options = options
@@ -141,6 +152,7 @@ class _Making:
         self._keylog = keylog
         self._resumed = False
         self._discard_state = discard_state
+        self._memory = checked_memory(memory)
 
     def run(
         self,
@@ -193,6 +205,7 @@ class _Making:
                 predicate,
                 self._seconds,
                 self._keylog,
+                self._memory // plan.shards,
             )
             for number, state in enumerate(states)
         ]

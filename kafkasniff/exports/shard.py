@@ -25,6 +25,7 @@ from kafkasniff.exports.folder import MAX_COUNT
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.staged import StagedFiles
 from kafkasniff.exports.staging import new_stager, stage, stage_unfinished
+from kafkasniff.memory_limits import DEFAULT_MEMORY
 from kafkasniff.model import Summary
 from kafkasniff.packets import Note, PacketBatch
 from kafkasniff.shards import share
@@ -90,6 +91,8 @@ class ShardTask(msgspec.Struct, frozen=True):
     checkpoint_seconds: float = CHECKPOINT_SECONDS
     keylog: str | None = None
     """A file with secrets of TLS."""
+    memory: int = DEFAULT_MEMORY
+    """The process's budget in bytes."""
 
 
 class _Checkpoint(msgspec.Struct):
@@ -224,6 +227,7 @@ class _Run:
         self._broken = checkpoint.broken
         self._state = load_state(checkpoint.state, task.options)
         inspector = self._state.inspector
+        inspector.limit_memory(task.memory)
         if keys is not None:
             # Who goes on with a run that was killed finds them told.
             inspector.follow_key_log(keys, tells=task.shard == 0 and not checkpoint.segments)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from kafkasniff.confined import ConfinedPath
 from kafkasniff.exports.beginning import load_state
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from kafkasniff.tls.keylog import KeyLog
 
 __all__ = ["inspected", "new_stager", "stage", "stage_rest", "stage_unfinished"]
+
+TOGETHER_BYTES: Final = 32 << 20
+"""Bytes of memory of messages that rows are made of at once: few at a time cost several times as much."""
 
 
 def new_stager(
@@ -44,7 +47,9 @@ def new_stager(
 def stage(state: ShardState, stager: Stager, batch: PacketBatch) -> None:
     """Take the next packets. Raises OSError where rows cannot be written."""
     if not stager.takes_columns:
-        stager.take(inspected(state, stager, batch))
+        for events in inspected(state, stager, batch):
+            stager.take(events)
+            del events  # before the next ones are decoded
         return
     _begin(state, stager, batch)
     events, columns = state.inspector.feed_columns(batch)
@@ -53,10 +58,21 @@ def stage(state: ShardState, stager: Stager, batch: PacketBatch) -> None:
         stager.take_columns(found, batch.captures)
 
 
-def inspected(state: ShardState, stager: Stager, batch: PacketBatch) -> list[Output]:
-    """What the next packets yield, for `stager` to take."""
+def inspected(state: ShardState, stager: Stager, batch: PacketBatch) -> Iterator[list[Output]]:
+    """What the next packets yield, for `stager` to take: as much at a time as there is memory for."""
     _begin(state, stager, batch)
-    return state.enricher.feed(state.inspector.feed(batch))
+    inspector = state.inspector
+    together: list[Output] = []
+    size = 0
+    for events in inspector.feed_slices(batch):
+        together += state.enricher.feed(events)
+        del events
+        size += inspector.slice_bytes
+        if size > TOGETHER_BYTES:
+            yield together
+            together, size = [], 0
+    if together:
+        yield together
 
 
 def _begin(state: ShardState, stager: Stager, batch: PacketBatch) -> None:
@@ -74,10 +90,12 @@ def stage_rest(
 
     `events` is given what the inspector yields, too.
     """
-    rest = state.enricher.feed(state.inspector.close())
-    if events is not None:
-        events(rest)
-    stager.take(rest)
+    for slice_ in state.inspector.close_slices():
+        rest = state.enricher.feed(slice_)
+        if events is not None:
+            events(rest)
+        stager.take(rest)
+        del slice_, rest
     stager.flush()
     files.close()
     tellings = state.enricher.catalog.tellings

@@ -17,6 +17,7 @@ from kafkasniff.kafka.other_protocols import name_protocol
 from kafkasniff.kafka.proxy import MAX_PROLOGUE, proxy_prologue
 from kafkasniff.kafka.search import MIN_CHAIN, RESPONSE_CHAIN, Searcher
 from kafkasniff.kafka.trial import Trial
+from kafkasniff.kafka.weight import SEARCHED_SEGMENT_BYTES
 from kafkasniff.streams import Gap
 
 __all__ = ["Boundaries"]
@@ -53,6 +54,11 @@ class Boundaries:
     def collected(self, direction: int) -> int:
         """Bytes of a stream that wait until it is known where its frames are."""
         return len(self._searchers[direction] or ())
+
+    def memory_bytes(self, direction: int) -> int:
+        """Bytes of memory of what was collected of a stream."""
+        searcher = self._searchers[direction]
+        return 0 if searcher is None else len(searcher) + searcher.segments * SEARCHED_SEGMENT_BYTES
 
     def begin(self, direction: int) -> None:
         """The stream begins here, unless bytes of it were seen already."""

@@ -31,6 +31,7 @@ from kafkasniff.kafka.opening import MAX_SIZE, too_large
 from kafkasniff.kafka.other_protocols import is_gssapi_token, name_answer
 from kafkasniff.kafka.search import Searcher
 from kafkasniff.kafka.trial import Trial
+from kafkasniff.kafka.weight import FRAME_BYTES, PROBLEM_BYTES
 from kafkasniff.streams import (
     Closed,
     Gap,
@@ -173,6 +174,19 @@ class KafkaConnection:
     def buffered(self) -> int:
         """Bytes of both streams that are kept."""
         return self.waiting + self._dialogue.early_bytes
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of memory of what is kept of both streams, and of the requests that wait. Hot: as `feed`."""
+        total = self._dialogue.memory_bytes + len(self._log.held) * PROBLEM_BYTES
+        for direction in (0, 1):
+            framer, trial = self._framers[direction], self._trials[direction]
+            if framer is not None:
+                total += framer.pending
+            if trial is not None:
+                total += trial.framer.pending + trial.size + len(trial.frames) * FRAME_BYTES
+            total += self._boundaries.memory_bytes(direction)
+        return total
 
     # -- whole frames, taken together with those of other connections (bulk.py) ---------------------------------------
 

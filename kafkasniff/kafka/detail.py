@@ -15,7 +15,7 @@ from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.dissectors import api
 from kafkasniff.model import Problem
 
-__all__ = ["Detail", "LeftOut", "Level"]
+__all__ = ["AHEAD_BYTES", "Detail", "LeftOut", "Level"]
 
 
 class Level(IntEnum):
@@ -42,6 +42,9 @@ class LeftOut(msgspec.Struct):
 
 _WHOLE: Final = ("full", "columns")
 """Ways of reading records that leave none out."""
+AHEAD_BYTES: Final = 32 << 20
+"""Bytes of memory of bodies that are read before it is their turn, which pairing asks for behind a gap, of one batch
+of packets: further ones are not kept until then, but read again."""
 _NO_RECORDS: Final = (Problem("records-skipped", "its records were not decoded: kafkasniff was behind the packets"),)
 _NO_BODY: Final = (Problem("body-skipped", "its body was not decoded: kafkasniff was behind the packets"),)
 
@@ -49,7 +52,7 @@ _NO_BODY: Final = (Problem("body-skipped", "its body was not decoded: kafkasniff
 class Detail:
     """Mutable: the level at the moment, and what was left out so far."""
 
-    __slots__ = ("_full", "decode", "hides", "left_out", "level")
+    __slots__ = ("_full", "ahead", "decode", "hides", "left_out", "level")
 
     def __init__(self, full: DecodeOptions) -> None:
         self._full = full
@@ -59,6 +62,15 @@ class Detail:
         self.hides = False
         """Exchanges that begin now are not told."""
         self.left_out = LeftOut()
+        self.ahead = 0
+        """Bytes of memory of bodies of the current batch that were read before it is their turn."""
+
+    def keeps(self, size: int) -> bool:
+        """Whether a body of so many bytes of memory that was read ahead of its turn is kept until then."""
+        if self.ahead + size > AHEAD_BYTES:
+            return False
+        self.ahead += size
+        return True
 
     @property
     def full(self) -> DecodeOptions:

@@ -15,11 +15,12 @@ from kafkasniff.kafka.events import EventLog, ExchangeEvent, MessageEvent, Token
 from kafkasniff.kafka.exchange import Ledger, Pending
 from kafkasniff.kafka.framing import Frame
 from kafkasniff.kafka.memory import ConnectionMemory
-from kafkasniff.kafka.message import NEEDED, Decoded, decode_request, decode_response
+from kafkasniff.kafka.message import NEEDED, Decoded, decode_request, decode_response, read_rest
 from kafkasniff.kafka.message_plan import response_plan
 from kafkasniff.kafka.opening import AUTHENTICATION, Opening, refusal
 from kafkasniff.kafka.plausibility import is_exact_request
 from kafkasniff.kafka.sasl import SCRAM_ANSWERS, RawSasl
+from kafkasniff.kafka.weight import EARLY_BYTES, REQUEST_BYTES, likely_bytes
 from kafkasniff.model import Problem, Status
 from kafkasniff.streams import NO_TIME
 
@@ -96,6 +97,12 @@ class Dialogue:
     def early_bytes(self) -> int:
         """Bytes of the responses that wait for their requests."""
         return self._early.size
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of memory of the requests and responses that wait for each other; requests without what was decoded."""
+        early = self._early
+        return self.ledger.count * REQUEST_BYTES + early.size + len(early) * EARLY_BYTES
 
     # -- exchanges in bulk ------------------------------------------------------------------------------------------
 
@@ -211,7 +218,9 @@ class Dialogue:
     def _request(self, frame: Frame) -> None:
         detail = self._detail
         cut = frame.end - frame.start != frame.size
-        decoded = decode_request(frame.data, frame.start, frame.end, detail.decode, memory=self.memory, cut=cut)
+        decoded = decode_request(
+            frame.data, frame.start, frame.end, detail.decode, memory=self.memory, cut=cut, later=True
+        )
         if decoded.api is None and not 0 <= (decoded.api_key or 0) <= MAX_KEY:
             self._unreadable(frame, "which are no request")
             return
@@ -332,12 +341,17 @@ class Dialogue:
             memory=self.memory,
             request=pending.carry,
             cut=frame.end - frame.start != frame.size,
+            later=True,
         )
-        if self.gapped and _does_not_fit(self._to_judge(decoded, pending, frame), cut=bool(_incomplete(frame))):
-            # Ids repeat on some connections: where bytes are missing, the same id need not be the same exchange.
-            self._orphan(frame)
-            self._end_without(pending, "lost")
-            return
+        if self.gapped:
+            whole = read_rest(decoded)
+            if _does_not_fit(self._to_judge(whole, pending, frame), cut=bool(_incomplete(frame))):
+                # Ids repeat on some connections: where bytes are missing, the same id need not be the same exchange.
+                self._orphan(frame)
+                self._end_without(pending, "lost")
+                return
+            if self._detail.keeps(likely_bytes(whole.api_key, frame.size, whole.body)):
+                decoded = whole
         if self._early:
             self._give_up(self._early.drain() if early is None else self._early.before(early))
         self.last_answer = pending.correlation_id

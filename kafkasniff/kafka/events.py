@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from kafkasniff.kafka.framing import Frame
-from kafkasniff.kafka.message import Decoded
+from kafkasniff.kafka.message import Decoded, read_rest
 from kafkasniff.model import Problem, Status
 from kafkasniff.streams import NO_TIME, TcpProblem
 
@@ -26,11 +26,16 @@ class MessageEvent(msgspec.Struct):
     frame: Frame
     is_request: bool
     decoded: Decoded
+    """The header alone where the body can wait (`read`)."""
     client_id: str | bytes | None
     problems: tuple[Problem, ...] = ()
     """What is to be told besides the decoder's problems."""
     latency_ns: int | None = None
     duration_ns: int | None = None
+
+    def read(self) -> Decoded:
+        """The message with its body, which is read anew each time where it was left."""
+        return read_rest(self.decoded)
 
 
 class ExchangeEvent(msgspec.Struct):

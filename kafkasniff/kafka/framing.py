@@ -18,6 +18,9 @@ __all__ = ["MAX_FRAME", "Frame", "Framer", "gather"]
 MAX_FRAME: Final = 100 << 20
 """Default bound on a frame's size: `socket.request.max.bytes` of the broker, whose default this is."""
 
+SMALL_PART: Final = 2048
+"""Parts of a frame below this are put together: one byte in an object of its own takes forty."""
+
 _SIZE = Struct(">i")
 
 
@@ -208,7 +211,7 @@ class Framer:
                 self._first_time = run.time[index]
             target = min(position + self._need - self._have, stop)
             final = bisect_left(end, target, index, last)
-            self._parts.append(gather(run, position, target, index, final))
+            self._add(gather(run, position, target, index, final))
             self._have += target - position
             self._first_packet = min(self._first_packet, *run.packet[index : final + 1])
             self._last_packet = max(self._last_packet, *run.packet[index : final + 1])
@@ -225,6 +228,14 @@ class Framer:
             if self._have == self._need and self._sized:
                 return position, self._take(run.order[final], run.released[final], run.packet[final])
         return position, None
+
+    def _add(self, part: bytes) -> None:
+        """Keep bytes of a frame that is not complete; small parts together, since each takes an object."""
+        parts = self._parts
+        if parts and len(part) < SMALL_PART and len(parts[-1]) < SMALL_PART:
+            parts[-1] += part
+        else:
+            parts.append(part)
 
     def _take(self, order: int, time_ns: int, packet: int) -> Frame:
         data = b"".join(self._parts)

@@ -25,6 +25,7 @@ __all__ = [
     "decode_body",
     "decode_request",
     "decode_response",
+    "read_rest",
     "request_header",
 ]
 
@@ -56,6 +57,21 @@ class RequestHeader(msgspec.Struct, frozen=True, gc=False):
     """Bytes of the header: the body starts there."""
 
 
+class Rest(msgspec.Struct, frozen=True):
+    """The body of a message that was not read yet: `data[position:end]`. Reading it needs no other message."""
+
+    plan: Plan
+    data: bytes
+    position: int
+    end: int
+    base: int
+    """Where the message starts."""
+    options: DecodeOptions
+    cut: bool
+    problems: tuple[Problem, ...]
+    """Those of the header."""
+
+
 class Decoded(msgspec.Struct, frozen=True):
     """A decoded message, before it is known where it was on the wire; fields as in `kafkasniff.model.Message`."""
 
@@ -76,6 +92,8 @@ class Decoded(msgspec.Struct, frozen=True):
     """Of a request: what is needed to read its response."""
     silent: bool = False
     """A request that expects no response: Produce with acks 0."""
+    rest: Rest | None = None
+    """The body, where only the header was read (`read_rest`)."""
 
 
 class _Known(NamedTuple):
@@ -176,11 +194,12 @@ def decode_request(
     memory: ConnectionMemory | None = None,
     depth: int = 0,
     cut: bool = False,
+    later: bool = False,
 ) -> Decoded:
     """Decode the request `data[start:end]`.
 
     `memory` is that of its connection, `depth` the number of messages that it lies in (Envelope); `cut`: it is known
-    that bytes are missing at its end.
+    that bytes are missing at its end. `later`: leave a body unread that can be read at any time (`read_rest`).
     """
     if end - start < 8:
         return _without_header("a request has at least 8 bytes", end - start)
@@ -230,7 +249,11 @@ def decode_request(
     raw_redacted: int | None = None
     body: Body | None = None
     silent = False
-    if key == PRODUCE and options.headers:
+    rest: Rest | None = None
+    if later and options.bodies and plan.alone and key not in NEEDED:
+        rest = Rest(plan, data, position, end, start, options, cut, tuple(context.problems))
+        silent = key == PRODUCE and read_acks(data, position, end, version) == 0
+    elif key == PRODUCE and options.headers:
         # Only its body tells whether a Produce request will be answered.
         silent = read_acks(data, position, end, version) == 0
     elif options.bodies or key in NEEDED or key == PRODUCE:
@@ -257,6 +280,43 @@ def decode_request(
         _problems(context) if context.problems else (),
         context.carry,
         silent,
+        rest,
+    )
+
+
+def read_rest(decoded: Decoded, options: DecodeOptions | None = None) -> Decoded:
+    """The message with its body, where only its header was read; it stays as it is, so that it can be read again.
+
+    `options`: read the body by these instead of those that the header was read with.
+    """
+    rest = decoded.rest
+    if rest is None:
+        return decoded
+    context = DecodeContext(rest.options if options is None else options, rest.base)
+    if rest.problems:
+        context.problems = list(rest.problems)
+    plan, raw, raw_redacted = rest.plan, None, None
+    body, complete = read_body(plan, rest.data, rest.position, rest.end, context, rest.cut)
+    if not complete:
+        raw, raw_redacted = unread(plan, rest.data[rest.position : rest.end], context)
+    elif context.truncated and plan.whole_records and body is not None:
+        _judge_produce(body, context)
+    return Decoded(
+        decoded.api_key,
+        decoded.api,
+        decoded.api_version,
+        decoded.correlation_id,
+        decoded.client_id,
+        decoded.header,
+        decoded.header_tags,
+        body,
+        None,
+        raw,
+        raw_redacted,
+        tuple(context.errors) if context.errors else (),
+        _problems(context) if context.problems else (),
+        None,
+        decoded.silent,
     )
 
 
@@ -273,7 +333,10 @@ def read_acks(data: bytes, position: int, end: int, version: int) -> int | None:
     elif version >= 3:
         if position + 2 > end:
             return None
-        position += 2 + max(_int16(data, position)[0], 0)
+        (size,) = _int16(data, position)
+        if size < -1:
+            return None
+        position += 2 + max(size, 0)
     return _int16(data, position)[0] if position + 2 <= end else None
 
 
@@ -289,11 +352,12 @@ def decode_response(  # noqa: PLR0917 - the message's place and what its request
     request: object = None,
     depth: int = 0,
     cut: bool = False,
+    later: bool = False,
 ) -> Decoded:
     """Decode the response `data[start:end]` to a request of that API key and version.
 
     `memory` is that of its connection, `request` the request's `Decoded.carry`, `depth` the number of messages that it
-    lies in (Envelope); `cut`: it is known that bytes are missing at its end.
+    lies in (Envelope); `cut`: it is known that bytes are missing at its end; `later` as in `decode_request`.
     """
     plan = response_plan(api_key, api_version)
     if end - start < 4:
@@ -322,7 +386,10 @@ def decode_response(  # noqa: PLR0917 - the message's place and what its request
     raw: bytes | None = None
     raw_redacted: int | None = None
     body: Body | None = None
-    if options.bodies or api_key in NEEDED:
+    rest: Rest | None = None
+    if later and options.bodies and plan.alone and api_key not in NEEDED:
+        rest = Rest(plan, data, position, end, start, options, cut, tuple(context.problems))
+    elif options.bodies or api_key in NEEDED:
         body, complete = read_body(plan, data, position, end, context, cut)
         if not complete:
             raw, raw_redacted = unread(plan, data[position:end], context)
@@ -340,6 +407,7 @@ def decode_response(  # noqa: PLR0917 - the message's place and what its request
         raw_redacted,
         tuple(context.errors) if context.errors else (),
         _problems(context) if context.problems else (),
+        rest=rest,
     )
 
 

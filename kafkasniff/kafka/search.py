@@ -139,6 +139,11 @@ class Searcher:
         return len(self._data)
 
     @property
+    def segments(self) -> int:
+        """Segments that its bytes came in."""
+        return len(self._ends)
+
+    @property
     def seen(self) -> bool:
         """The stream has had bytes."""
         return len(self._data) + self.dropped > 0

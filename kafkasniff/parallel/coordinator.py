@@ -10,8 +10,8 @@ import numpy as np
 
 from kafkasniff.enrich.apart import Learnt, SessionAnswer, SessionStep, TopicTold, is_internal
 from kafkasniff.enrich.catalog import Catalog
+from kafkasniff.memory_limits import MAX_ENDPOINTS
 from kafkasniff.parallel.window import NOWHERE, BrokerEndpoint, Found, Given, Integers, Told
-from kafkasniff.relief import MAX_ENDPOINTS
 
 __all__ = ["AHEAD", "Coordinator", "Settled"]
 

@@ -17,8 +17,10 @@ from kafkasniff.bulk_messages import read_request, read_response
 from kafkasniff.bulk_sessions import has_sessions, requested_session, responded_session
 from kafkasniff.enrich.apart import SessionStep, Teller, Ways, session_step, ways_to_tell
 from kafkasniff.enrich.sessions import FETCH
+from kafkasniff.kafka.detail import AHEAD_BYTES
 from kafkasniff.kafka.events import ExchangeEvent, MessageEvent, VerdictEvent
 from kafkasniff.kafka.message_plan import Plan
+from kafkasniff.kafka.weight import likely_bytes
 from kafkasniff.model import Body, Direction
 from kafkasniff.parallel.numbered import EVENT, Entry, EventEntry
 from kafkasniff.parallel.window import BrokerEndpoint, Told
@@ -55,10 +57,13 @@ class Finder:
         self._fetches: dict[tuple[int, int], int] = {}
         # By the plan of the request, which is one object for each version; None: nothing.
         self._kinds: dict[Plan, _Kind | None] = {}
+        self._ahead = 0
+        """Bytes of memory of bodies of the window that were read here and are kept until their lines are made."""
 
     def find(self, entries: Sequence[Entry], teller: Teller) -> Finds:
         """Go through the next window. Hot: once for each message."""
         found = Finds([], [], [], [])
+        self._ahead = 0
         begun, kinds = found.begun, self._kinds
         # Exchanges in bulk whose response matters, by where they are noted. All of a window's are noted in one place,
         # and both messages of each are in the window.
@@ -121,18 +126,31 @@ class Finder:
             # A response without an API is one whose request was not seen.
             if event.is_request or decoded.api_key is None:
                 found.begun.append(index)
-            if decoded.body is not None:
-                direction: Direction = "request" if event.is_request else "response"
-                told = teller.message(decoded.api_key, decoded.api_version, direction, decoded.body)
-                found.told.extend((index, one) for one in told)
-                if decoded.api_key == FETCH:
+            direction: Direction = "request" if event.is_request else "response"
+            steps = decoded.api_key == FETCH and (event.is_request or (place, event.ordinal) in self._fetches)
+            if steps or _may_tell(event, teller):
+                body = self._body(event)
+                if body is not None:
+                    told = teller.message(decoded.api_key, decoded.api_version, direction, body)
+                    found.told.extend((index, one) for one in told)
+                if steps:
                     assert connection is not None
-                    self._step(found, index, connection, event.ordinal, direction, decoded.body)
+                    self._step(found, index, connection, event.ordinal, direction, body)
         elif isinstance(event, VerdictEvent):
             if event.is_kafka and connection is not None and event.client is not None:
                 found.brokers.append((index, connection.endpoints[1 - event.client]))
         elif isinstance(event, ExchangeEvent) and self._fetches:
             self._fetches.pop((place, event.ordinal), None)
+
+    def _body(self, event: MessageEvent) -> Body | None:
+        """The body of a message that was not taken in bulk; read once more for its line where it takes too much."""
+        decoded = event.read()
+        if event.decoded.rest is not None:
+            size = likely_bytes(decoded.api_key, event.frame.size, decoded.body)
+            if self._ahead + size <= AHEAD_BYTES:
+                self._ahead += size
+                event.decoded = decoded
+        return decoded.body
 
     def _step(  # noqa: PLR0917 - which message, and what it says
         self,
@@ -185,9 +203,22 @@ class Finder:
                 event = entry[4]
                 decoded = event.decoded
                 direction: Direction = "request" if event.is_request else "response"
-                for one in teller.message(decoded.api_key, decoded.api_version, direction, decoded.body):
+                body = self._body(event) if _may_tell(event, teller) else None
+                for one in teller.message(decoded.api_key, decoded.api_version, direction, body):
                     found.append((index, one))
         return found
+
+
+def _may_tell(event: MessageEvent, teller: Teller) -> bool:
+    """Whether a message that was not taken in bulk may tell something of topics."""
+    decoded, frame = event.decoded, event.frame
+    if decoded.rest is None:
+        return decoded.body is not None
+    direction: Direction = "request" if event.is_request else "response"
+    assert decoded.api_key is not None
+    assert decoded.api_version is not None
+    ways = ways_to_tell(decoded.api_key, decoded.api_version, direction)
+    return ways is not None and teller.may_tell(ways, frame.data, frame.start, frame.end)
 
 
 def _tell(  # noqa: PLR0917 - where it goes, and which message it is

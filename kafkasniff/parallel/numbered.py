@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from kafkasniff.accounts import InspectedConnection
 from kafkasniff.bulk import BulkEntry
-from kafkasniff.inspector import Inspector, Output
+from kafkasniff.inspector import SLICE_BYTES, Inspector, Output
+from kafkasniff.memory_limits import MAX_ENDPOINTS
 from kafkasniff.packets import PacketBatch
 from kafkasniff.parallel.window import BrokerEndpoint
-from kafkasniff.relief import MAX_ENDPOINTS
 
 __all__ = ["EVENT", "Entry", "EventEntry", "NumberedInspector"]
 
@@ -53,18 +53,26 @@ class NumberedInspector(Inspector):
         if len(self._known_brokers) < MAX_ENDPOINTS:
             self._known_brokers.add(broker)
 
-    def tell(self, entries: Sequence[Entry], first: int, last: int) -> tuple[Sequence[int], list[Output]]:
-        """What entries [first, last) are to be told as, in their order, and of each the index of its entry. Hot."""
+    def tell(self, entries: Sequence[Entry], first: int, last: int) -> tuple[Sequence[int], list[Output], int]:
+        """What entries [first, last) are to be told as, in their order, and of each the index of its entry. Hot.
+
+        Also returns the entry that comes next, which is before `last` where the messages so far are large.
+        """
         out: list[Output] = []
         ends: list[int] = []
-        for entry in entries[first:last]:
+        self.slice_bytes = 0
+        for index in range(first, last):
+            entry = entries[index]
             if len(entry) > EVENT:
                 self._tell_bulk(entry, out)
             else:
                 self._tell(entry[3], entry[4], out)
             ends.append(len(out))
+            if self.slice_bytes > SLICE_BYTES:
+                last = index + 1
+                break
         if ends == list(range(1, last - first + 1)):
-            return range(first, last), out
+            return range(first, last), out, last
         begins = (0, *ends)
         counts = enumerate(map(sub, ends, begins), first)
-        return [index for index, count in counts for _ in range(count)], out
+        return [index for index, count in counts for _ in range(count)], out, last

@@ -135,7 +135,7 @@ class Shard(Generic[_Line]):
             while brokers and brokers[0][0] <= first:
                 inspector.knows_broker(brokers.popleft()[1])
             last = min(first + SLICE, *(heard[0][0] for heard in (told, brokers) if heard), len(entries))
-            indices, events = inspector.tell(entries, first, last)
+            indices, events, last = inspector.tell(entries, first, last)
             enricher.feed(events)
             if selector is not None:
                 indices, events = _selected(selector, indices, events)
@@ -155,6 +155,7 @@ class Shard(Generic[_Line]):
                             yield places, messages, lines
                             places, messages, lines, size = [], [], [], 0
             yield places, messages, lines
+            del indices, events  # before the next ones are decoded
             first = last
         for _, one in told:
             enricher.hear(one)

@@ -22,6 +22,7 @@ from kafkasniff.exports.beginning import load_state
 from kafkasniff.exports.carried import ShardState
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.shard import parts
+from kafkasniff.memory_limits import checked_memory
 from kafkasniff.model import Connection, Exchange, Problem, Summary
 from kafkasniff.packets import COLUMNS, NO_TIME, PacketBatch
 from kafkasniff.rows.exchanges import session_step
@@ -131,15 +132,18 @@ class ReadConnections:
         order: int = 0,
         end_clock: int = NO_TIME,
         keys: TaskKeys | None = None,
+        memory: int | None = None,
     ) -> None:
         """`end_clock`: the packet clock when the captures end; `order`: the packets of the runs before.
 
-        `names` are those of captures by `capture_index`; `keys`: what decrypts TLS.
+        `names` are those of captures by `capture_index`; `keys`: what decrypts TLS; `memory`: budget of a task in
+        bytes.
         """
         self._options = options
         self._names = tuple(names.get(index, "") for index in range(max(names, default=-1) + 1))
         self._order = order
         self._end_clock = end_clock
+        self._memory = checked_memory(memory)
         self._keys = TaskKeys() if keys is None else keys
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -159,6 +163,7 @@ class ReadConnections:
             packets = batch
             if state is None:
                 state = load_state(batch.column("state")[0].as_py(), self._options)
+                state.inspector.limit_memory(self._memory)
                 # Earlier runs had their own summaries.
                 state.enricher.count_into(state.inspector.begin_summary())
                 secrets = self._keys.begin(state.inspector, shard)
@@ -166,8 +171,9 @@ class ReadConnections:
             whole = packet_batches(packets, self._names, order)
             whole.notes.extend(secrets.among(whole))
             for part in parts(whole):
-                self._take(state, state.inspector.feed(part), out)
-                yield from out.full()
+                for events in state.inspector.feed_slices(part):
+                    self._take(state, events, out)
+                    yield from out.full()
             order += len(packets)
         assert state is not None
         end = _nothing(self._names, order, self._end_clock)

@@ -52,15 +52,16 @@ def export(
     given: Mapping[str, str] | None = None,
     keys: KeyLog | None = None,
     shards: int | None = None,
+    memory: int | None = None,
     split_size: int = SPLIT_BYTES,
     discard_state: bool = False,
 ) -> Result:
     """Export the captures that are not in the folder yet: paths, folders, patterns, addresses of other machines.
 
     `given`: names by topic id; `keys`: secrets of TLS, of which nothing is kept in the folder. `shards`: tasks of the
-    first stage; `split_size`: bytes of a capture that one task reads; `discard_state`: do not resume what the last run
-    left, so that rows of connections that were open then stay as they are. The executors need the captures, and the
-    folder, under the same paths.
+    first stage; `memory`: budget of each in bytes; `split_size`: bytes of a capture that one task reads;
+    `discard_state`: do not resume what the last run left, so that rows of connections that were open then stay as they
+    are. The executors need the captures, and the folder, under the same paths.
 
     Raises CaptureError, OutputError, UsageError where the folder holds an export with other options, or a capture that
     has grown, and MissingPartError where there is nothing to decrypt with.
@@ -83,7 +84,7 @@ def export(
         folder.discard()
         try:
             with run_captures(
-                opened, options, carried=carried, before=before, given=given, keys=keys, shards=shards
+                opened, options, carried=carried, before=before, given=given, keys=keys, shards=shards, memory=memory
             ) as run:
                 broken = any(problem.kind in BROKEN_KINDS for problem in run.problems)
                 captured = [capture for _, capture in new]

@@ -86,6 +86,7 @@ class Run:
         captured: Sequence[PlacedSecrets] = (),
         shards: int | None = None,
         parallel: int | None = None,
+        memory: int | None = None,
     ) -> None:
         """Runs stage 1.
 
@@ -93,8 +94,8 @@ class Run:
         packet clock when the captures end; `size`: bytes of the packets, about; `carried`: what the last run left;
         `given`: names by topic id; `problems`: of the captures; `hosts`: address → name, as captures tell; `keys`:
         secrets of TLS, and `captured`: those of captures; `shards`: how many, by default as `size` and the machines
-        need; `parallel`: how many tasks run at once, if that is known. Raises MissingPartError and UsageError as
-        `TaskKeys` does.
+        need; `parallel`: how many tasks run at once, if that is known; `memory`: budget of a task in
+        bytes. Raises MissingPartError and UsageError as `TaskKeys` does.
         """
         from pyspark.storagelevel import StorageLevel
 
@@ -108,7 +109,7 @@ class Run:
         before = Carried([], Sessions(), Tellings()) if carried is None else carried
         self.shards = shards or _shards(size, self.parallelism, len(before.shards))
         first = first_states(before, self.shards, options, self.given)
-        read = ReadConnections(options, names, order=before.order, end_clock=end_clock, keys=task_keys)
+        read = ReadConnections(options, names, order=before.order, end_clock=end_clock, keys=task_keys, memory=memory)
         describe(self._spark, "packets to exchanges")
         rows = _in_shards(packets, self.shards, first).mapInArrow(read, ddl(EXCHANGES))
         self._exchanges = self._keep(rows, StorageLevel.DISK_ONLY)
@@ -267,10 +268,11 @@ def run_captures(
     given: Mapping[str, str] | None = None,
     keys: KeyLog | None = None,
     shards: int | None = None,
+    memory: int | None = None,
 ) -> Run:
     """Stage 1 over captures. `before`: names of the captures of earlier runs, whose indices come first.
 
-    `keys`: secrets of TLS, besides those that the captures hold.
+    `keys`: secrets of TLS, besides those that the captures hold; `memory`: budget of a task in bytes.
     """
     from pyspark.sql import functions as sf
 
@@ -291,6 +293,7 @@ def run_captures(
         keys=keys,
         captured=secrets_among(notes, len(before)),
         shards=shards,
+        memory=memory,
     )
 
 

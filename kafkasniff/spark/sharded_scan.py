@@ -90,7 +90,8 @@ def scan_table(
             for batch in source:
                 batch.captures = names
                 for part in parts(batch):
-                    scan.take(state.enricher.feed(state.inspector.feed(part)))
+                    for events in state.inspector.feed_slices(part):
+                        scan.take(state.enricher.feed(events))
         scan.take(state.enricher.feed(state.inspector.close()))
         scan.flush()
         files.close()

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
-from kafkasniff import accounts, relief, streams
+from kafkasniff import accounts, memory_limits, streams
 from kafkasniff.enrich.catalog import MAX_BROKERS, MAX_TOPICS, Broker, Catalog
 from kafkasniff.enrich.catalog import MAX_CONNECTIONS as MAX_SOFTWARE
 from kafkasniff.enrich.enricher import MAX_UNKNOWN, Enricher
@@ -98,8 +98,11 @@ def _index(reassembler: Reassembler) -> None:
     heapq.heapify(reassembler._deadlines)
 
 
-def _check_options(inspector: Inspector) -> None:
-    """No connection decodes with other options than its inspector: in others secrets might be shown."""
+def _complete(inspector: Inspector) -> None:
+    """What its connections hold counts towards the memory budget.
+
+    None of them decodes with other options than the inspector: in others secrets might be shown.
+    """
     wanted = inspector._detail._full
     for tcp in inspector._reassembler:
         owner = tcp.owner
@@ -108,6 +111,7 @@ def _check_options(inspector: Inspector) -> None:
         used = (kafka._options.detail, kafka._dialogue._detail, inspector._options.detail)
         if any(detail._full != wanted for detail in used) or kafka._options.max_frame != inspector._options.max_frame:
             raise DamagedError("a connection has other options than its inspector")
+    inspector._memory.recount(inspector._reassembler)
 
 
 def _share_endpoints(tcp: TcpConnection) -> None:
@@ -179,29 +183,25 @@ _RUNS: Final = (
             "_exchanges": int,
             "_captures": tuple[str, ...],
             "_only_capture": str | None,
-            "_known_brokers": _most(set[Port], relief.MAX_ENDPOINTS),
-            "_relief": relief.Relief,
-            "_kept": relief.KeptRequests,
+            "_known_brokers": _most(set[Port], memory_limits.MAX_ENDPOINTS),
             "summary": Summary,
-            "names": _most(dict[str, str], relief.MAX_NAMES),
+            "names": _most(dict[str, str], memory_limits.MAX_NAMES),
             "keys": keylog.KeyLog,
             "judged": set[Key] | None,
         },
         new=Inspector,
-        # Which bodies messages may share is for who reads them to say.
-        without=frozenset({"_repeats"}),
-        after=_check_options,
+        # Which bodies messages may share, and how much memory there is, is for those who resume it to say.
+        without=frozenset({"_memory", "_repeats", "slice_bytes"}),
+        after=_complete,
         alone=True,
     ),
-    Layout(relief.Relief, {"_passed": int}, new=relief.Relief, without=frozenset({"_limit", "_buffered", "_every"})),
-    Layout(relief.KeptRequests, {"_size": int, "_told": bool}, new=relief.KeptRequests, without=frozenset({"_limit"})),
     Layout(Summary, new=Summary),
     Layout(ConnectionOptions, made=ConnectionOptions),
     Layout(
         Detail,
         {"_full": DecodeOptions, "level": Literal[0, 1, 2, 3], "left_out": LeftOut},
         new=lambda: Detail(DecodeOptions()),
-        without=frozenset({"decode", "hides"}),
+        without=frozenset({"ahead", "decode", "hides"}),
         views={"level": lambda detail: int(detail.level)},
         after=_set_level,
     ),
@@ -295,7 +295,7 @@ _TCP: Final = (
         },
         new=Reassembler,
         # How long silence may be is the program's; the others are those of one batch.
-        without=frozenset({"_idle", "_linger", "_ticks", "_plan", "opened"}),
+        without=frozenset({"_idle", "_linger", "_ticks", "_plan", "holding", "opened"}),
         views={"_table": lambda reassembler: list(reassembler._table.values()), "_deadlines": _due},
         after=_index,
     ),
@@ -499,6 +499,7 @@ _CONNECTIONS: Final = (
             "broker": Endpoint | None,
             "id": int,
             "exchanges": dict[int, accounts.OpenExchange],
+            "held": int,
         },
     ),
     Layout(

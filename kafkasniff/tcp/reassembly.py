@@ -60,6 +60,8 @@ class Reassembler:
         self._plan: BatchPlan | None = None
         self.opened: list[TcpConnection] = []
         """Connections opened by the last `feed`, in no particular order."""
+        self.holding: list[TcpConnection] = []
+        """Connections of the last `feed` that hold segments behind a hole."""
 
     def __len__(self) -> int:
         """Connections remembered."""
@@ -78,6 +80,7 @@ class Reassembler:
         self._end_order = max(self._end_order, batch.end_order)
         self._end_clock = max(self._end_clock, batch.end_clock)
         self.opened = []
+        self.holding = []
         if batch.ticks is None:
             orders, times = batch.order, batch.time_ns if batch.clock is None else batch.clock
         else:
@@ -99,6 +102,9 @@ class Reassembler:
                 deltas.append((connection, connection.items))
                 connection.items = []
             connection.buffer = b""
+            one, other = connection.streams
+            if one.held or other.held:
+                self.holding.append(connection)
         self._ticks = None
         return deltas
 
@@ -109,17 +115,22 @@ class Reassembler:
 
     def close(self) -> list[Delta]:
         """The capture ends: so do all connections; one that was silent for long by then was over before."""
-        deltas = []
+        return list(self.close_each(list(self)))
+
+    def close_each(self, connections: Sequence[TcpConnection]) -> Iterator[Delta]:
+        """`close`, one connection after the other: what each has yielded is gone before the next one ends."""
         now = max(self._clock, self._end_clock)
-        for connection in self._table.values():
+        for connection in connections:
             if not connection.closed:
                 silent = connection.clock != NO_TIME and now - connection.clock >= self._idle
                 connection.close("idle" if silent else "end", _farewell(connection, self._end_order, now))
-                deltas.append((connection, connection.items))
+                items, connection.items = connection.items, []
+                yield connection, items
+                del items
         self._table.clear()
         self._deadlines.clear()
         self.opened = []
-        return deltas
+        self.holding = []
 
     def let_go(self, connections: Sequence[TcpConnection]) -> list[Delta]:
         """End some connections here, and forget them; what comes of them later begins in mid-stream."""

@@ -8,6 +8,7 @@ has the say. What comes before it is clear is held back: a few bytes, or a recor
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import accumulate
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,8 @@ __all__ = ["MAX_HELD", "TlsGate", "is_tls"]
 MAX_HELD: Final = 32_768
 """Items held back until it is clear whether the connection is TLS: a record's bytes one by one, and some. Behind that
 it is none: whoever repeats one segment for ever must not fill the memory."""
+ITEM_BYTES: Final = 1_000
+"""Bytes of memory of an item that is held back, without those of its streams."""
 _NEXT: Final = 3
 """Bytes of a second record's header that are looked at."""
 
@@ -59,6 +62,13 @@ class TlsGate:
         """Bytes that are kept."""
         return self.waiting + len(self._heads[0]) + len(self._heads[1])
 
+    @property
+    def memory(self) -> int:
+        """Bytes of memory of what is kept, about."""
+        if self._session is not None:
+            return self._session.memory
+        return self.buffered + len(self._held) * ITEM_BYTES
+
     def feed(self, items: list[Item], keys: KeyLog, *, wanted: bool = True) -> list[Item]:
         """Take what happened on the connection; returns what its reader is to be fed: clear bytes.
 
@@ -74,7 +84,7 @@ class TlsGate:
                 decided = False, _order(item, self._held)
             if decided is None:
                 if self._held or isinstance(item, Stretch):
-                    self._held.append(item)
+                    self._held.append(_own(item))
                 else:
                     out.append(item)
                 continue
@@ -141,6 +151,24 @@ def is_tls(head: bytes, *, aligned: bool) -> bool | None:
     if len(head) > behind and not may_be_header(head, behind):
         return False
     return True if len(head) >= behind + _NEXT else None
+
+
+def _own(item: Item) -> Item:
+    """The same with bytes of its own: what waits must not keep the whole batch of packets that it is a part of."""
+    return Stretch(tuple(map(_own_run, item.runs))) if isinstance(item, Stretch) else item  # type: ignore[arg-type]
+
+
+def _own_run(run: Run | None) -> Run | None:
+    if run is None:
+        return None
+    first, last = run.first, run.last
+    length = run.length[first:last]
+    end = list(accumulate(length))
+    data = b"".join(
+        run.buffer[start : start + size] for start, size in zip(run.offset[first:last], length, strict=True)
+    )
+    packet, time, order, released = (column[first:last] for column in (run.packet, run.time, run.order, run.released))
+    return Run(data, [0, *end[:-1]], length, end, packet, time, order, released, 0, last - first)
 
 
 def _begins(item: Item, order: int) -> bool:

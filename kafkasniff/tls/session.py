@@ -32,6 +32,10 @@ __all__ = ["MAX_DAMAGED", "MAX_FLIGHT", "MAX_WAITING", "MAX_WAITING_RECORDS", "T
 
 MAX_WAITING: Final = 1 << 20
 """Bytes of a connection that wait for a secret or for the other side's hello."""
+SESSION_BYTES: Final = 6_000
+"""Bytes of memory of a session that keeps nothing."""
+RECORD_BYTES: Final = 500
+"""Bytes of memory of a record that waits, without its own."""
 MAX_WAITING_RECORDS: Final = 16_384
 """Records among them, and losses: empty ones take five bytes on the wire and some hundreds in memory."""
 MAX_FLIGHT: Final = 1 << 16
@@ -83,6 +87,11 @@ class TlsSession:
     def waiting(self) -> int:
         """Bytes of both streams that could not be read so far and may be yet."""
         return sum(half.waiting for half in self._halves)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory of what it consists of and keeps, about."""
+        return SESSION_BYTES + sum(half.waiting + len(half.queue) * RECORD_BYTES for half in self._halves)
 
     def feed(self, items: Sequence[Item], keys: KeyLog, *, wanted: bool = True) -> list[Item]:
         """Take what happened on the connection; returns what it is without TLS.

@@ -322,3 +322,14 @@ def test_name_records_name_addresses(tmp_path: Path) -> None:
     port = packets[0].dport
     assert f"→ broker-one:{port}" in kafkasniff("decode", capture).text
     assert kafkasniff("decode", "--format", "json", capture).objects[0]["broker"] == f"{address}:{port}"
+
+
+@pytest.mark.parametrize(("size", "words"), [("64M", "128M is the minimum"), ("much", "is no size")])
+def test_a_memory_budget_that_cannot_be(size: str, words: str, capture: Path) -> None:
+    result = kafkasniff("decode", "--memory", size, capture)
+    assert result.code == 2
+    assert words in result.err
+
+
+def test_a_memory_budget_changes_no_line_where_it_is_enough(capture: Path) -> None:
+    assert kafkasniff("decode", "--memory", "128M", capture).text == kafkasniff("decode", capture).text

@@ -1,0 +1,44 @@
+"""`--memory`, which every command that decodes captures has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+__all__ = ["MEMORY", "memory_of"]
+
+_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_SIZE: Final = re.compile(r"([0-9]{1,15})([kmg]?)(?:i?b)?", re.IGNORECASE)
+
+
+def memory_of(text: str) -> int:
+    """Bytes of a size such as 512M or 2G; units are powers of 1,024. Raises ValueError where it is none."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(text)
+    return int(found[1]) * _UNITS[found[2].lower()]
+
+
+def _parse(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    from kafkasniff.memory_limits import MIN_MEMORY
+
+    try:
+        size = memory_of(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no size: give a number of bytes, or one with K, M or G") from None
+    if size < MIN_MEMORY:
+        raise click.BadParameter(f"{value} is too little: {MIN_MEMORY >> 20}M is the minimum")
+    return size
+
+
+MEMORY: Final[Callable[[Any], Any]] = click.option(
+    "--memory",
+    metavar="SIZE",
+    callback=_parse,
+    help="Memory for what waits between packets: 512M, 2G. Excess is dropped and reported [default: 1G].",
+)
