@@ -52,9 +52,6 @@ VALUES: Final[dict[str, tuple[int, ...]]] = {
 }
 """Of each pair: the numbers at which the code before was furthest from linear, or which go through most of its code."""
 
-KNOWN: Final = {"gaps-outstanding"}
-"""Pairs whose work is being made linear; to be removed once it is."""
-
 
 def lines(work: Callable[[], object]) -> int:
     """How many lines of kafkasniff run."""
@@ -97,9 +94,7 @@ def decode(path: Path) -> None:
     assert kafkasniff("decode", "-q", "--jobs", 1, "--format", "json", path).code == 0
 
 
-def test_work_is_linear(captures: tuple[Path, Path], request: pytest.FixtureRequest) -> None:
-    if request.node.callspec.params["captures"] in KNOWN:
-        request.applymarker(pytest.mark.xfail(reason="more than linear", strict=False))
+def test_work_is_linear(captures: tuple[Path, Path]) -> None:
     little, much = (lines(lambda path=path: decode(path)) for path in captures)
     sizes = [path.stat().st_size for path in captures]
     assert much * sizes[0] * MORE <= MOST * little * sizes[1], f"{much:,} lines, of a quarter {little:,}"

@@ -6,7 +6,6 @@ is what the trial cost at least.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -40,8 +39,15 @@ INTERNAL: Final = 70
 
 _RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024
 _LIMITED: Final = """
-import resource, runpy, sys
+import os, resource, runpy, sys
 space, seconds, file = map(int, sys.argv[1:4])
+child = os.fork()
+if child:
+    _, status, usage = os.wait4(child, 0)
+    print(os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
+    sys.exit()
+null = os.open(os.devnull, os.O_WRONLY)
+os.dup2(null, 1)
 resource.setrlimit(resource.RLIMIT_AS, (space, space))
 resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
 resource.setrlimit(resource.RLIMIT_FSIZE, (file, file))
@@ -49,7 +55,11 @@ resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 sys.argv[:4] = ["kafkasniff"]
 runpy.run_module("kafkasniff", run_name="__main__", alter_sys=True)
 """
-"""The program of a trial: limits first, so that nothing of kafkasniff runs without them."""
+"""The program of a trial: limits first, so that nothing of kafkasniff runs without them.
+
+The highest resident set that the system reports of a process that was executed is at least that of the process that
+started it. Hence the fork without an execution, from a process that is small.
+"""
 
 
 class Base(msgspec.Struct, frozen=True):
@@ -107,13 +117,11 @@ def run(data: bytes, output: str, base: Base | None = None, *, cpu_seconds: int 
 
 def _run(words: Sequence[str], size: int, base: Base, cpu_seconds: int) -> Cost:
     command = [sys.executable, "-c", _LIMITED, str(ADDRESS_SPACE), str(cpu_seconds), str(FILE_SIZE), *words]
-    child = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=Path.cwd()
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True
     )
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    seconds = usage.ru_utime + usage.ru_stime - base.seconds
-    return Cost(size, max(0.0, seconds), max(0, usage.ru_maxrss * _RSS_UNIT - base.rss), child.returncode)
+    code, seconds, rss = done.stdout.split()
+    return Cost(size, max(0.0, float(seconds) - base.seconds), max(0, int(rss) * _RSS_UNIT - base.rss), int(code))
 
 
 def base_of(output: str) -> Base:
