@@ -23,7 +23,7 @@ from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.detail import Detail, LeftOut, Level
 from kafkasniff.kafka.events import Event, ExchangeEvent, MessageEvent, ProblemEvent, TokenEvent, VerdictEvent
 from kafkasniff.kafka.framing import MAX_FRAME
-from kafkasniff.kafka.weight import likely_bytes
+from kafkasniff.kafka.weight import BODY_RATIO, WITH_RECORDS, likely_bytes
 from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, MemoryBudget, checked_memory
 from kafkasniff.model import Connection, Direction, Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.packets import PacketBatch
@@ -446,7 +446,13 @@ class Inspector:
             number = self._next_exchange()
             message, carry = tell_request(entry, number, capture)
             out.append(message)
-            self.slice_bytes += likely_bytes(message.api_key, message.size, message.body)
+            size = message.size
+            # As `likely_bytes`, without a call for most messages.
+            self.slice_bytes += (
+                likely_bytes(message.api_key, size, message.body)
+                if message.api_key in WITH_RECORDS
+                else size * BODY_RATIO
+            )
             bulk.open[index] = number, version, message.client_id, carry, message if wants else None
             summary.requests += 1
             if account is not None:
@@ -457,7 +463,12 @@ class Inspector:
             bulk.open[index] = None
             message = tell_response(entry, opened, capture)
             out.append(message)
-            self.slice_bytes += likely_bytes(message.api_key, message.size, message.body)
+            size = message.size
+            self.slice_bytes += (
+                likely_bytes(message.api_key, size, message.body)
+                if message.api_key in WITH_RECORDS
+                else size * BODY_RATIO
+            )
             summary.responses += 1
             if account is not None:
                 account.response(len(message.problems), ends=wants)

@@ -83,8 +83,9 @@ class MemoryBudget:
 
     @property
     def rows_at_once(self) -> int:
-        """Packets between two looks, if each may open a connection: a quarter of the budget at most."""
-        return max(self.limit // 4 // CONNECTION_BYTES, 1)
+        """Packets between two looks, if each may open a connection: what is left of the budget, and a quarter of it."""
+        quarter = self.limit // 4
+        return max(self.limit + quarter - self.used, quarter) // CONNECTION_BYTES
 
     def note(self, owner: InspectedConnection, tcp: TcpConnection | None = None) -> None:
         """Count what a connection holds now; without `tcp`: it holds no segments. One that is over counts no more.

@@ -15,6 +15,7 @@ __all__ = [
     "RECORD_BYTES",
     "REQUEST_BYTES",
     "SEARCHED_SEGMENT_BYTES",
+    "WITH_RECORDS",
     "body_bytes",
     "likely_bytes",
 ]
@@ -39,6 +40,10 @@ PROBLEM_BYTES: Final = 300
 _TOPICS: Final = {0: "topic_data", 1: "responses", 78: "responses"}
 """Where the topics with records are, by key: Produce requests, Fetch and ShareFetch responses."""
 _PARTITIONS: Final = {0: "partition_data", 1: "partitions", 78: "partitions"}
+
+
+WITH_RECORDS: Final = frozenset(_TOPICS)
+"""Keys of the APIs whose records `likely_bytes` counts; all others take BODY_RATIO."""
 
 
 def likely_bytes(api_key: int | None, size: int, body: Body | None) -> int:
