@@ -47,6 +47,8 @@ class _Way(NamedTuple):
     nested: tuple[tuple[str, Direction], ...]
     """Bytes with a whole message, which stands decoded beside them as `_request` or `_response`."""
     structs: tuple[tuple[str, _Way], ...]
+    tags: bool
+    """It may hold tagged fields without a definition: a newer release may have put payload there."""
 
 
 def _blake2b(value: bytes, size: int, salt: bytes) -> bytes:
@@ -127,7 +129,15 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
             hidden = self._replace(hidden, name, functools.partial(self._inner, way=inner))
         for name, direction in way.nested:
             hidden = self._nested(hidden, name, direction)
+        if way.tags and "_unknown_tags" in hidden:
+            hidden["_unknown_tags"] = [self._tag(one) for one in hidden["_unknown_tags"]]
         return hidden
+
+    def _tag(self, kept: dict[str, Any]) -> dict[str, Any]:
+        """An unknown tagged field without its bytes; redacted ones stay."""
+        if "base64" not in kept:
+            return kept
+        return {"tag": kept["tag"], **self.stand_in(b64decode(kept["base64"]))}
 
     @staticmethod
     def _replace(struct: Body, name: str, hide: Callable[[Any], Any]) -> Body:
@@ -218,6 +228,9 @@ def _way(struct: Struct) -> _Way:
         marked=tuple(field.name for field in fields if field.payload and field.type != "records"),
         nested=tuple((field.name, field.nests) for field in fields if field.nests is not None),
         structs=tuple(
-            (field.name, _way(field.struct)) for field in fields if field.struct is not None and field.struct.payload
+            (field.name, _way(field.struct))
+            for field in fields
+            if field.struct is not None and (field.struct.payload or field.struct.flexible)
         ),
+        tags=struct.flexible,
     )

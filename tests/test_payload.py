@@ -6,6 +6,7 @@ import functools
 import json
 import pickle
 import stat
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from kafkasniff import decode_request as decode_request_of
+from kafkasniff.blanking.message import Blanker
 from kafkasniff.cli.environment import Exit
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.kafka.message import decode_request
@@ -355,3 +358,42 @@ def test_sizes_of_records_that_are_not_there_are_not_measured(tmp_path: Path) ->
     assert result.code == Exit.OK
     assert "the export has no keys and values" in result.err
     assert pq.read_table(next(folder.glob("records/*/*.parquet"))).column("key").null_count > 0
+
+
+def tagged_produce() -> bytes:
+    """A Produce request v9 with tagged fields that no definition has, in a topic and at its end; without its length."""
+    topic = b"\x02t" + b"\x01" + b"\x01\x09\x06secret"
+    return (
+        b"\x00\x00\x00\x09\x00\x00\x00\x01\xff\xff\x00"
+        + b"\x00\xff\xff\x00\x00\x00\x05\x02"
+        + topic
+        + b"\x01\x81\x01\x06hidden"
+    )
+
+
+@pytest.mark.parametrize("payload", [Payload("dropped"), SALT], ids=["dropped", "hashed"])
+def test_tagged_fields_without_a_definition_may_be_payload_of_a_newer_release(payload: Payload) -> None:
+    message = decode_request_of(tagged_produce())
+    assert b64encode(b"secret").decode() in str(message.body)
+    body = payload.hide(message).body
+    assert body is not None
+    assert body["topic_data"][0]["_unknown_tags"] == [{"tag": 9, **payload.stand_in(b"secret")}]
+    assert body["_unknown_tags"] == [{"tag": 129, **payload.stand_in(b"hidden")}]
+
+
+def test_tagged_fields_of_messages_without_payload_stay() -> None:
+    metadata = b"\x00\x03\x00\x09\x00\x00\x00\x01\xff\xff\x00" + b"\x01\x00\x00\x00" + b"\x01\x05\x03new"
+    message = decode_request_of(metadata)
+    assert Payload("dropped").hide(message) == message
+    assert message.body is not None
+    assert message.body["_unknown_tags"] == [{"tag": 5, "base64": b64encode(b"new").decode()}]
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_tagged_fields_without_a_definition_are_blanked_on_the_wire(shown: bool) -> None:
+    data = tagged_produce()
+    blanker = Blanker(secrets=False, payload=shown)
+    decoded = decode_request(data, 0, len(data), blanker.options)
+    blanked = blanker.message(data, 0, len(data), decoded, request=True, cut=False)
+    assert len(blanked) == len(data)
+    assert (b"secret" in blanked, b"hidden" in blanked) == (shown, shown)

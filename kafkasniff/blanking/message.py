@@ -17,7 +17,7 @@ from kafkasniff.kafka.embedded.internal_topics import interpret_topic
 from kafkasniff.kafka.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
 from kafkasniff.kafka.secrets import may_be_misread
-from kafkasniff.kafka.walker import Span
+from kafkasniff.kafka.walker import UNKNOWN_TAG, Span
 from kafkasniff.model import Problem
 
 __all__ = ["Blanker"]
@@ -107,6 +107,8 @@ class Blanker:
                 self._inside(copied, begin, span.end, _value_at(decoded.body, beside))
             elif span.path == _PRINCIPAL and f"_{_PRINCIPAL}" in decoded.body:
                 copied.keep(begin, span.end)
+            elif span.type == UNKNOWN_TAG and not self.payload and plan.schema.root.payload:
+                continue  # a newer release may have put payload there
             elif _is_redacted(span) or (field is not None and field.payload and not self.payload):
                 if field is not None and field.type == "string":
                     copied.hide(begin, span.end, 0)

@@ -7,7 +7,7 @@ where each field lies.
 from __future__ import annotations
 
 from struct import unpack_from
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -29,6 +29,10 @@ class Walk(NamedTuple):
     """Where reading ended."""
     complete: bool
     """False after a failure, which is the last problem of the context."""
+
+
+UNKNOWN_TAG: Final = "unknown tagged field"
+"""Type of a span: a tagged field that this version of the definition does not have."""
 
 
 class Span(msgspec.Struct):
@@ -202,7 +206,7 @@ class _Walker:
         except Odd:
             raise _Failure("too-many-elements", f"{path}: too many tagged fields without a definition", start) from None
         self.position = stop
-        self.span(start, path, "unknown tagged field", into["_unknown_tags"][-1])
+        self.span(start, path, UNKNOWN_TAG, into["_unknown_tags"][-1])
 
     # Fields
 
