@@ -244,7 +244,7 @@ def _lz4(data: bytes, output: _Output) -> None:
                 piece = view[:0]
             try:
                 chunk = decoder.decompress(piece, min(step, output.room()))
-            except (RuntimeError, ValueError, MemoryError) as error:
+            except (RuntimeError, ValueError) as error:
                 raise _Corrupt(str(error)) from None
             output.add(chunk)
         position -= len(decoder.unused_data or b"")
@@ -304,7 +304,7 @@ def _zstd(data: bytes, output: _Output) -> None:
     while True:
         try:
             chunk = reader.read(min(_STEP, output.room()))
-        except (zstandard.ZstdError, MemoryError) as error:
+        except zstandard.ZstdError as error:
             raise _Corrupt(str(error)) from None
         if not chunk:
             return
