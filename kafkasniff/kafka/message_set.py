@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from isal import isal_zlib
 
-from kafkasniff.kafka.compression import allowance, codec_name, decompress
+from kafkasniff.kafka.compression import MAX_RATIO, codec_name, decompress
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.record_batch import LOG_APPEND_TIME, Batch
 from kafkasniff.kafka.record_list import MAX_RECORD_RATE, MAX_RECORDS, wrap64
@@ -63,8 +63,11 @@ class _Account:
         self.budget_given = budget
         self.messages = 0
         """How many were read."""
-        self.ceiling = decompressed + allowance(size)
-        """What `DecodeContext.decompressed` may come to: the levels share what the bytes on the wire may become."""
+        self.ceiling = decompressed + MAX_RATIO * size
+        """What `DecodeContext.decompressed` may come to: the levels share what the bytes on the wire may become.
+
+        No codec of these formats makes more of one level; only zstd does, which came with magic 2.
+        """
         self.full = False
         """A bound was reached: nothing more is read."""
 
