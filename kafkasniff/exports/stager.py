@@ -73,6 +73,7 @@ class Stager:
         self.takes_columns = options.reads_headers and selector is None
         """Exchanges may come as columns, too."""
         self._records = RecordRows(show_secrets=options.show_secrets, payload=options.payload)
+        self._records.hand_on = lambda batch: files.write("records", batch)
         self._connections = ConnectionRows()
         self._problems = ProblemRows()
 

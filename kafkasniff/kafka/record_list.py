@@ -24,8 +24,8 @@ MAX_RECORD_RATE: Final = 4
 alike: empty ones compress to 0.6 bytes each at best (zstd 3; gzip 1.4). A million records that are all alike compress
 to a kilobyte, and no writer makes them."""
 
-MAX_HEADER_RATE: Final = 32
-"""Headers of records for each byte that their batch takes on the wire. They may all be alike: 20 to each record come to
+MAX_HEADER_RATE: Final = 16
+"""Headers of records for each byte that their batch takes on the wire. They may all be alike: nine to each record come to
 it where records take the least."""
 
 _NO_WRAP: Final = 1 << 62

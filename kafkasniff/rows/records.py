@@ -8,7 +8,7 @@ log, whose secrets are redacted; `records="full"`) go record by record. Both way
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
@@ -45,6 +45,9 @@ __all__ = ["JOINED_BYTES", "RecordRows"]
 JOINED_BYTES: Final = 16 << 20
 """Bytes of decompressed batches that are parsed together; one batch alone may have more (`MAX_DECOMPRESSED`). Columns
 take some three times as much."""
+WAITING_BYTES: Final = 32 << 20
+"""Bytes of record batches that wait, where there is somebody to hand them on to: one message may make hundreds of
+megabytes of a few kilobytes, and many messages come at a time."""
 MAX_PLAIN: Final = 500_000
 """Rows that wait as Python objects, some 500 bytes each, before they become columns: those of control batches, legacy
 messages and batches that are odd."""
@@ -108,6 +111,8 @@ class RecordRows:
         self._batches: list[pa.RecordBatch] = []
         self._positions: tuple[tuple[int, int], int] = ((0, 0), 0)
         """The exchange whose rows came last, and how many it has so far."""
+        self.hand_on: Callable[[pa.RecordBatch], None] | None = None
+        """Is given the batches that wait as soon as they have WAITING_BYTES, in order."""
         self.size = 0
         """Bytes of the record batches that wait."""
         self.rows = 0
@@ -246,6 +251,9 @@ class RecordRows:
         self._batches.append(batch)
         self.size += batch.nbytes
         self.rows += batch.num_rows
+        if self.hand_on is not None and self.size >= WAITING_BYTES:
+            for waiting in self.take():
+                self.hand_on(waiting)
 
     def _count(self, pieces: list[Piece], piece_of: Numbers, last: int) -> Numbers:
         """Ordinal of each row within its exchange, which an earlier flush may have begun.

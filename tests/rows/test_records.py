@@ -244,3 +244,35 @@ def test_a_batch_that_is_kept_survives_a_pickle() -> None:
     rows = RecordRows()
     rows.feed([exchange(again)])
     assert pa.Table.from_batches(rows.take())["key"].to_pylist() == [b"k"]
+
+
+def test_what_is_much_is_handed_on_before_all_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few messages may expand to gigabytes: rows leave as soon as enough of them wait, in the same order."""
+    value = b"v" * 1_000
+    batches = [
+        craft.batch_of([Record(n, 0, b"%d" % at, value) for n in range(10)], LZ4, base_offset=10 * at)
+        for at in range(20)
+    ]
+    exchanges = []
+    for number, batch in enumerate(batches):
+        field = decode_records(batch, 0, len(batch), DecodeContext(DecodeOptions(records="columns")))
+        exchanges.append(exchange(field, number=number))
+    whole = RecordRows()
+    whole.feed(exchanges)
+    monkeypatch.setattr(module, "JOINED_BYTES", 20_000)
+    monkeypatch.setattr(module, "WAITING_BYTES", 30_000)
+    handed: list[pa.RecordBatch] = []
+    most = 0
+
+    def take(batch: pa.RecordBatch) -> None:
+        nonlocal most
+        most = max(most, batch.nbytes)
+        handed.append(batch)
+
+    parts = RecordRows()
+    parts.hand_on = take
+    parts.feed(exchanges)
+    assert len(handed) > 3
+    assert most < 60_000
+    rows = [row for batch in (*handed, *parts.take()) for row in batch.to_pylist()]
+    assert rows == pa.Table.from_batches(whole.take()).to_pylist()
