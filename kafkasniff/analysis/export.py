@@ -18,6 +18,7 @@ from kafkasniff.analysis.table_file import TableFile
 from kafkasniff.confined import open_any_folder
 from kafkasniff.errors import CaptureError, UsageError
 from kafkasniff.rows.file_names import is_table_file
+from kafkasniff.rows.staged import UNDATED, day_of
 
 __all__ = ["Export", "answer", "missing_tables"]
 
@@ -92,7 +93,9 @@ class Export(msgspec.Struct, frozen=True):
         return [
             path
             for path in self.tables.get(table, ())
-            if (date := _partition(path)) is None or ((low is None or low <= date) and (high is None or date <= high))
+            # Rows of any time may be among those without a date (`exports.partitions`).
+            if (date := _partition(path)) in {None, day_of(UNDATED)}
+            or ((low is None or low <= date) and (high is None or date <= high))
         ]
 
     def start_ns(self) -> int | None:

@@ -125,6 +125,8 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
                 memory=options["memory"],
                 discard_state=discard_state,
             )
+        for notice in result.notices:
+            environment.say(notice)
         if not quiet:
             environment.say(_told(result, output))
         return Exit.BROKEN if result.broken else Exit.OK

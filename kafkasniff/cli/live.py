@@ -323,10 +323,13 @@ def _finished(environment: Environment, tables: LiveExport) -> str:
     """Commit what is left; tells how many rows there are. A signal meanwhile changes nothing, a second one ends it."""
     try:
         with environment.interrupts.stopping(lambda: None):
-            return rows_line(tables.close().rows, str(tables.directory))
+            result = tables.close()
     except Interrupted:
         environment.say(f"stopped at once: {tables.directory} lacks what came last")
         raise
+    for notice in result.notices:
+        environment.say(notice)
+    return rows_line(result.rows, str(tables.directory))
 
 
 def _output(environment: Environment, path: str | None, rights: Rights) -> Output:

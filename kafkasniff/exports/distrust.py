@@ -19,12 +19,11 @@ from kafkasniff.confined import ConfinedPath
 from kafkasniff.errors import KafkasniffError
 from kafkasniff.exports.staged import MappedFiles
 from kafkasniff.rows import TABLE_NAMES
-from kafkasniff.rows.file_names import is_date
 from kafkasniff.rows.staged import STAGED, Pending
 
 __all__ = ["DamagedRunError", "check_staged"]
 
-_NAME: Final = re.compile(r"\d{5,9}\.arrow", re.ASCII)
+_NAME: Final = re.compile(r"\d{5}\.arrow", re.ASCII)
 _END: Final = b"\xff\xff\xff\xff\0\0\0\0"
 """Ends a stream of Arrow (Columnar format, "IPC Streaming Format")."""
 _RECORD_BATCH: Final = 3
@@ -42,15 +41,14 @@ def check_staged(folders: Iterable[ConfinedPath], rows: int) -> None:
     found = 0
     for folder in folders:
         for table in folder.names():
-            for date in (folder / table).names():
-                for name in folder.below(table, date).names():
-                    path = folder.below(table, date, name)
-                    if table not in TABLE_NAMES or not is_date(date) or not _NAME.fullmatch(name):
-                        raise DamagedRunError(f"{path} is no file of staged rows")
-                    try:
-                        found += _rows_of(path, table)
-                    except (OSError, ValueError, pa.ArrowException, msgspec.MsgspecError) as error:
-                        raise DamagedRunError(f"{path} is damaged: {' '.join(str(error).split())}") from error
+            for name in (folder / table).names():
+                path = folder.below(table, name)
+                if table not in TABLE_NAMES or not _NAME.fullmatch(name):
+                    raise DamagedRunError(f"{path} is no file of staged rows")
+                try:
+                    found += _rows_of(path, table)
+                except (OSError, ValueError, pa.ArrowException, msgspec.MsgspecError) as error:
+                    raise DamagedRunError(f"{path} is damaged: {' '.join(str(error).split())}") from error
     if found != rows:
         raise DamagedRunError(f"{found} rows are staged, not {rows}")
 

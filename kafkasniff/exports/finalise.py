@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 import pyarrow as pa
 
 from kafkasniff.confined import ConfinedPath
-from kafkasniff.exports.merge import in_order, merged
+from kafkasniff.exports.merge import merged
 from kafkasniff.exports.options import ExportOptions
-from kafkasniff.exports.staged import MappedFiles, read_staged, staged_dates
-from kafkasniff.model import Body
+from kafkasniff.exports.partitions import Partitions
+from kafkasniff.exports.staged import MappedFiles, StagedTable
+from kafkasniff.model import Body, Problem
 from kafkasniff.rows import TABLE_NAMES
+from kafkasniff.rows.problems import ProblemRows
 from kafkasniff.rows.resolve import Names, Resolver
 from kafkasniff.rows.sessions import SessionSource
-from kafkasniff.rows.staged import DAY_NS, STAGED, day_of
+from kafkasniff.rows.staged import STAGED, UNDATED, day_of
 from kafkasniff.sinks.jsonl import body_json
 from kafkasniff.sinks.parquet import TableWriter
 
 __all__ = ["RELEASE_BYTES", "final_rows", "finalise"]
+
+REST: Final = "rest"
+"""Below the folder of the tables: rows of several dates that go to one partition, while they are sorted."""
 
 RELEASE_BYTES: Final = 4 << 20
 """Bytes of staged rows that are read before their pages are let go of. The kernel maps several pages around each that
@@ -34,17 +41,32 @@ def finalise(
     *,
     names: Names,
     sessions: SessionSource,
+    partitions: Partitions,
 ) -> dict[str, list[tuple[ConfinedPath, int]]]:
     """Write the tables of staged folders below `into`, as `TABLE/date=DATE/NAME-NNNNN.parquet`.
 
     Returns the files of each table with their rows. `sessions` goes on with these rows. Raises OSError.
     """
     files: dict[str, list[tuple[ConfinedPath, int]]] = {table: [] for table in options.tables}
-    for table, date, batches in final_rows(staged, options, names=names, sessions=sessions):
-        with TableWriter(table, into.below(table, f"date={date}"), name) as writer:
-            writer.write_all(batches)
-        files[table] += writer.files
+    rest = into / REST
+    every = final_rows(staged, options, names=names, sessions=sessions, partitions=partitions, rest=rest)
+    for table, parts in groupby(every, key=itemgetter(0)):
+        # Rows without a date of their own come between those of the dates.
+        with TableWriter(table, _folder(into, table, UNDATED), name) as undated:
+            for _, day, batches in parts:
+                if day == UNDATED:
+                    undated.write_all(batches)
+                    continue
+                with TableWriter(table, _folder(into, table, day), name) as writer:
+                    writer.write_all(batches)
+                files[table] += writer.files
+        files[table] += undated.files
+    rest.remove_tree()
     return files
+
+
+def _folder(into: ConfinedPath, table: str, day: int) -> ConfinedPath:
+    return into.below(table, f"date={day_of(day)}")
 
 
 def final_rows(
@@ -53,22 +75,29 @@ def final_rows(
     *,
     names: Names,
     sessions: SessionSource,
+    partitions: Partitions,
+    rest: ConfinedPath,
     tables: Iterable[str] | None = None,
-) -> Iterator[tuple[str, str, Iterator[pa.RecordBatch]]]:
-    """(table, date, rows in order) of staged folders; each to be gone through before the next is asked for.
+) -> Iterator[tuple[str, int, Iterator[pa.RecordBatch]]]:
+    """(table, day, rows in order) of staged folders; each to be gone through before the next is asked for.
 
-    `tables`: only these, if not all of `options`.
+    Days come in order, so that sessions are gone through as they were; UNDATED may come several times, for what is
+    between the days that have partitions. `rest`: a folder for rows that are sorted again; `tables`: only these, if
+    not all of `options`.
     """
     resolver = Resolver(names, sessions, _dumps, options.payload)
     # Exchanges first: what they turn up goes to the problems.
     for table in sorted(options.tables if tables is None else tables, key=TABLE_NAMES.index):
-        more = _by_date(resolver.found) if table == "problems" else {}
-        for date in sorted({*staged_dates(staged, table), *more}):
-            files = MappedFiles()
-            batches = list(read_staged(staged, table, date, files))
-            if date in more:
-                batches.append(in_order(more[date], table))
-            yield table, date, _resolved(table, merged(batches, table), resolver, files)
+        rows = StagedTable(staged, table)
+        if table == "problems":
+            rows.add(pa.RecordBatch.from_pylist(resolver.found, schema=STAGED["problems"]))
+            own = partitions.of(table, rows.days(resolver.worth_telling))
+            rows.add(_rows_of(partitions.problems))
+        else:
+            own = partitions.of(table, rows.days())
+        rest.remove_tree()
+        for day, batches in rows.parts(own, rest):
+            yield table, day, _resolved(table, merged(batches, table), resolver, rows.files)
         if table == "exchanges":
             sessions.answer()
 
@@ -85,12 +114,11 @@ def _resolved(
             read = 0
 
 
-def _by_date(rows: list[dict[str, object]]) -> dict[str, pa.RecordBatch]:
-    dates: dict[str, list[dict[str, object]]] = {}
-    for row in rows:
-        time_ns = row["time_ns"]
-        dates.setdefault(day_of((time_ns if isinstance(time_ns, int) else 0) // DAY_NS), []).append(row)
-    return {date: pa.RecordBatch.from_pylist(found, schema=STAGED["problems"]) for date, found in dates.items()}
+def _rows_of(problems: Iterable[Problem]) -> pa.RecordBatch:
+    rows = ProblemRows()
+    for problem in problems:
+        rows.append(problem)
+    return rows.take()
 
 
 def _dumps(body: Body) -> str:

@@ -11,7 +11,9 @@ from kafkasniff.confined import ConfinedPath
 from kafkasniff.exports.carried import Carried
 from kafkasniff.exports.finalise import finalise
 from kafkasniff.exports.options import ExportOptions
+from kafkasniff.exports.partitions import Partitions
 from kafkasniff.exports.shard import ShardResult
+from kafkasniff.model import Problem
 from kafkasniff.rows.resolve import Names
 
 __all__ = ["Finished", "finish"]
@@ -26,6 +28,8 @@ class Finished(msgspec.Struct):
     """Of what was not over at the end."""
     state: bytes
     """A dumped `Carried`."""
+    problems: list[Problem] = []
+    """What putting rows into partitions turned up; rows of the tables, too."""
 
 
 def finish(
@@ -49,10 +53,11 @@ def finish(
     sessions = carried.sessions
     staged = [path for result in results for path in result.staged]
     name = f"part-{run:05}"
-    written = finalise(staged, into, name, options, names=names, sessions=sessions)
+    done, open_ = Partitions(), Partitions()
+    written = finalise(staged, into, name, options, names=names, sessions=sessions, partitions=done)
     order = max(one.order for one in results)
     state = Carried([result.state for result in results], sessions, carried.tellings, order).dump()
     # Rows of what is not over: the next run makes them again, from the sessions as they are now.
     rest = [result.unfinished for result in results]
-    unfinished = finalise(rest, into, f"{name}-open", options, names=names, sessions=sessions)
-    return Finished(written, unfinished, state)
+    unfinished = finalise(rest, into, f"{name}-open", options, names=names, sessions=sessions, partitions=open_)
+    return Finished(written, unfinished, state, [*done.problems, *open_.problems])

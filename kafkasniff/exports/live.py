@@ -67,6 +67,8 @@ class LiveResult(msgspec.Struct):
     rows: dict[str, int] = {}
     """Rows, by table, that stand for good."""
     summary: Summary = msgspec.field(default_factory=Summary)
+    notices: tuple[str, ...] = ()
+    """What putting rows into partitions turned up."""
 
 
 class _Task(msgspec.Struct, frozen=True):
@@ -279,6 +281,7 @@ class LiveExport:
         assert manifest.state is not None
         self._carried = self._folder.root.below(*manifest.state.split("/"))
         self._result.commits += 1
+        self._result.notices += tuple(problem.detail for problem in made.problems)
         for table, files in made.written.items():
             self._result.rows[table] += sum(rows for _, rows in files)
 

@@ -29,10 +29,13 @@ _NULL: Final = -(2**63)
 Key = tuple[int, ...]
 
 
-def in_order(batch: pa.RecordBatch, table: str) -> pa.RecordBatch:
-    """The rows of a staged batch in the order of the table; rows that are equal in all keys stay as they are."""
+def in_order(batch: pa.RecordBatch, table: str, first: NDArray[np.int64] | None = None) -> pa.RecordBatch:
+    """The rows of a staged batch in the order of the table; rows that are equal in all keys stay as they are.
+
+    `first`: a key that goes before all others.
+    """
     keys = [_numbers(batch.column(name)) for name in SORT_KEYS[table]]
-    order = _order(keys)
+    order = _order(keys if first is None else [first, *keys])
     return batch if order is None else batch.take(pa.array(order))
 
 

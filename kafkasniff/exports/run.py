@@ -55,7 +55,7 @@ class Result(msgspec.Struct):
     resumed: bool = False
     """A run that was killed was gone on with."""
     notices: tuple[str, ...] = ()
-    """What of an interrupted run could not be used."""
+    """What of an interrupted run could not be used, and what putting rows into partitions turned up."""
 
 
 class _Plan(msgspec.Struct):
@@ -171,7 +171,8 @@ class _Making:
         with self._folder.output():
             self._folder.partial.remove_tree()
         result = self._run(given, predicate, learn, shards)
-        result.notices = (f"the interrupted run cannot be resumed and was made again: {told}",)
+        again = f"the interrupted run cannot be resumed and was made again: {told}"
+        result.notices = (again, *result.notices)
         return result
 
     def _run(
@@ -256,7 +257,15 @@ class _Making:
             for table in options.tables
         }
         broken = any(result.broken for result in results)
-        return Result(manifest, len(self._new), rows, total([result.summary for result in results]), broken, resumed)
+        return Result(
+            manifest,
+            len(self._new),
+            rows,
+            total([result.summary for result in results]),
+            broken,
+            resumed,
+            tuple(problem.detail for problem in made.problems),
+        )
 
 
 def _at_once(tasks: list[ShardTask], hooks: Hooks) -> list[ShardResult]:

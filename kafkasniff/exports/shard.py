@@ -62,8 +62,9 @@ HEADERS_AT_ONCE: Final = 8
 
 MAX_SHARDS: Final = 128
 """Shards of a run that is resumed: each is a process, and how many is what a file says."""
-MAX_SEGMENTS: Final = 1 << 16
-"""Checkpoints of one run, each with a folder of staged rows: those of three days."""
+MAX_SEGMENTS: Final = 1 << 15
+"""Checkpoints of one run, each with a folder of staged rows: those of 45 hours. All files of a table are mapped at
+once, and Linux allows a process 65,530 mappings."""
 
 CHECKPOINT: Final = "checkpoint"
 """In the folder of a shard: how far it is."""

@@ -1,73 +1,59 @@
-"""The files that staged rows wait in: Arrow's stream format, one for each table and date, read back as views."""
+"""The files that staged rows wait in: Arrow's stream format, one for each table, read back as views."""
 
 from __future__ import annotations
 
 import mmap
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from typing import BinaryIO, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from kafkasniff.confined import ConfinedPath
 from kafkasniff.exports.merge import in_order
-from kafkasniff.rows.file_names import is_date
-from kafkasniff.rows.staged import DAY_NS, STAGED, day_of
+from kafkasniff.rows.staged import DAY_NS, STAGED, UNDATED
 
-__all__ = ["OPEN_FILES", "MappedFiles", "StagedFiles", "read_staged", "staged_dates"]
+__all__ = ["MappedFiles", "StagedFiles", "StagedTable"]
 
-OPEN_FILES: Final = 16
-"""Files open at a time. Captures run forward in time, so more are open only where their clocks are wrong."""
+RELEASE_BATCHES: Final = 16
+"""Staged batches whose times are read before the pages are let go of."""
+
+Days = NDArray[np.int64]
 
 
 class StagedFiles:
-    """Writes staged batches below a folder that is its own: `TABLE/DATE/NNNNN.arrow`. Raises OSError."""
+    """Writes staged batches below a folder that is its own: `TABLE/00000.arrow`. Raises OSError.
+
+    Batches are sorted by date, then as the table is. However many dates there are, a table has one file.
+    """
 
     def __init__(self, folder: ConfinedPath) -> None:
         self._folder = folder
-        self._open: OrderedDict[tuple[str, str], tuple[BinaryIO, pa.RecordBatchWriter]] = OrderedDict()
-        self._number = 0
+        self._open: dict[str, tuple[BinaryIO, pa.RecordBatchWriter]] = {}
         self.rows = 0
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:
-        """Put rows where their dates are."""
-        self.rows += len(batch)
-        times = batch.column("_time_ns" if table == "records" else "time_ns")
-        days = pc.fill_null(times, 0).to_numpy() // DAY_NS
-        for day in np.unique(days).tolist():
-            part = batch if len(days) and (days == day).all() else batch.filter(pa.array(days == day))
-            self._writer(table, day_of(day)).write_batch(in_order(part, table))
+        """Take rows."""
+        if len(batch):
+            self.rows += len(batch)
+            self.put(table, in_order(batch, table, _days(batch, table)))
 
-    def _writer(self, table: str, date: str) -> pa.RecordBatchWriter:
-        key = (table, date)
-        found = self._open.get(key)
-        if found is not None:
-            self._open.move_to_end(key)
-            return found[1]
-        if len(self._open) >= OPEN_FILES:
-            self._finish(*self._open.popitem(last=False)[1])
-        stream = self._folder.below(table, date, f"{self._number:05}.arrow").create()
-        self._number += 1
-        writer = pa.ipc.new_stream(pa.PythonFile(stream, "w"), STAGED[table])
-        self._open[key] = (stream, writer)
-        return writer
-
-    @staticmethod
-    def _finish(stream: BinaryIO, writer: pa.RecordBatchWriter) -> None:
-        writer.close()
-        stream.close()
+    def put(self, table: str, batch: pa.RecordBatch) -> None:
+        """Take rows as they are."""
+        if table not in self._open:
+            stream = self._folder.below(table, "00000.arrow").create()
+            self._open[table] = stream, pa.ipc.new_stream(pa.PythonFile(stream, "w"), STAGED[table])
+        self._open[table][1].write_batch(batch)
 
     def close(self) -> None:
         """Finish all files."""
         while self._open:
-            self._finish(*self._open.popitem(last=False)[1])
-
-
-def staged_dates(folders: list[ConfinedPath], table: str) -> list[str]:
-    """The dates that have staged rows of a table, in order."""
-    return sorted({date for folder in folders for date in (folder / table).names() if is_date(date)})
+            stream, writer = self._open.popitem()[1]
+            writer.close()
+            stream.close()
 
 
 class MappedFiles:
@@ -91,10 +77,110 @@ class MappedFiles:
                 mapped.madvise(advice)
 
 
-def read_staged(folders: list[ConfinedPath], table: str, date: str, files: MappedFiles) -> Iterator[pa.RecordBatch]:
-    """The staged batches of a table and date, in the order in which they were written: views of the files."""
-    for folder in folders:
-        place = folder.below(table, date)
+class StagedTable:
+    """The staged rows of a table, in the order in which their batches were written: views of files."""
+
+    def __init__(self, folders: list[ConfinedPath], table: str) -> None:
+        self._table = table
+        self.files = MappedFiles()
+        self._batches = [batch for folder in folders for batch in self._read(folder)]
+
+    def _read(self, folder: ConfinedPath) -> Iterator[pa.RecordBatch]:
+        place = folder / self._table
         for name in place.names():
-            with pa.ipc.open_stream(pa.BufferReader(files.view(place / name))) as reader:
+            with pa.ipc.open_stream(pa.BufferReader(self.files.view(place / name))) as reader:
                 yield from reader
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows that were not staged."""
+        if len(batch):
+            self._batches.append(in_order(batch, self._table, _days(batch, self._table)))
+
+    def days(self, only: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None) -> Counter[int]:
+        """How many rows each day has; `only`: of those that it leaves of a batch."""
+        found: Counter[int] = Counter()
+        for number, whole in enumerate(self._batches):
+            if number % RELEASE_BATCHES == 0:
+                self.files.release()
+            batch = whole if only is None else only(whole)
+            days = _days(batch, self._table)
+            if days is None:
+                found[_only_day(batch, self._table)] += len(batch)
+            else:
+                numbers, counts = np.unique(days, return_counts=True)
+                found.update(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
+        self.files.release()
+        return +found
+
+    def parts(self, own: Collection[int], rest: ConfinedPath) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
+        """(day, sorted batches) of the days in `own`; what is between them comes under UNDATED; all in order of time.
+
+        `rest`: a folder that is not there, for rows that have to be sorted again. Raises OSError.
+        """
+        chosen = np.array(sorted(own), np.int64)
+        edges: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        batches = list(self._batches)
+        mixed = []
+        again = StagedFiles(rest)
+        for index, batch in enumerate(batches):
+            if index % RELEASE_BATCHES == 0:
+                self.files.release()
+            days = _days(batch, self._table)
+            if days is None:
+                days = np.array([_only_day(batch, self._table)], np.int64)
+                numbers, firsts = _numbers(days, chosen), np.zeros(1, np.int64)
+            else:
+                firsts = _starts(days)
+                numbers = _numbers(days[firsts], chosen)
+                if (numbers[1:] == numbers[:-1]).any():
+                    # Several days in one part: all rows of the batch by part, then as the table is.
+                    every = _numbers(days, chosen)
+                    again.put(self._table, in_order(batch, self._table, every))
+                    mixed.append(index)
+                    every = np.sort(every)
+                    firsts = _starts(every)
+                    numbers = every[firsts]
+            edges.append((numbers, np.append(firsts, len(batch))))
+        again.close()
+        self.files.release()
+        for index, batch in zip(mixed, self._read(rest), strict=True):
+            batches[index] = batch
+        for number in sorted({number for numbers, _ in edges for number in numbers.tolist()}):
+            found = []
+            for batch, (numbers, bounds) in zip(batches, edges, strict=True):
+                at = int(np.searchsorted(numbers, number))
+                if at < len(numbers) and numbers[at] == number:
+                    found.append(batch.slice(bounds[at], bounds[at + 1] - bounds[at]))
+            yield (int(chosen[number // 2]) if number % 2 else UNDATED), found
+
+
+def _times(batch: pa.RecordBatch, table: str) -> pa.Array:
+    times = batch.column("_time_ns" if table == "records" else "time_ns")
+    return pc.fill_null(times, UNDATED) if times.null_count else times
+
+
+def _days(batch: pa.RecordBatch, table: str) -> Days | None:
+    """The day of each row; None where all have the same, or there are none."""
+    times = _times(batch, table).to_numpy()
+    if not len(times) or times.min() // DAY_NS == times.max() // DAY_NS:
+        return None
+    days: Days = times // DAY_NS
+    return days
+
+
+def _only_day(batch: pa.RecordBatch, table: str) -> int:
+    return _times(batch, table)[0].as_py() // DAY_NS if len(batch) else UNDATED
+
+
+def _starts(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where values differ from those before."""
+    return np.concatenate(([0], np.flatnonzero(values[1:] != values[:-1]) + 1))
+
+
+def _numbers(days: Days, chosen: Days) -> NDArray[np.int64]:
+    """Parts in order of time: the chosen days have odd numbers, what is between two of them has an even one."""
+    at = np.searchsorted(chosen, days)
+    is_chosen = np.append(chosen, -1)[at] == days if len(chosen) else np.zeros(len(days), np.bool_)
+    is_chosen &= at < len(chosen)
+    numbers: NDArray[np.int64] = 2 * at + is_chosen
+    return numbers

@@ -278,12 +278,17 @@ class Resolver:
         columns["broker_id"] = self._names.broker_ids(columns["broker_ip"], columns["broker_port"], columns["time_ns"])
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=CONNECTIONS)
 
-    def _problems(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def worth_telling(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Staged rows of `problems` without those that the whole run shows to be none."""
         endpoints = batch.column("_endpoints")
         if endpoints.null_count < len(batch):
             pairs = zip(endpoints.to_pylist(), batch.column("time_ns").to_pylist(), strict=True)
             keep = [ends is None or self._names.spoke_kafka(ends, time_ns) for ends, time_ns in pairs]
             batch = batch.filter(pa.array(keep))
+        return batch
+
+    def _problems(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        batch = self.worth_telling(batch)
         return pa.RecordBatch.from_arrays([batch.column(name) for name in PROBLEMS.names], schema=PROBLEMS)
 
 

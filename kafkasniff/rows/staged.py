@@ -15,9 +15,11 @@ import pyarrow as pa
 
 from kafkasniff.rows.schemas import CONNECTIONS, EXCHANGES, PROBLEMS, RECORDS
 
-__all__ = ["SORT_KEYS", "STAGED", "Pending", "SessionStep", "date_of", "day_of", "place_name"]
+__all__ = ["SORT_KEYS", "STAGED", "UNDATED", "Pending", "SessionStep", "date_of", "day_of", "place_name"]
 
 DAY_NS: Final = 86_400 * 10**9
+UNDATED: Final = 0
+"""The day of rows without a time, and of those whose date has no partition (`exports.partitions`): 1970-01-01."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from kafkasniff.capture.parts import CaptureFile as FoundFile
 from kafkasniff.capture.reader import BROKEN_KINDS
@@ -21,7 +24,9 @@ from kafkasniff.exports.beginning import check_no_stream, check_options, read_ca
 from kafkasniff.exports.captures import CaptureFile, Look, identify, new_captures
 from kafkasniff.exports.folder import ExportFolder, Manifest
 from kafkasniff.exports.options import ExportOptions
+from kafkasniff.exports.partitions import Partitions
 from kafkasniff.exports.run import Result
+from kafkasniff.rows import TABLE_NAMES
 from kafkasniff.rows.exchanges import capture_name
 from kafkasniff.rows.file_names import is_table_file
 from kafkasniff.spark.failures import told_by_tasks
@@ -29,11 +34,11 @@ from kafkasniff.spark.locations import find_captures, open_capture
 from kafkasniff.spark.options import SPLIT_BYTES
 from kafkasniff.spark.run import KINDS, Run, run_captures
 from kafkasniff.spark.source import open_files
-from kafkasniff.spark.table_rows import FILES, WriteFiles
+from kafkasniff.spark.table_rows import FILES, Decided, WriteFiles
 from kafkasniff.spark.tables import ddl
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
     from kafkasniff.tls.keylog import KeyLog
 
@@ -88,10 +93,10 @@ def export(
             ) as run:
                 broken = any(problem.kind in BROKEN_KINDS for problem in run.problems)
                 captured = [capture for _, capture in new]
-                manifest, rows = write_run(folder, run, captured, goes_on=not discard_state)
+                manifest, rows, notices = write_run(folder, run, captured, goes_on=not discard_state)
         finally:
             folder.discard()
-        return Result(manifest, len(new), rows, run.summary, broken)
+        return Result(manifest, len(new), rows, run.summary, broken, notices=notices)
 
 
 def _look(file: FoundFile) -> Look:
@@ -106,8 +111,10 @@ def write_run(
     *,
     batch: int | None = None,
     goes_on: bool = True,
-) -> tuple[Manifest, dict[str, int]]:
-    """Write the tables of a run and take them into the folder; returns the manifest, and the run's rows by table.
+) -> tuple[Manifest, dict[str, int], tuple[str, ...]]:
+    """Write the tables of a run and take them into the folder.
+
+    Returns the manifest, the run's rows by table, and what putting rows into partitions turned up.
 
     `captures`: those that are new; `batch`: the number of a stream's batch; `goes_on`: as for
     `ExportFolder.commit`.
@@ -116,10 +123,7 @@ def write_run(
     partial = folder.partial
     with folder.output():
         partial.make_folder()
-    # Tasks may run on other machines, which have the folder by the same path.
-    write = WriteFiles(options, run.tellings, run.given, Path(os.path.abspath(partial.path)), folder.run)
-    kinds = {kind for table in options.tables for kind in KINDS[table]}
-    made = run.in_parts(kinds).mapInArrow(write, ddl(FILES)).collect()
+    made, notices = _make_files(folder, run)
     found: dict[bool, dict[str, list[tuple[ConfinedPath, int]]]] = {
         open_: {table: [] for table in options.tables} for open_ in (False, True)
     }
@@ -129,9 +133,7 @@ def write_run(
             place = partial.below(*name.split("/"))
             partial.below(attempt, *name.split("/")).move_to(place)
             found[row["open"]][row["table"]].append((place, row["rows"]))
-        for left in partial.names():
-            if _ATTEMPT.fullmatch(left):
-                (partial / left).remove_tree()
+        _remove_attempts(partial)
         manifest = folder.commit(
             options,
             captures,
@@ -143,7 +145,46 @@ def write_run(
             batch=batch,
         )
     rows = {table: sum(count for part in found.values() for _, count in part[table]) for table in options.tables}
-    return manifest, rows
+    return manifest, rows, notices
+
+
+def _make_files(folder: ExportFolder, run: Run) -> tuple[list[Row], tuple[str, ...]]:
+    """Have tasks write the files of a run: what they say of files (`FILES`), and of dates without partitions."""
+    options, partial = run.options, folder.partial
+    kinds = {kind for table in options.tables for kind in KINDS[table]}
+
+    def made(decided: Mapping[bool, Decided] | None) -> list[Row]:
+        # Tasks may run on other machines, which have the folder by the same path.
+        path = Path(os.path.abspath(partial.path))
+        write = WriteFiles(options, run.tellings, run.given, path, folder.run, decided)
+        return run.in_parts(kinds).mapInArrow(write, ddl(FILES)).collect()
+
+    rows = made(None)
+    decided = {open_: _decide(options, [row for row in rows if row["open"] == open_]) for open_ in (False, True)}
+    problems = [problem for one in decided.values() for problem in one.problems]
+    if problems:
+        # Which dates have most rows is known only now.
+        with folder.output():
+            _remove_attempts(partial)
+        rows = made(decided)
+    return [row for row in rows if row["path"] is not None], tuple(problem.detail for problem in problems)
+
+
+def _decide(options: ExportOptions, rows: Sequence[Row]) -> Decided:
+    """Which days of tables have partitions, by what all tasks have counted."""
+    days: dict[str, Counter[int]] = {table: Counter() for table in options.tables}
+    for row in rows:
+        if row["days"] is not None:
+            days[row["table"]].update(msgspec.msgpack.decode(row["days"], type=dict[int, int]))
+    partitions = Partitions()
+    own = {table: partitions.of(table, days[table]) for table in sorted(options.tables, key=TABLE_NAMES.index)}
+    return Decided(own, tuple(partitions.problems), min((row["part"] for row in rows), default=0))
+
+
+def _remove_attempts(partial: ConfinedPath) -> None:
+    for left in partial.names():
+        if _ATTEMPT.fullmatch(left):
+            (partial / left).remove_tree()
 
 
 def _written(path: str, partial: ConfinedPath, table: str) -> tuple[str, str]:
@@ -151,7 +192,7 @@ def _written(path: str, partial: ConfinedPath, table: str) -> tuple[str, str]:
 
     Raises OutputError where it is none.
     """
-    attempt, _, name = os.path.relpath(path, os.path.abspath(partial.path)).partition("/")
+    attempt, _, name = path.partition("/")
     if not _ATTEMPT.fullmatch(attempt) or not is_table_file(name, table):
         raise OutputError(f"a task of Spark wrote {path}, which is no file of {partial}")
     return attempt, name

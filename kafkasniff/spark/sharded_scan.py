@@ -21,8 +21,9 @@ from kafkasniff.enrich.sessions import FETCH
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.errors import UsageError
 from kafkasniff.exports.beginning import new_state
-from kafkasniff.exports.finalise import final_rows
+from kafkasniff.exports.finalise import REST, final_rows
 from kafkasniff.exports.options import ExportOptions
+from kafkasniff.exports.partitions import Partitions
 from kafkasniff.exports.shard import parts
 from kafkasniff.exports.staged import StagedFiles
 from kafkasniff.exports.stager import Stager
@@ -96,7 +97,15 @@ def scan_table(
         scan.flush()
         files.close()
         tellings.hosts.update(state.inspector.names)
-        for _, _, batches in final_rows([folder], options, names=Names(tellings), sessions=Sessions(), tables=[table]):
+        for _, _, batches in final_rows(
+            [folder],
+            options,
+            names=Names(tellings),
+            sessions=Sessions(),
+            partitions=Partitions.none(),
+            rest=folder / REST,
+            tables=[table],
+        ):
             for rows in batches:
                 keys = rows.column("connection_id").fill_null(0).to_numpy()
                 ours = rows.filter(pa.array(np.mod(keys, shards) == shard))

@@ -55,13 +55,15 @@ def decode_stream(
     keylog: str | os.PathLike[str] | None = None,
     shards: int | None = None,
     trigger: Mapping[str, Any] | None = None,
+    discard_state: bool = False,
 ) -> StreamingQuery:
     """Start a query that writes the tables of a stream of packets into an export.
 
     `packets`: of `spark.readStream.format("kafkasniff")`, all columns. The folder is a new one, or that of the same
     stream, which goes on then. Options are those of `pipeline.decode`; the key log is read anew for each batch, since
-    it may grow. `trigger`: as `DataStreamWriter.trigger` takes it. The driver and the executors need the folder under
-    the same path.
+    it may grow. `trigger`: as `DataStreamWriter.trigger` takes it; `discard_state`: do not resume what the last batch
+    before this query left, so that rows of connections that were open then stay as they are. The driver and the
+    executors need the folder under the same path.
 
     Raises UsageError where a column is missing, a table is none, or the key log cannot be read, MissingPartError where
     there is nothing to decrypt with; UsageError and OutputError where the folder is another user's, or what Spark keeps
@@ -75,6 +77,7 @@ def decode_stream(
     if keys is not None:
         TaskKeys(open_key_log(keys))  # what is wrong with it is told here, not by the query
     batches = _Batches(Path(directory).absolute(), options, dict(topic_ids or {}), keys, shards)
+    batches.discard_state = discard_state
     _check_checkpoint(batches.directory)
     writer = packets.writeStream.foreachBatch(batches.write)
     writer = writer.option("checkpointLocation", str(batches.directory / CHECKPOINT))
@@ -105,6 +108,8 @@ class _Batches:
         self._keylog = keylog
         self._shards = shards
         self._parallel = 0
+        self.discard_state = False
+        """The next batch does not resume what the last one left."""
 
     def write(self, packets: DataFrame, batch: int) -> None:
         """Take a micro-batch into the export, if it is not there yet."""
@@ -136,7 +141,7 @@ class _Batches:
         # One that had no TCP packets yet has no name yet.
         new = [CaptureFile(found.get(index, ""), None) for index in range(len(known), max(found) + 1)]
         names = {**dict(enumerate(one.name for one in known)), **found}
-        carried = read_carried(folder)
+        carried = read_carried(folder, discard=self.discard_state)
         self._parallel = self._parallel or parallelism(packets.sparkSession)
         with Run(
             packets,
@@ -151,4 +156,5 @@ class _Batches:
             shards=self._shards or len(carried.shards) or self._parallel,
             parallel=self._parallel,
         ) as run:
-            write_run(folder, run, new, batch=batch)
+            write_run(folder, run, new, batch=batch, goes_on=not self.discard_state)
+        self.discard_state = False

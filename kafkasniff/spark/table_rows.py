@@ -19,25 +19,40 @@ import pyarrow as pa
 from kafkasniff.confined import ConfinedPath, open_own_folder
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.tellings import Tellings
-from kafkasniff.exports.finalise import final_rows, finalise
+from kafkasniff.exports.finalise import REST, final_rows, finalise
 from kafkasniff.exports.options import ExportOptions
+from kafkasniff.exports.partitions import Partitions
 from kafkasniff.exports.staged import StagedFiles
 from kafkasniff.exports.stager import Stager
+from kafkasniff.model import Problem
 from kafkasniff.rows.resolve import Names
 from kafkasniff.rows.sessions import HeldSessions
 from kafkasniff.spark.connections import CONNECTION, CONNECTION_VALUES, EXCHANGE, EXCHANGE_VALUES, PROBLEM_VALUES
 from kafkasniff.spark.fetch_sessions import HELD
 
-__all__ = ["FILES", "OUTPUT_ROWS", "STAGED_FOR", "MakeRows", "WriteFiles", "own_folder"]
+__all__ = ["FILES", "OUTPUT_ROWS", "STAGED_FOR", "Decided", "MakeRows", "WriteFiles", "own_folder"]
 
-FILES: Final = {"table": "string", "path": "string", "rows": "bigint", "open": "boolean"}
-"""What writing files yields: `path` is absolute; `open`: of what was not over when the captures ended."""
+FILES: Final = {
+    "table": "string",
+    "path": "string",
+    "rows": "bigint",
+    "open": "boolean",
+    "part": "int",
+    "days": "binary",
+}
+"""What writing files yields: `path` is below the folder of the tasks, whose own name need not be UTF-8; `open`: of what
+was not over when the captures ended.
+
+A row without a path has the `days` of a table in a `part`: rows by day (`exports.partitions`), as MessagePack.
+"""
 _FILES: Final = pa.schema(
     [
         pa.field("table", pa.string()),
         pa.field("path", pa.string()),
         pa.field("rows", pa.int64()),
         pa.field("open", pa.bool_()),
+        pa.field("part", pa.int32()),
+        pa.field("days", pa.binary()),
     ]
 )
 
@@ -113,21 +128,53 @@ class MakeRows(_Staging):
         with own_folder() as folder:
             names, held = self._stage(batches, folder)
             staged = [folder / _DONE, folder / _OPEN]
-            for _, _, found in final_rows(staged, self._options, names=names, sessions=held, tables=[self._table]):
+            for _, _, found in final_rows(
+                staged,
+                self._options,
+                names=names,
+                sessions=held,
+                partitions=Partitions.none(),
+                rest=folder / REST,
+                tables=[self._table],
+            ):
                 for batch in found:
                     for first in range(0, len(batch), OUTPUT_ROWS):
                         yield batch.slice(first, OUTPUT_ROWS)
 
 
-class WriteFiles(_Staging):
-    """Exchanges to Parquet files in a folder of the attempt's own below `folder`, which all tasks have to reach."""
+class Decided(msgspec.Struct, frozen=True):
+    """Partitions of a run with more dates than get one of their own; of what was over when the captures ended, or not.
 
-    def __init__(
-        self, options: ExportOptions, tellings: Tellings, given: Mapping[str, str], folder: Path, run: int
+    The tasks cannot know: it takes the days that all have counted.
+    """
+
+    own: dict[str, frozenset[int]]
+    """By table, the days that have one."""
+    problems: tuple[Problem, ...]
+    """What the other rows are told by."""
+    teller: int
+    """The part that makes rows of them."""
+
+
+class WriteFiles(_Staging):
+    """Exchanges to Parquet files in a folder of the attempt's own below `folder`, which all tasks have to reach.
+
+    `decided`: by whether rows are `open`; without it each task decides for itself.
+    """
+
+    def __init__(  # noqa: PLR0917 - four of them are those of a run
+        self,
+        options: ExportOptions,
+        tellings: Tellings,
+        given: Mapping[str, str],
+        folder: Path,
+        run: int,
+        decided: Mapping[bool, Decided] | None = None,
     ) -> None:
         super().__init__(options, tellings, given)
         self._folder = folder
         self._run = run
+        self._decided = decided
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What Spark calls, once for each task."""
@@ -145,13 +192,33 @@ class WriteFiles(_Staging):
             names, held = self._stage(batches, folder)
             for number, (state, mark) in enumerate(((_DONE, ""), (_OPEN, "-open"))):
                 name = f"part-{self._run:05}{mark}-{part:05}"
-                written = finalise([folder / state], into, name, self._options, names=names, sessions=held)
-                found = [
-                    {"table": table, "path": str(path), "rows": rows, "open": bool(number)}
+                partitions = self._partitions(part, open_=bool(number))
+                written = finalise(
+                    [folder / state],
+                    into,
+                    name,
+                    self._options,
+                    names=names,
+                    sessions=held,
+                    partitions=partitions,
+                )
+                found: list[dict[str, Any]] = [
+                    {"table": table, "path": "/".join(path.parts), "rows": rows, "open": bool(number), "part": part}
                     for table, files in written.items()
                     for path, rows in files
                 ]
+                found += [
+                    {"table": table, "open": bool(number), "part": part, "days": msgspec.msgpack.encode(days)}
+                    for table, days in partitions.days.items()
+                    if days
+                ]
                 yield pa.RecordBatch.from_pylist(found, schema=_FILES)
+
+    def _partitions(self, part: int, *, open_: bool) -> Partitions:
+        if self._decided is None:
+            return Partitions()
+        decided = self._decided[open_]
+        return Partitions(decided.own, decided.problems if part == decided.teller else ())
 
 
 @contextlib.contextmanager

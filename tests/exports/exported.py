@@ -56,6 +56,16 @@ def tables(folder: Path) -> dict[str, Rows]:
     return {table: sorted(rows(folder, table), key=repr) for table in TABLE_NAMES}
 
 
+def by_partition(folder: Path) -> dict[str, dict[str, Rows]]:
+    """The rows of each table and partition; of finished and unfinished rows apart."""
+    found: dict[str, dict[str, Rows]] = {table: {} for table in TABLE_NAMES}
+    for table, entry in manifest(folder)["tables"].items():
+        for file in entry["files"]:
+            name = f"{file['path'].split('/')[1]} {file.get('open', False)}"
+            found[table].setdefault(name, []).extend(pq.ParquetFile(folder / file["path"]).read().to_pylist())
+    return {table: {name: sorted(part, key=repr) for name, part in parts.items()} for table, parts in found.items()}
+
+
 def files(folder: Path) -> set[str]:
     """All files in a folder, whatever the manifest says."""
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}

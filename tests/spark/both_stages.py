@@ -75,5 +75,7 @@ def by_stages(
     written = [row for batch in write.write(0, open_own_folder(folder, make=True), found) for row in batch.to_pylist()]
     tables: dict[str, Rows] = {table: [] for table in TABLE_NAMES}
     for row in written:
-        tables[row["table"]] += pq.ParquetFile(row["path"]).read().to_pylist()
+        if row["path"] is None:
+            continue  # how many rows which day has
+        tables[row["table"]] += pq.ParquetFile(folder / row["path"]).read().to_pylist()
     return {table: sorted(rows, key=repr) for table, rows in tables.items()}

@@ -13,7 +13,8 @@ from kafkasniff.exports.options import ExportOptions
 from kafkasniff.payload import HASH_BYTES, Payload
 from kafkasniff.rows import TABLES
 from tests.choice import DEEP
-from tests.exports.exported import CAPTURES, cut, files, manifest, named_files, rows, run, tables
+from tests.exports.exported import CAPTURES, by_partition, cut, files, manifest, named_files, rows, run, tables
+from tests.fuzz.costs.streams import dates_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,6 +71,24 @@ def test_rotated_captures_and_records_in_bodies(spark: SparkSession, tmp_path: P
     assert result.broken
     assert local.broken
     assert [row["kind"] for row in rows(tmp_path / "spark", "problems")].count("capture-cut") == 1
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_both_engines_make_the_same_partitions(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which dates have most rows no task knows alone."""
+    monkeypatch.setattr("kafkasniff.exports.partitions.MAX_DATES", 5)
+    capture = tmp_path / "dates.pcap"
+    capture.write_bytes(dates_rows(1 << 14, 86_400, 1))
+    captures = [capture, CAPTURES / "java-codecs.pcap"]
+    local = run(captures, tmp_path / "local")
+    result = by_spark(spark, captures, tmp_path / "spark", shards=2)
+    assert local.notices
+    assert result.notices == local.notices
+    assert by_partition(tmp_path / "spark") == by_partition(tmp_path / "local")
+    assert files(tmp_path / "spark") == named_files(tmp_path / "spark")
+    assert not list((tmp_path / "spark").glob(".partial*"))
 
 
 def test_payload_is_hashed_alike_in_all_tasks(spark: SparkSession, tmp_path: Path) -> None:

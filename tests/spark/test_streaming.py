@@ -79,6 +79,26 @@ def test_a_stream_makes_the_rows_of_one_run(
         run(parts, tmp_path / "out")
 
 
+def test_a_state_that_cannot_be_read_is_discarded_when_asked(
+    spark: SparkSession, rotated: tuple[Path, list[Path]], tmp_path: Path
+) -> None:
+    folder, parts = rotated
+    shutil.copy(parts[0], folder)
+    follow(spark, folder, tmp_path / "out", size="1g", shards=2)
+    first = manifest(tmp_path / "out")
+    (tmp_path / "out" / first["state"]).write_bytes(b"x")
+    for part in parts[1:]:
+        shutil.copy(part, folder)
+    follow(spark, folder, tmp_path / "out", size="1g", shards=2, discard_state=True)
+    told = manifest(tmp_path / "out")
+    assert told["runs"] > first["runs"]
+    for table, entry in first["tables"].items():
+        # What was open then stays as it is.
+        kept = {file["path"] for file in told["tables"][table]["files"]}
+        assert {file["path"] for file in entry["files"]} <= kept
+    no_orphans(tmp_path / "out")
+
+
 def test_a_folder_of_something_else_is_left_alone(
     spark: SparkSession, rotated: tuple[Path, list[Path]], tmp_path: Path
 ) -> None:
