@@ -92,9 +92,13 @@ def rich_requests(number: int) -> list[Packet]:
     return [packet(number, FIRST, data, ident=1)]
 
 
+def numbered(count: int) -> bytes:
+    """A batch of small records, compressed as far as writers can: no two are alike (`record_list.MAX_RECORD_RATE`)."""
+    return kafka.record_batch([kafka.record(place, None, b"v") for place in range(count)], compressed=True)
+
+
 def produces(number: int) -> list[Packet]:
-    one = kafka.record_batch([kafka.record(0, None, b"v")] * 2_000, 0, compressed=True)
-    data = b"".join(kafka.produce_request(place, "orders", one, version=3) for place in range(2, 6))
+    data = b"".join(kafka.produce_request(place, "orders", numbered(2_000), version=3) for place in range(2, 6))
     return [packet(number, FIRST, data, ident=1)]
 
 
@@ -279,8 +283,8 @@ def test_responses_make_room() -> None:
 
 
 def bombs(count: int, records: int = 4_000) -> list[Packet]:
-    """Requests of a few hundred bytes that each decode to more than a MB."""
-    one = kafka.record_batch([kafka.record(0, None, b"")] * records, 0, compressed=True)
+    """Requests of a few kilobytes that each decode to more than a MB."""
+    one = numbered(records)
     packets = [packet(1, 0, b"", SYN), packet(1, 1, REQUEST)]
     at = FIRST
     for place in range(count):
