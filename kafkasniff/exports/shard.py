@@ -227,7 +227,7 @@ class _Run:
         self._broken = checkpoint.broken
         self._state = load_state(checkpoint.state, task.options)
         inspector = self._state.inspector
-        inspector.limit_memory(task.memory)
+        self._state.limit_memory(task.memory, task.shards)
         if keys is not None:
             # Who goes on with a run that was killed finds them told.
             inspector.follow_key_log(keys, tells=task.shard == 0 and not checkpoint.segments)
