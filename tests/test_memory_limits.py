@@ -14,7 +14,7 @@ from kafkasniff.accounts import InspectedConnection
 from kafkasniff.errors import UsageError
 from kafkasniff.inspector import Inspector, Output
 from kafkasniff.kafka import detail
-from kafkasniff.memory_limits import CONNECTION_BYTES, MIN_MEMORY, MemoryBudget
+from kafkasniff.memory_limits import CONNECTION_BYTES, MIN_MEMORY, MemoryBudget, in_proportion
 from kafkasniff.model import Connection, Exchange, Message
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
@@ -375,3 +375,19 @@ def test_one_large_batch_does_not_exceed_the_budget_by_far() -> None:
     for _ in feeder.inspector.feed_slices(batch([packet(number, 1, b"\0", ident=number) for number in range(1_000)])):
         most = max(most, len(feeder.connections))
     assert 0 < most <= 64
+
+
+def test_columns_of_a_large_batch_come_in_parts() -> None:
+    inspector = Inspector(headers=True, connections=True)
+    inspector.limit_memory(64 * CONNECTION_BYTES)
+    part = batch([packet(number, 1, b"\0", ident=number) for number in range(1_000)])
+    most = 0
+    for _ in inspector.feed_columns(part):
+        most = max(most, len(inspector._reassembler))
+    assert 0 < most <= 64
+
+
+def test_bounds_by_number_shrink_with_the_budget() -> None:
+    assert in_proportion(1_000, 1 << 30) == in_proportion(1_000, 1 << 40) == 1_000
+    assert in_proportion(1_000, 1 << 29) == 500
+    assert in_proportion(1_000, 1) == 1

@@ -6,6 +6,7 @@ run that is killed goes on from there when it is made again.
 
 from __future__ import annotations
 
+import gc
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -159,6 +160,9 @@ def run_shard(task: ShardTask, hooks: Hooks) -> ShardResult:
     else:
         run = _Run(task, _read(task), keys)
     run.captures(hooks)
+    # Its state is loaded again below: both together would be twice the budget, and cycles are not freed by themselves.
+    del run
+    gc.collect()
     # What ends only because the captures do is not over: the next run goes on from the state before.
     checkpoint = _read(task)
     unfinished = task.folder / _OPEN

@@ -80,7 +80,9 @@ class Stager:
         self._exchanges = ExchangeRows(self._body_json if options.bodies else None, headers=options.headers)
         self.takes_columns = options.reads_headers and selector is None
         """Exchanges may come as columns, too."""
-        self._records = RecordRows(show_secrets=options.show_secrets, payload=options.payload)
+        self._records = RecordRows(
+            show_secrets=options.show_secrets, payload=options.payload, full=self._write_full_records, memory=memory
+        )
         self._connections = ConnectionRows()
         self._problems = ProblemRows()
 
@@ -150,12 +152,18 @@ class Stager:
         """Write all rows that wait."""
         self._write(1, 1)
 
-    def _write(self, rows: int, size: int) -> None:
-        if len(self._exchanges) and (len(self._exchanges) >= rows or self._exchanges.size >= size):
-            self._files.write("exchanges", self._exchanges.take())
+    def _write_full_records(self) -> None:
+        self._write_records(self._most_rows, self._most_bytes)
+
+    def _write_records(self, rows: int, size: int) -> None:
         if self._records.rows and (self._records.rows >= 4 * rows or self._records.size >= size):
             for batch in self._records.take():
                 self._files.write("records", batch)
+
+    def _write(self, rows: int, size: int) -> None:
+        if len(self._exchanges) and (len(self._exchanges) >= rows or self._exchanges.size >= size):
+            self._files.write("exchanges", self._exchanges.take())
+        self._write_records(rows, size)
         if len(self._connections) >= rows:
             self._files.write("connections", self._connections.take())
         if len(self._problems) >= rows:
