@@ -24,7 +24,7 @@ from kafkasniff.kafka.detail import Detail, LeftOut, Level
 from kafkasniff.kafka.events import Event, ExchangeEvent, MessageEvent, ProblemEvent, TokenEvent, VerdictEvent
 from kafkasniff.kafka.framing import MAX_FRAME
 from kafkasniff.kafka.weight import BODY_RATIO, WITH_RECORDS, likely_bytes
-from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, MemoryBudget, checked_memory
+from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, Beside, MemoryBudget, checked_memory
 from kafkasniff.model import Connection, Direction, Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.packets import PacketBatch
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed, Item
@@ -122,11 +122,8 @@ class Inspector:
         message that makes it large: whoever is done with one slice before it asks for the next has few messages in
         memory, and those in the processor's caches.
         """
-        rows = self._memory.rows_at_once
-        while len(batch) > rows:
-            part, batch = batch.split(rows)
+        for part in self._parts(batch):
             yield from self._slices(self._collect(part))
-        yield from self._slices(self._collect(batch))
 
     def close_slices(self) -> Iterator[list[Output]]:
         """`close` in slices, as `feed_slices`, one connection after the other.
@@ -163,13 +160,27 @@ class Inspector:
                 return out, index + 1
         return out, min(first + SLICE, len(keyed))
 
-    def feed_columns(self, batch: PacketBatch) -> tuple[list[Output], list[PairColumns]]:
+    def feed_columns(self, batch: PacketBatch) -> Iterator[tuple[list[Output], list[PairColumns]]]:
         """`feed`, with those exchanges apart of which nothing is to be told but what their headers say, as columns.
 
-        For inspectors with `headers`; these exchanges have no numbers.
+        For inspectors with `headers`; these exchanges have no numbers. A large batch comes in the parts that
+        `feed_slices` takes it in, all of which have to be taken before the next batch.
         """
-        columns: list[PairColumns] = []
-        return self._merge(self._collect(batch, columns)), columns
+        for part in self._parts(batch):
+            columns: list[PairColumns] = []
+            yield self._merge(self._collect(part, columns)), columns
+
+    def _parts(self, batch: PacketBatch) -> Iterator[PacketBatch]:
+        """A batch in parts whose growth the memory budget can bear."""
+        most_rows, most_bytes = self._memory.rows_at_once, self._memory.bytes_at_once
+        while len(batch) > 1:
+            ends = np.cumsum(batch.length[:most_rows], dtype=np.int64)
+            rows = min(int(np.searchsorted(ends, most_bytes)) + 1, most_rows)
+            if rows >= len(batch):
+                break
+            part, batch = batch.split(rows)
+            yield part
+        yield batch
 
     def _collect(self, batch: PacketBatch, columns: list[PairColumns] | None = None) -> list[_Keyed]:
         """What the next packets yield, in no order; `columns`: where exchanges are put that can be columns."""
@@ -270,6 +281,9 @@ class Inspector:
     def _relieve(self, batch: PacketBatch, keyed: list[_Keyed]) -> None:
         """End connections where all of them together take too much memory."""
         budget = self._memory
+        lost = None if budget.beside is None else budget.beside.take_loss()
+        if lost is not None:
+            keyed.append((batch.end_order, -1, -3, None, Problem("memory-bound", lost)))
         for tcp in self._reassembler.holding:
             assert isinstance(tcp.owner, InspectedConnection)
             budget.note(tcp.owner, tcp)
@@ -293,9 +307,18 @@ class Inspector:
             keys.take_flaws()
         self.keys = keys
 
+    @property
+    def memory(self) -> int:
+        """The budget in bytes."""
+        return self._memory.limit
+
     def limit_memory(self, size: int) -> None:
         """From here on keep at most about so many bytes, for runs that share a budget or go on from a state."""
         self._memory.limit = size
+
+    def count_beside(self, beside: Beside) -> None:
+        """Count this towards the budget, too, and report what its bounds cost."""
+        self._memory.beside = beside
 
     @property
     def level(self) -> Level:

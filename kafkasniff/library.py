@@ -71,6 +71,8 @@ def read(
                 arguments["keys"] = open_key_log(keylog)
             learn(catalog, lambda: open_captures(names), arguments)
         enricher = Enricher(catalog, summary=inspector.summary)
+        enricher.limit_memory(inspector.memory)
+        inspector.count_beside(enricher)
     with open_captures(names) as source:
         fed = itertools.chain.from_iterable(map(inspector.feed_slices, source))
         for events in itertools.chain(fed, _close(inspector)):
@@ -119,6 +121,8 @@ def learn(
     for records in ("skip", "full"):
         inspector: Inspector = Inspector(**{**options, "records": records, "exchanges": False})
         enricher = Enricher(catalog, adds=False)
+        enricher.limit_memory(inspector.memory)
+        inspector.count_beside(enricher)
         with open_source() as source:
             for batch in parts(source):
                 for events in inspector.feed_slices(batch):

@@ -6,19 +6,24 @@ real traffic needs, every loss is reported as a problem, and nothing else in an 
 
 What is counted is an estimate by kind of object, whose constants tests/test_memory_limits.py compares with what Python
 allocates: segments behind holes, unfinished frames, frames that wait, requests without a response with their bodies,
-and connections themselves. Who goes first:
+connections themselves, and what the enricher knows beside them (names, fetch sessions). Who goes first:
 
 1. Above three quarters of the budget further requests are kept without their bodies (`body-let-go`).
 2. Above the budget connections are ended (`memory-bound`) until three quarters are left: first those that hold most,
    then those that are over, then those silent for longest.
 
 Between two looks the process may exceed the budget by what one batch of packets adds.
+
+Caches beside the inspector (fetch sessions, names, links of `timing`) have bounds by number, which hold for a budget of
+1 GiB or more and are smaller in proportion below it (`in_proportion`). Their oldest entries go, never connections of
+the inspector. Rows wait to be written within a sixteenth of the budget for each table (`exports.stager`), and
+`--write-matching` has the whole budget for its second reading, when the first is over.
 """
 
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -34,8 +39,10 @@ __all__ = [
     "MAX_ENDPOINTS",
     "MAX_NAMES",
     "MIN_MEMORY",
+    "Beside",
     "MemoryBudget",
     "checked_memory",
+    "in_proportion",
     "message_bytes",
 ]
 
@@ -60,13 +67,26 @@ LEAST_HELD: Final = 16 << 10
 _RECORDS_OF_PRODUCE: Final = 0
 
 
+class Beside(Protocol):
+    """What is kept for the same packets outside of the inspector, with bounds of its own."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it takes now, about."""
+
+    def take_loss(self) -> str | None:
+        """What its bounds have cost, in words, the first time that they did; None afterwards, or when nothing."""
+
+
 class MemoryBudget:
     """The budget of one process, and what counts towards it. `limit`: bytes."""
 
-    __slots__ = ("_connections", "_held", "_kept", "_reported", "limit")
+    __slots__ = ("_connections", "_held", "_kept", "_reported", "beside", "limit")
 
     def __init__(self, limit: int = DEFAULT_MEMORY) -> None:
         self.limit: int = limit
+        self.beside: Beside | None = None
+        """What counts towards the budget besides connections and requests."""
         self._connections: int = 0
         """Connections at the last look."""
         self._held: int = 0
@@ -79,13 +99,19 @@ class MemoryBudget:
     @property
     def used(self) -> int:
         """Bytes that count, with the connections of the last look."""
-        return self._connections * CONNECTION_BYTES + self._held + self._kept
+        beside = 0 if self.beside is None else self.beside.memory
+        return self._connections * CONNECTION_BYTES + self._held + self._kept + beside
 
     @property
     def rows_at_once(self) -> int:
         """Packets between two looks, if each may open a connection: what is left of the budget, and a quarter of it."""
         quarter = self.limit // 4
         return max(self.limit + quarter - self.used, quarter) // CONNECTION_BYTES
+
+    @property
+    def bytes_at_once(self) -> int:
+        """Payload between two looks: small messages take some 30 times their bytes, about half of the budget."""
+        return self.limit // 64
 
     def note(self, owner: InspectedConnection, tcp: TcpConnection | None = None) -> None:
         """Count what a connection holds now; without `tcp`: it holds no segments. One that is over counts no more.
@@ -177,6 +203,11 @@ def checked_memory(size: int | None) -> int:
     if size < MIN_MEMORY:
         raise UsageError(f"memory: {size:,} bytes are too few, {_size(MIN_MEMORY)} are the least")
     return size
+
+
+def in_proportion(bound: int, memory: int) -> int:
+    """A bound by number for a budget of `memory` bytes; `bound` itself for `DEFAULT_MEMORY` or more."""
+    return max(min(bound, bound * memory // DEFAULT_MEMORY), 1)
 
 
 def message_bytes(message: Message) -> int:

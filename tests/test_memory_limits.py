@@ -14,7 +14,7 @@ from kafkasniff.accounts import InspectedConnection
 from kafkasniff.errors import UsageError
 from kafkasniff.inspector import Inspector, Output
 from kafkasniff.kafka import detail
-from kafkasniff.memory_limits import CONNECTION_BYTES, MIN_MEMORY, MemoryBudget
+from kafkasniff.memory_limits import CONNECTION_BYTES, MIN_MEMORY, MemoryBudget, in_proportion
 from kafkasniff.model import Connection, Exchange, Message
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
@@ -92,9 +92,13 @@ def rich_requests(number: int) -> list[Packet]:
     return [packet(number, FIRST, data, ident=1)]
 
 
+def numbered(count: int) -> bytes:
+    """A batch of small records, compressed as far as writers can: no two are alike (`record_list.MAX_RECORD_RATE`)."""
+    return kafka.record_batch([kafka.record(place, None, b"v") for place in range(count)], compressed=True)
+
+
 def produces(number: int) -> list[Packet]:
-    one = kafka.record_batch([kafka.record(0, None, b"v")] * 2_000, 0, compressed=True)
-    data = b"".join(kafka.produce_request(place, "orders", one, version=3) for place in range(2, 6))
+    data = b"".join(kafka.produce_request(place, "orders", numbered(2_000), version=3) for place in range(2, 6))
     return [packet(number, FIRST, data, ident=1)]
 
 
@@ -279,8 +283,8 @@ def test_responses_make_room() -> None:
 
 
 def bombs(count: int, records: int = 4_000) -> list[Packet]:
-    """Requests of a few hundred bytes that each decode to more than a MB."""
-    one = kafka.record_batch([kafka.record(0, None, b"")] * records, 0, compressed=True)
+    """Requests of a few kilobytes that each decode to more than a MB."""
+    one = numbered(records)
     packets = [packet(1, 0, b"", SYN), packet(1, 1, REQUEST)]
     at = FIRST
     for place in range(count):
@@ -371,3 +375,19 @@ def test_one_large_batch_does_not_exceed_the_budget_by_far() -> None:
     for _ in feeder.inspector.feed_slices(batch([packet(number, 1, b"\0", ident=number) for number in range(1_000)])):
         most = max(most, len(feeder.connections))
     assert 0 < most <= 64
+
+
+def test_columns_of_a_large_batch_come_in_parts() -> None:
+    inspector = Inspector(headers=True, connections=True)
+    inspector.limit_memory(64 * CONNECTION_BYTES)
+    part = batch([packet(number, 1, b"\0", ident=number) for number in range(1_000)])
+    most = 0
+    for _ in inspector.feed_columns(part):
+        most = max(most, len(inspector._reassembler))
+    assert 0 < most <= 64
+
+
+def test_bounds_by_number_shrink_with_the_budget() -> None:
+    assert in_proportion(1_000, 1 << 30) == in_proportion(1_000, 1 << 40) == 1_000
+    assert in_proportion(1_000, 1 << 29) == 500
+    assert in_proportion(1_000, 1) == 1

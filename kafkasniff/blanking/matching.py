@@ -25,6 +25,7 @@ from kafkasniff.kafka.connection import ConnectionOptions
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.detail import Detail
 from kafkasniff.kafka.framing import MAX_FRAME
+from kafkasniff.memory_limits import DEFAULT_MEMORY
 from kafkasniff.packets import COLUMNS, SYN, PacketBatch
 from kafkasniff.streams import PACKET_SHIFT
 from kafkasniff.tcp import Reassembler, TcpConnection
@@ -35,9 +36,9 @@ __all__ = ["MAX_BUFFERED", "Matching", "Wanted", "Written"]
 
 MAX_BUFFERED: Final = 1 << 30
 """Bytes of streams that are kept, of all connections together; beyond that those of the connection with most are given
-up and stay blank. The budget of the first reading (memory_limits) does not count them."""
+up and stay blank. With a smaller memory budget it is that one: the first reading is over by then and holds nothing."""
 LOOK_BYTES: Final = 64 << 20
-"""Bytes of payload between two looks at that."""
+"""Bytes of payload between two looks at that, or an eighth of the budget."""
 
 _BLANK: Final = bytes([BLANK])
 
@@ -97,6 +98,7 @@ class Matching:
 
     - `blanker`: what may be shown; None: packets are written as they are
     - `ports`, `max_frame`: as for `Inspector`
+    - `memory`: the budget in bytes
 
     Raises OutputError where the file cannot be written, or cannot hold the packets.
     """
@@ -110,6 +112,7 @@ class Matching:
         blanker: Blanker | None,
         ports: Iterable[int] = (),
         max_frame: int = MAX_FRAME,
+        memory: int = DEFAULT_MEMORY,
     ) -> None:
         self._file = file
         self._writer = writer
@@ -124,6 +127,8 @@ class Matching:
         """Of each pair of endpoints the connections of this batch, and the last one before."""
         self._patched: set[Place] = set()
         """Packets whose checksums have to be computed."""
+        self._most = min(MAX_BUFFERED, memory)
+        self._look = min(LOOK_BYTES, memory // 8)
         self._unlooked = 0
         self.written = Written()
 
@@ -154,7 +159,7 @@ class Matching:
         self._read(deltas)
         self._file.settle()
         self._unlooked += int(mine.length.sum())
-        if self._unlooked >= LOOK_BYTES:
+        if self._unlooked >= self._look:
             self._unlooked = 0
             self._relieve()
 
@@ -217,7 +222,7 @@ class Matching:
         kept = [tcp.owner for tcp in self._reassembler if isinstance(tcp.owner, BlankedConnection)]
         total = sum(one.buffered for one in kept)
         kept.sort(key=lambda one: one.buffered)
-        while total > MAX_BUFFERED:
+        while total > self._most:
             largest = kept.pop()
             total -= largest.buffered
             largest.give_up()

@@ -59,12 +59,12 @@ class CaptureUsage:
 
     def feed(self, batch: PacketBatch) -> None:
         """Take the next packets."""
-        events, columns = self._inspector.feed_columns(batch)
-        for found in columns:
-            self._columns(found, batch.captures)
-        self._take(events)
-        if len(self._ended) >= MAX_ENDED:
-            self._hand_on()
+        for events, columns in self._inspector.feed_columns(batch):
+            for found in columns:
+                self._columns(found, batch.captures)
+            self._take(events)
+            if len(self._ended) >= MAX_ENDED:
+                self._hand_on()
 
     def close(self) -> None:
         """The packets have ended."""

@@ -165,6 +165,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 catalog=catalog,
                 secrets=arguments["show_secrets"],
                 payload=not payload.hides,
+                memory=inspector.memory,
                 progress=shows,
             )
             told = f"{written_line(environment, written, writing)}: "

@@ -36,9 +36,10 @@ def make_shards(
 ) -> tuple[list[Shard[Any]], Coordinator]:
     """The shards of a run and their coordinator; `options` are those of the `Inspector`."""
     inspectors = [NumberedInspector(**_options_of(shard, options)) for shard in range(jobs)]
+    memory = checked_memory(options.get("memory"))
     for inspector in inspectors:
-        # The processes share what a single one may take.
-        inspector.limit_memory(checked_memory(options.get("memory")) // jobs)
+        # The processes share what a single one may take; what is known must not depend on their number.
+        inspector.limit_memory(memory // jobs)
     shards = [
         Shard(
             shard,
@@ -46,10 +47,11 @@ def make_shards(
             copy.deepcopy(catalog),
             form.render,
             _selector(predicate),
+            memory=memory,
         )
         for shard, inspector in enumerate(inspectors)
     ]
-    return shards, Coordinator(jobs, copy.deepcopy(catalog), names=predicate is not None)
+    return shards, Coordinator(jobs, copy.deepcopy(catalog), names=predicate is not None, memory=memory)
 
 
 def _options_of(shard: int, options: Mapping[str, Any]) -> Mapping[str, Any]:

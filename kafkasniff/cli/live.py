@@ -152,13 +152,12 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
             from kafkasniff.exports.live import LiveExport
             from kafkasniff.memory_limits import checked_memory
 
-            with rights.acting():
-                tables = around.enter_context(
-                    LiveExport(interface=interfaces[0], given=catalog.given, predicate=predicate, **exporting)
-                )
             # Messages and tables are decoded by inspectors of their own, which share the budget.
-            for one in (inspector, tables.inspector):
-                one.limit_memory(checked_memory(memory) // 2)
+            half = checked_memory(memory) // 2
+            inspector.limit_memory(half)
+            exporting = {**exporting, "given": catalog.given, "predicate": predicate, "memory": half}
+            with rights.acting():
+                tables = around.enter_context(LiveExport(interface=interfaces[0], **exporting))
             if "keys" in table_keys:
                 tables.inspector.follow_key_log(table_keys["keys"])
         idle = None if tables is None else LOOK_SECONDS

@@ -79,6 +79,8 @@ class Pipeline:
         self._environment = environment
         self._inspector = inspector
         self._enricher = enricher
+        enricher.limit_memory(inspector.memory)
+        inspector.count_beside(enricher)
         self._sink = sink
         self._selector = None if predicate is None else _selector(predicate)
         self._limit = limit

@@ -221,7 +221,9 @@ class _Captures:
         inspector = Inspector(records=records, exchanges=True, connections=True, **framing, **keys)  # type: ignore[arg-type]
         enricher = Enricher(catalog)
         selector = Selector(predicate)
-        times = ExchangeTimes(LinkWatch(ports=framing["ports"]))
+        times = ExchangeTimes(LinkWatch(ports=framing["ports"], memory=inspector.memory))
+        enricher.limit_memory(inspector.memory)
+        inspector.count_beside(enricher)
 
         def take(events: list[Any]) -> None:
             enricher.feed(events)

@@ -114,12 +114,13 @@ def write_selected(
     catalog: Catalog,
     secrets: bool,
     payload: bool,
+    memory: int,
     progress: bool,
 ) -> Written:
     """Read the captures once more, and write. Raises CaptureError, OutputError, Interrupted; then there is no file.
 
     `framing`: what says which bytes are messages, as arguments of `Inspector`; `catalog`: names of topics; `secrets`,
-    `payload`: these are shown.
+    `payload`: these are shown; `memory`: the budget in bytes.
     """
     from kafkasniff.blanking import Blanker, Matching, Wanted
     from kafkasniff.capture import open_captures
@@ -135,7 +136,12 @@ def write_selected(
     blanker = None if secrets and payload else Blanker(secrets=secrets, payload=payload, topic=catalog.topic)
     with PatchedFile(path) as file, open_captures(captures) as source:
         matching = Matching(
-            file, CaptureWriter(file, form_of(path), source.interface), wanted, blanker=blanker, **framing
+            file,
+            CaptureWriter(file, form_of(path), source.interface),
+            wanted,
+            blanker=blanker,
+            memory=memory,
+            **framing,
         )
         shown = Progress(environment, source) if progress else None
         parts = Parts()

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.enrich.catalog import MAX_TOPICS, Catalog
+from kafkasniff.enrich.catalog import Catalog
 from kafkasniff.enrich.enricher import API_VERSIONS, INTERNAL, Enricher, internal_topics
 from kafkasniff.enrich.plan import ENVELOPE, Plan, message_plan
 from kafkasniff.enrich.sessions import FINAL_EPOCH, FetchSession, FetchSessions
@@ -243,10 +243,15 @@ class Learnt:
         self._sessions = FetchSessions()
         self._names = names
 
+    def limit_memory(self, size: int) -> None:
+        """Keep as many names and fetch sessions as a memory budget of `size` bytes allows."""
+        self._catalog.limit_memory(size)
+        self._sessions.limit_memory(size)
+
     def is_full(self, more: int) -> bool:
         """Whether the catalog forgets topics when it learns this many, or does already."""
         known = len(self._catalog.learnt)
-        return known >= MAX_TOPICS or known + more > MAX_TOPICS
+        return known >= self._catalog.most_topics or known + more > self._catalog.most_topics
 
     def take(self, item: TopicTold | SessionStep) -> SessionAnswer | None:
         """Take the next of what messages tell and do, in capture order; for a request in a session, what it holds."""

@@ -13,12 +13,14 @@ import msgspec
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.kafka import cluster_metadata
 from kafkasniff.kafka.uuids import ZERO_UUID
+from kafkasniff.memory_limits import in_proportion
 from kafkasniff.model import Endpoint
 
 __all__ = ["MAX_BROKERS", "MAX_CONNECTIONS", "MAX_NAME", "MAX_TOPICS", "Broker", "Catalog"]
 
 MAX_TOPICS: Final = 1 << 18
-"""Topic ids whose name is kept; the one learnt first goes first. Some 200 bytes each."""
+"""Topic ids whose name is kept; the one learnt first goes first. Some 200 bytes each. This and the next two are for a
+memory budget of 1 GiB or more, and smaller in proportion below it."""
 MAX_BROKERS: Final = 1 << 14
 """Addresses of brokers that are kept; the one not told for the longest time goes first."""
 MAX_CONNECTIONS: Final = 1 << 18
@@ -26,6 +28,8 @@ MAX_CONNECTIONS: Final = 1 << 18
 MAX_NAME: Final = 255
 """Characters of a name that is kept: topics have 249 (`org.apache.kafka.common.internals.Topic.MAX_NAME_LENGTH`), hosts
 253 (RFC 1035). A longer one is no such name and would only cost memory."""
+FACT_BYTES: Final = 400
+"""Bytes of memory of a name, an address or a client's software, with what is noted of when it was told."""
 MAX_PAIRS: Final = 1024
 """Software names with version that are shared between connections."""
 
@@ -72,6 +76,25 @@ class Catalog:
         self._brokers: OrderedDict[tuple[str, int], Broker] = OrderedDict()
         self._software: OrderedDict[int, tuple[str, str]] = OrderedDict()
         self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
+        self.most_topics = MAX_TOPICS
+        """Topic ids that are kept."""
+        self._most_brokers = MAX_BROKERS
+        self._most_connections = MAX_CONNECTIONS
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory that it takes, about, without what was given from the beginning."""
+        count = len(self._topics) + len(self._brokers) + len(self._software)
+        told = self.tellings
+        if told is not None:
+            count += len(told.topics) + len(told.brokers) + len(told.software) + len(told.kafka)
+        return FACT_BYTES * count
+
+    def limit_memory(self, size: int) -> None:
+        """Keep as much as a memory budget of `size` bytes allows."""
+        self.most_topics = in_proportion(MAX_TOPICS, size)
+        self._most_brokers = in_proportion(MAX_BROKERS, size)
+        self._most_connections = in_proportion(MAX_CONNECTIONS, size)
 
     # -- topics
 
@@ -89,9 +112,9 @@ class Catalog:
         if isinstance(name, str) and 0 < len(name) <= MAX_NAME:
             self._topics[topic_id] = name
             self.topics_told += 1
-            if self.tellings is not None:
+            if self.tellings is not None and len(self.tellings.topics) < self.most_topics:
                 self.tellings.topic(topic_id, name, self.now)
-            if len(self._topics) > MAX_TOPICS:
+            if len(self._topics) > self.most_topics:
                 del self._topics[next(iter(self._topics))]
 
     def absorb(self, other: Catalog) -> None:
@@ -103,7 +126,7 @@ class Catalog:
             self._brokers.setdefault(place, broker)
         for connection, pair in other._software.items():
             self._software.setdefault(connection, pair)
-        for known, most in ((self._brokers, MAX_BROKERS), (self._software, MAX_CONNECTIONS)):
+        for known, most in ((self._brokers, self._most_brokers), (self._software, self._most_connections)):
             while len(known) > most:
                 known.popitem(last=False)
         if self.tellings is not None and other.tellings is not None:
@@ -151,7 +174,7 @@ class Catalog:
             if self.tellings is not None:
                 self.tellings.broker(place, node, self.now)
         self._brokers.move_to_end(place)
-        if len(self._brokers) > MAX_BROKERS:
+        if len(self._brokers) > self._most_brokers:
             self._brokers.popitem(last=False)
 
     # -- clients
@@ -175,7 +198,7 @@ class Catalog:
         pair = (name, version)
         self._software[connection] = self._pairs.setdefault(pair, pair)
         self._software.move_to_end(connection)
-        if len(self._software) > MAX_CONNECTIONS:
+        if len(self._software) > self._most_connections:
             self._software.popitem(last=False)
 
 

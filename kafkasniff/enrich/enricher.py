@@ -77,6 +77,8 @@ class Enricher:
         self._unknown: set[str] = set()
         self._metadata_log = False
         self._misses = False
+        self._lost = False
+        """That sessions are let go was reported."""
         self._again = False
 
     @property
@@ -86,6 +88,27 @@ class Enricher:
         Then a run with `records="full"` may know more.
         """
         return self._metadata_log and any(self.catalog.topic(one) is None for one in self._unknown)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory that names and fetch sessions take, about."""
+        return self.catalog.memory + (0 if self._sessions is None else self._sessions.memory)
+
+    def limit_memory(self, size: int) -> None:
+        """Keep as many names and fetch sessions as a memory budget of `size` bytes allows."""
+        self.catalog.limit_memory(size)
+        if self._sessions is not None:
+            self._sessions.limit_memory(size)
+
+    def take_loss(self) -> str | None:
+        """See `memory_limits.Beside`."""
+        if self._lost or self._sessions is None or not self._sessions.let_go:
+            return None
+        self._lost = True
+        return (
+            "there are more fetch sessions than memory allows (--memory): those unused for longest are let go, and "
+            "the topics of later requests of them are unknown"
+        )
 
     def count_into(self, summary: Summary) -> None:
         """Tell this summary of problems from here on."""

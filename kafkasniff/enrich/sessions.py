@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from kafkasniff.enrich.catalog import MAX_NAME
 from kafkasniff.kafka.uuids import ZERO_UUID
+from kafkasniff.memory_limits import in_proportion
 from kafkasniff.model import Body, Endpoint
 
 __all__ = [
@@ -37,7 +38,12 @@ MAX_SESSIONS: Final = 1 << 16
 """Sessions that are kept; the one unused for the longest time goes first. A broker keeps 1,000 by default."""
 MAX_PARTITIONS: Final = 1 << 19
 """Partitions of all sessions together, some 100 bytes each (600 where each has a topic of its own); beyond that the
-sessions longest unused go. Those that wait for the broker's word may be as many again."""
+sessions longest unused go. Those that wait for the broker's word may be as many again. Like `MAX_SESSIONS`, for a
+memory budget of 1 GiB or more, and smaller in proportion below it."""
+SESSION_BYTES: Final = 700
+"""Bytes of memory of a session without partitions."""
+PARTITION_BYTES: Final = 600
+"""Bytes of memory of a partition, at most."""
 MAX_NAMED: Final = 100
 """Topics of a session whose names go with each of its requests. The requests of a larger one, as those of replica
 fetchers, are about what they and their responses name: 20,000 topics with each request of 60 bytes would make gigabytes
@@ -172,9 +178,25 @@ class FetchSessions:
         self._partitions = 0
         self._waiting = 0
         """Partitions of what is to become a session."""
+        self._most_sessions = MAX_SESSIONS
+        self._most_partitions = MAX_PARTITIONS
+        self.let_go = 0
+        """Sessions that were let go because there are too many of them, or of their partitions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory that the sessions take, about, or less."""
+        held = (len(self._sessions) + len(self._pending)) * SESSION_BYTES
+        return held + (self._partitions + self._waiting) * PARTITION_BYTES
+
+    def limit_memory(self, size: int) -> None:
+        """Keep as much as a memory budget of `size` bytes allows."""
+        self._most_sessions = in_proportion(MAX_SESSIONS, size)
+        self._most_partitions = in_proportion(MAX_PARTITIONS, size)
+        self._bound()
 
     def request(self, broker: Endpoint | None, exchange: int, body: Body) -> FetchSession | None:
         """Take a Fetch request; returns the session that it goes by as it is then, None for any other request."""
@@ -243,8 +265,8 @@ class FetchSessions:
         self._pending[exchange] = (key, session)
         if session is not None:
             self._waiting += session.partitions
-        while len(self._pending) > MAX_PENDING or self._waiting > MAX_PARTITIONS:
-            self._unwait(next(iter(self._pending)))
+        while len(self._pending) > MAX_PENDING or self._waiting > self._most_partitions:
+            self.let_go += self._unwait(next(iter(self._pending)))[1] is not None
 
     def _unwait(self, exchange: int) -> tuple[_Key | None, FetchSession | None]:
         waiting = self._pending.pop(exchange)
@@ -258,5 +280,6 @@ class FetchSessions:
             self._partitions -= found.partitions
 
     def _bound(self) -> None:
-        while len(self._sessions) > MAX_SESSIONS or self._partitions > MAX_PARTITIONS:
+        while len(self._sessions) > self._most_sessions or self._partitions > self._most_partitions:
             self._drop(next(iter(self._sessions)))
+            self.let_go += 1

@@ -27,6 +27,13 @@ class ShardState(msgspec.Struct):
     start_ns: int | None = None
     """Time of the first packet, for relative filters."""
 
+    def limit_memory(self, size: int, processes: int = 1) -> None:
+        """From here on keep at most about so many bytes, where each of `processes` has as many."""
+        self.inspector.limit_memory(size)
+        # What is known must not depend on the number of processes.
+        self.enricher.limit_memory(size * processes)
+        self.inspector.count_beside(self.enricher)
+
 
 class Carried(msgspec.Struct):
     """Everything."""

@@ -59,9 +59,9 @@ class CountedRows:
         self._given: Mapping[str, str] = catalog.given
         self._take = take
         self._events = events
-        self._transport = TransportRows(take, ports=options.ports) if transport else None
+        self._transport = TransportRows(take, ports=options.ports, memory=checked_memory(memory)) if transport else None
         self._state = new_state(options, catalog, sessions=predicate is not None)
-        self._state.inspector.limit_memory(checked_memory(memory))
+        self._state.limit_memory(checked_memory(memory))
         if keys is not None:
             self._state.inspector.follow_key_log(keys)
         self._stager = new_stager(self._state, options, predicate, self, wants_body=wants_body)

@@ -35,8 +35,9 @@ from kafkasniff.exports.folder import ExportFolder
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.shard import ShardResult, parts
 from kafkasniff.exports.staged import StagedFiles
-from kafkasniff.exports.staging import TOGETHER_BYTES, inspected, new_stager, stage_rest, stage_unfinished
+from kafkasniff.exports.staging import inspected, new_stager, stage_rest, stage_unfinished, together_bytes
 from kafkasniff.inspector import Inspector, Output
+from kafkasniff.memory_limits import DEFAULT_MEMORY
 from kafkasniff.model import Summary
 from kafkasniff.packets import PacketBatch
 from kafkasniff.rows.sessions import Sessions
@@ -52,7 +53,7 @@ EVERY_SECONDS: Final = 600.0
 the process is killed."""
 
 HELD_SECONDS: Final = 1.0
-"""Time for which events wait to be made rows of together (`staging.TOGETHER_BYTES` of them at most): a few at a time
+"""Time for which events wait to be made rows of together (`staging.together_bytes` of them at most): a few at a time
 cost several times as much."""
 
 _STATE: Final = "state"
@@ -92,6 +93,7 @@ class LiveExport:
     - `given`: names by topic id; `predicate`: only the exchanges that it is true of
     - `every_seconds`: time between two commits, by `clock`
     - `discard_state`: do not read what earlier runs left, which tells names of topics and brokers
+    - `memory`: budget in bytes
 
     Raises UsageError where the folder holds an export of another kind or of other options, OutputError where it cannot
     be written: here, and in `feed` and `close`. Left by an exception from elsewhere, the block commits what was fed.
@@ -108,6 +110,7 @@ class LiveExport:
         every_seconds: float = EVERY_SECONDS,
         discard_state: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        memory: int = DEFAULT_MEMORY,
     ) -> None:
         self.directory = directory
         self._options = options
@@ -131,12 +134,12 @@ class LiveExport:
         """Feeding was interrupted or failed: what came since the last commit is not whole and will not be committed."""
         self._folder = ExportFolder(directory)
         try:
-            self._begin(given or {}, interface, discard_state=discard_state)
+            self._begin(given or {}, interface, discard_state=discard_state, memory=memory)
         except BaseException:
             self.__exit__(*sys.exc_info())
             raise
 
-    def _begin(self, given: Mapping[str, str], interface: str, *, discard_state: bool) -> None:
+    def _begin(self, given: Mapping[str, str], interface: str, *, discard_state: bool, memory: int) -> None:
         folder, options = self._folder, self._options
         if folder.manifest is not None:
             check_no_stream(folder.manifest, folder.directory)
@@ -150,6 +153,7 @@ class LiveExport:
         told = {topic_id: name for topic_id, (_, name) in tellings.topics.items()}
         catalog = Catalog({**given, **told}, tellings=Tellings())
         self._state = new_state(options, catalog, sessions=self._predicate is not None)
+        self._state.limit_memory(memory)
         self._result = LiveResult(rows=dict.fromkeys(options.tables, 0), summary=self._state.inspector.summary)
         with folder.output():
             self._carried = folder.staged / _CARRIED
@@ -187,7 +191,7 @@ class LiveExport:
                     for events in inspected(self._state, self._stager, part):
                         self._held += events
                         self._held_bytes += self._state.inspector.slice_bytes
-                        if self._held_bytes >= TOGETHER_BYTES:
+                        if self._held_bytes >= together_bytes(self._state.inspector):
                             self._make_rows()
                     if self._clock() >= self._rows_at:
                         self._make_rows()

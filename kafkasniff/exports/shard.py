@@ -6,6 +6,7 @@ run that is killed goes on from there when it is made again.
 
 from __future__ import annotations
 
+import gc
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -160,6 +161,9 @@ def run_shard(task: ShardTask, hooks: Hooks) -> ShardResult:
     else:
         run = _Run(task, _read(task), keys)
     run.captures(hooks)
+    # Its state is loaded again below: both together would be twice the budget, and cycles are not freed by themselves.
+    del run
+    gc.collect()
     # What ends only because the captures do is not over: the next run goes on from the state before.
     checkpoint = _read(task)
     unfinished = task.folder / _OPEN
@@ -228,7 +232,7 @@ class _Run:
         self._broken = checkpoint.broken
         self._state = load_state(checkpoint.state, task.options)
         inspector = self._state.inspector
-        inspector.limit_memory(task.memory)
+        self._state.limit_memory(task.memory, task.shards)
         if keys is not None:
             # Who goes on with a run that was killed finds them told.
             inspector.follow_key_log(keys, tells=task.shard == 0 and not checkpoint.segments)

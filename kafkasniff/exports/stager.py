@@ -11,6 +11,7 @@ import pyarrow as pa
 from kafkasniff.bulk import PairColumns
 from kafkasniff.enrich import Enricher
 from kafkasniff.exports.options import ExportOptions
+from kafkasniff.memory_limits import DEFAULT_MEMORY
 from kafkasniff.model import Connection, Exchange, Message, Problem
 from kafkasniff.rows import ExchangeRows
 from kafkasniff.rows.connections import ConnectionRows
@@ -22,11 +23,14 @@ from kafkasniff.sinks.jsonl import FLOAT_APIS, body_json, json_default
 if TYPE_CHECKING:
     from kafkasniff.filters import Selector
 
-__all__ = ["MAX_BYTES", "MAX_ROWS", "Staged", "Stager"]
+__all__ = ["MAX_BYTES", "MAX_ROWS", "ROWS_PART", "Staged", "Stager"]
 
 MAX_ROWS: Final = 65_536
 MAX_BYTES: Final = 32 << 20
 """Rows, and estimated bytes of rows, that are held back for each table before they are written."""
+ROWS_PART: Final = 16
+"""The part of the memory budget that these bytes are at most; `ROW_BYTES` of it count for each row."""
+ROW_BYTES: Final = 1024
 
 
 class Staged(Protocol):
@@ -44,7 +48,8 @@ class Stager:
 
     The enricher's catalog has to note tellings (`Catalog.tellings`) and the enricher what it missed (`notes_missed`).
     `selector`: only what it passes, and the connections of exchanges that it passes; `wants_body`: of which messages
-    the body is wanted as JSON, where bodies are wanted at all.
+    the body is wanted as JSON, where bodies are wanted at all. `memory`: the process's budget in
+    bytes; rows wait within a part of it.
     """
 
     def __init__(
@@ -56,9 +61,12 @@ class Stager:
         *,
         selected: set[int] | None = None,
         wants_body: Callable[[Message], bool] | None = None,
+        memory: int = DEFAULT_MEMORY,
     ) -> None:
         assert enricher.catalog.tellings is not None
         self._tellings = enricher.catalog.tellings
+        self._most_bytes = min(MAX_BYTES, memory // ROWS_PART)
+        self._most_rows = min(MAX_ROWS, memory // ROWS_PART // ROW_BYTES)
         self._enricher = enricher
         self._files = files
         self._selector = selector
@@ -72,8 +80,9 @@ class Stager:
         self._exchanges = ExchangeRows(self._body_json if options.bodies else None, headers=options.headers)
         self.takes_columns = options.reads_headers and selector is None
         """Exchanges may come as columns, too."""
-        self._records = RecordRows(show_secrets=options.show_secrets, payload=options.payload)
-        self._records.hand_on = lambda batch: files.write("records", batch)
+        self._records = RecordRows(
+            show_secrets=options.show_secrets, payload=options.payload, full=self._write_full_records, memory=memory
+        )
         self._connections = ConnectionRows()
         self._problems = ProblemRows()
 
@@ -100,7 +109,7 @@ class Stager:
             if "exchanges" in self._wanted:
                 self._unnamed = unnamed
                 self._exchanges.append(exchange, unnamed_bodies=unnamed, more=[problem for _, problem in more])
-                if self._exchanges.size >= MAX_BYTES or len(self._exchanges) >= MAX_ROWS:
+                if self._exchanges.size >= self._most_bytes or len(self._exchanges) >= self._most_rows:
                     self._files.write("exchanges", self._exchanges.take())
             if "problems" in self._wanted:
                 self._problems.exchange(exchange, more)
@@ -112,7 +121,7 @@ class Stager:
             self.selected.update(exchange.connection for exchange in exchanges)
         for connection in connections:
             self._connection(connection)
-        self._write(MAX_ROWS, MAX_BYTES)
+        self._write(self._most_rows, self._most_bytes)
 
     def take_columns(self, found: PairColumns, captures: Sequence[str]) -> None:
         """Take exchanges that an inspector yielded as columns. Raises OSError where rows cannot be written."""
@@ -143,12 +152,18 @@ class Stager:
         """Write all rows that wait."""
         self._write(1, 1)
 
-    def _write(self, rows: int, size: int) -> None:
-        if len(self._exchanges) and (len(self._exchanges) >= rows or self._exchanges.size >= size):
-            self._files.write("exchanges", self._exchanges.take())
+    def _write_full_records(self) -> None:
+        self._write_records(self._most_rows, self._most_bytes)
+
+    def _write_records(self, rows: int, size: int) -> None:
         if self._records.rows and (self._records.rows >= 4 * rows or self._records.size >= size):
             for batch in self._records.take():
                 self._files.write("records", batch)
+
+    def _write(self, rows: int, size: int) -> None:
+        if len(self._exchanges) and (len(self._exchanges) >= rows or self._exchanges.size >= size):
+            self._files.write("exchanges", self._exchanges.take())
+        self._write_records(rows, size)
         if len(self._connections) >= rows:
             self._files.write("connections", self._connections.take())
         if len(self._problems) >= rows:

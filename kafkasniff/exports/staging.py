@@ -10,8 +10,8 @@ from kafkasniff.exports.beginning import load_state
 from kafkasniff.exports.carried import ShardState
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.staged import StagedFiles
-from kafkasniff.exports.stager import Staged, Stager
-from kafkasniff.inspector import Output
+from kafkasniff.exports.stager import ROWS_PART, Staged, Stager
+from kafkasniff.inspector import Inspector, Output
 from kafkasniff.model import Message
 from kafkasniff.packets import NO_TIME, PacketBatch
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
     from kafkasniff.tls.keylog import KeyLog
 
-__all__ = ["inspected", "new_stager", "stage", "stage_rest", "stage_unfinished"]
+__all__ = ["inspected", "new_stager", "stage", "stage_rest", "stage_unfinished", "together_bytes"]
 
 TOGETHER_BYTES: Final = 32 << 20
-"""Bytes of memory of messages that rows are made of at once: few at a time cost several times as much."""
+"""Bytes of memory of messages that rows are made of at once, or a sixteenth of the budget: few at a time cost several
+times as much."""
 
 
 def new_stager(
@@ -41,7 +42,20 @@ def new_stager(
 
         selector = Selector(predicate)
         selector.start_ns = state.start_ns
-    return Stager(options, state.enricher, files, selector, selected=state.selected, wants_body=wants_body)
+    return Stager(
+        options,
+        state.enricher,
+        files,
+        selector,
+        selected=state.selected,
+        wants_body=wants_body,
+        memory=state.inspector.memory,
+    )
+
+
+def together_bytes(inspector: Inspector) -> int:
+    """Bytes of memory of an inspector's messages that rows are made of at once."""
+    return min(TOGETHER_BYTES, inspector.memory // ROWS_PART)
 
 
 def stage(state: ShardState, stager: Stager, batch: PacketBatch) -> None:
@@ -52,10 +66,10 @@ def stage(state: ShardState, stager: Stager, batch: PacketBatch) -> None:
             del events  # before the next ones are decoded
         return
     _begin(state, stager, batch)
-    events, columns = state.inspector.feed_columns(batch)
-    stager.take(state.enricher.feed(events))
-    for found in columns:
-        stager.take_columns(found, batch.captures)
+    for events, columns in state.inspector.feed_columns(batch):
+        stager.take(state.enricher.feed(events))
+        for found in columns:
+            stager.take_columns(found, batch.captures)
 
 
 def inspected(state: ShardState, stager: Stager, batch: PacketBatch) -> Iterator[list[Output]]:
@@ -63,12 +77,12 @@ def inspected(state: ShardState, stager: Stager, batch: PacketBatch) -> Iterator
     _begin(state, stager, batch)
     inspector = state.inspector
     together: list[Output] = []
-    size = 0
+    size, most = 0, together_bytes(inspector)
     for events in inspector.feed_slices(batch):
         together += state.enricher.feed(events)
         del events
         size += inspector.slice_bytes
-        if size > TOGETHER_BYTES:
+        if size > most:
             yield together
             together, size = [], 0
     if together:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kafkasniff.accounts import connection_id, endpoint
+from kafkasniff.memory_limits import DEFAULT_MEMORY
 from kafkasniff.packets import PacketBatch
 from kafkasniff.timing import Half, Link, LinkWatch
 
@@ -59,15 +60,17 @@ _END: Final = 1 << 63
 
 
 class TransportRows:
-    """Follows the packets of captures and hands on rows; `ports` as for `Inspector`.
+    """Follows the packets of captures and hands on rows; `ports` as for `Inspector`, `memory` as for `LinkWatch`.
 
     Counts of what `timing.link.MAX_TROUBLE` keeps are never too low.
     """
 
-    def __init__(self, take: Callable[[pa.RecordBatch, str], object], *, ports: Iterable[int] = ()) -> None:
+    def __init__(
+        self, take: Callable[[pa.RecordBatch, str], object], *, ports: Iterable[int] = (), memory: int = DEFAULT_MEMORY
+    ) -> None:
         self._take = take
         self._rows: list[dict[str, Any]] = []
-        self._watch = LinkWatch(ports=ports, over=self._over)
+        self._watch = LinkWatch(ports=ports, over=self._over, memory=memory)
 
     def feed(self, batch: PacketBatch) -> None:
         """Take the next packets."""

@@ -25,8 +25,8 @@ alike: empty ones compress to 0.6 bytes each at best (zstd 3; gzip 1.4). A milli
 to a kilobyte, and no writer makes them."""
 
 MAX_HEADER_RATE: Final = 16
-"""Headers of records for each byte that their batch takes on the wire. They may all be alike: nine to each record come to
-it where records take the least."""
+"""Headers of records for each byte that their batch takes on the wire. They may all be alike: nine to each record come
+to it where records take the least."""
 
 _NO_WRAP: Final = 1 << 62
 _MALFORMED: Final = -1

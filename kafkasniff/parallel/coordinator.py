@@ -10,7 +10,7 @@ import numpy as np
 
 from kafkasniff.enrich.apart import Learnt, SessionAnswer, SessionStep, TopicTold, is_internal
 from kafkasniff.enrich.catalog import Catalog
-from kafkasniff.memory_limits import MAX_ENDPOINTS
+from kafkasniff.memory_limits import DEFAULT_MEMORY, MAX_ENDPOINTS
 from kafkasniff.parallel.window import NOWHERE, BrokerEndpoint, Found, Given, Integers, Told
 
 __all__ = ["AHEAD", "Coordinator", "Settled"]
@@ -61,11 +61,12 @@ class _Places:
 class Coordinator:
     """Settles windows, in their order. `catalog`: what is known from the beginning, a copy of its own.
 
-    `names`: whether the names of the topics of fetch sessions are wanted.
+    `names`: whether the names of the topics of fetch sessions are wanted; `memory`: the budget of all shards, in bytes.
     """
 
-    def __init__(self, shards: int, catalog: Catalog, *, names: bool) -> None:
+    def __init__(self, shards: int, catalog: Catalog, *, names: bool, memory: int = DEFAULT_MEMORY) -> None:
         self._learnt = Learnt(catalog, names=names)
+        self._learnt.limit_memory(memory)
         self._places = [_Places() for _ in range(shards)]
         self._connections = 0
         self._exchanges = 0

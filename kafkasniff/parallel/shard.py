@@ -14,6 +14,7 @@ from kafkasniff.enrich.apart import ApartEnricher, SessionAnswer, Teller
 from kafkasniff.enrich.catalog import Catalog
 from kafkasniff.filters import Selector
 from kafkasniff.inspector import SLICE, Output
+from kafkasniff.memory_limits import DEFAULT_MEMORY
 from kafkasniff.model import Message, Summary
 from kafkasniff.packets import PacketBatch
 from kafkasniff.parallel.areas import own_payloads
@@ -65,10 +66,14 @@ class Shard(Generic[_Line]):
         catalog: Catalog,
         render: Callable[[Any], _Line | None],
         selector: Selector | None = None,
+        *,
+        memory: int = DEFAULT_MEMORY,
     ) -> None:
         self._shard = shard
         self._inspector = inspector
         self._enricher = ApartEnricher(catalog, summary=inspector.summary)
+        self._enricher.limit_memory(memory)
+        inspector.count_beside(self._enricher)
         self._render = render
         self._selector = selector
         self._finder = Finder()

@@ -25,6 +25,7 @@ from kafkasniff.kafka.record_batch import HEADER_SIZE, Batch, batch_payload, dec
 from kafkasniff.kafka.record_columns import RecordColumns, parse_records
 from kafkasniff.kafka.record_list import MAX_RECORDS
 from kafkasniff.kafka.uuids import ZERO_UUID
+from kafkasniff.memory_limits import DEFAULT_MEMORY, in_proportion
 from kafkasniff.model import Direction, Exchange, Message, Problem
 from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.rows.record_arrays import (
@@ -44,10 +45,8 @@ __all__ = ["JOINED_BYTES", "RecordRows"]
 
 JOINED_BYTES: Final = 16 << 20
 """Bytes of decompressed batches that are parsed together; one batch alone may have more (`MAX_DECOMPRESSED`). Columns
-take some three times as much."""
-WAITING_BYTES: Final = 32 << 20
-"""Bytes of record batches that wait, where there is somebody to hand them on to: one message may make hundreds of
-megabytes of a few kilobytes, and many messages come at a time."""
+take some three times as much, and up to 25 times where records are empty. Smaller in proportion below a memory budget
+of 1 GiB."""
 MAX_PLAIN: Final = 500_000
 """Rows that wait as Python objects, some 500 bytes each, before they become columns: those of control batches, legacy
 messages and batches that are odd."""
@@ -97,9 +96,23 @@ def _first(fields: Sequence[FieldDefinition], **wanted: str) -> FieldDefinition 
 
 
 class RecordRows:
-    """Rows of `records` that wait to become record batches."""
+    """Rows of `records` that wait to become record batches.
 
-    def __init__(self, *, show_secrets: bool = False, payload: Payload = SHOWN) -> None:
+    `full`: called whenever rows were added, so that those of many messages need not wait together; it may `take` them.
+    `memory`: the process's budget in bytes.
+    """
+
+    def __init__(
+        self,
+        *,
+        show_secrets: bool = False,
+        payload: Payload = SHOWN,
+        full: Callable[[], None] | None = None,
+        memory: int = DEFAULT_MEMORY,
+    ) -> None:
+        self._full = full
+        self._most_joined = in_proportion(JOINED_BYTES, memory)
+        self._most_plain = in_proportion(MAX_PLAIN, memory)
         self._show_secrets = show_secrets
         self._payload = payload
         self._pieces: list[Piece] = []
@@ -111,8 +124,6 @@ class RecordRows:
         self._batches: list[pa.RecordBatch] = []
         self._positions: tuple[tuple[int, int], int] = ((0, 0), 0)
         """The exchange whose rows came last, and how many it has so far."""
-        self.hand_on: Callable[[pa.RecordBatch], None] | None = None
-        """Is given the batches that wait as soon as they have WAITING_BYTES, in order."""
         self.size = 0
         """Bytes of the record batches that wait."""
         self.rows = 0
@@ -168,7 +179,7 @@ class RecordRows:
             self._pieces.append(piece)
             if piece.rows is not None:
                 self._plain += len(piece.rows)
-            if self._joined >= JOINED_BYTES or self._plain >= MAX_PLAIN:
+            if self._joined >= self._most_joined or self._plain >= self._most_plain:
                 self._flush()
 
     def _hold(self, piece: Piece, batch: Batch) -> bool:
@@ -215,6 +226,8 @@ class RecordRows:
         if self._payload.hides:
             parts = [(numbers, without_payload(own, self._payload)) for numbers, own in parts]
         self._stage(pieces, parts, last)
+        if self._full is not None:
+            self._full()
 
     def _in_order(self) -> tuple[list[Piece], bytes, list[tuple[int, int]], Numbers, int]:
         """Pieces in the order of the table, their bytes, spans and places in it, and which piece came last of all.
@@ -251,9 +264,6 @@ class RecordRows:
         self._batches.append(batch)
         self.size += batch.nbytes
         self.rows += batch.num_rows
-        if self.hand_on is not None and self.size >= WAITING_BYTES:
-            for waiting in self.take():
-                self.hand_on(waiting)
 
     def _count(self, pieces: list[Piece], piece_of: Numbers, last: int) -> Numbers:
         """Ordinal of each row within its exchange, which an earlier flush may have begun.

@@ -222,7 +222,7 @@ _NAMES: Final = (
         },
         new=Enricher,
         # Where to look in messages is found again; the others are those of one message.
-        without=frozenset({"_ways", "_problems", "_misses", "_again"}),
+        without=frozenset({"_again", "_lost", "_misses", "_problems", "_ways"}),
     ),
     Layout(
         Catalog,
@@ -238,7 +238,7 @@ _NAMES: Final = (
             "_software": _most(OrderedDict[int, tuple[str, str]], MAX_SOFTWARE),
         },
         new=Catalog,
-        without=frozenset({"_pairs"}),
+        without=frozenset({"_most_brokers", "_most_connections", "_pairs", "most_topics"}),
     ),
     Layout(
         Tellings,
@@ -262,6 +262,8 @@ _NAMES: Final = (
             "_waiting": int,
         },
         new=FetchSessions,
+        # How much memory there is, is for those who resume it to say.
+        without=frozenset({"_most_partitions", "_most_sessions", "let_go"}),
     ),
     Layout(
         FetchSession,

@@ -16,6 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
+from kafkasniff.memory_limits import DEFAULT_MEMORY, in_proportion
 from kafkasniff.packets import ACK, FIN, RST, SYN
 
 __all__ = [
@@ -39,7 +40,7 @@ MAX_RECORDS: Final = 256
 MAX_HOLES: Final = 64
 """Open holes that a half remembers, to tell a segment that came late from one that came again."""
 MAX_REMEMBERED: Final = 1 << 22
-"""The same of all connections of a run together, some 40 bytes each."""
+"""The same of all connections of a run together, some 40 bytes each. Fewer where there is less memory than 1 GiB."""
 MAX_FLYING: Final = 64
 """Segments per half that are not acknowledged yet and of which it is known when they were sent first, the latest."""
 MAX_LOOKED: Final = 256
@@ -77,12 +78,12 @@ class Trouble(NamedTuple):
 
 
 class Budget:
-    """How much all connections of a run together may remember still."""
+    """How much all connections of a run together may remember still; `memory`: the process's budget in bytes."""
 
     __slots__ = ("left",)
 
-    def __init__(self) -> None:
-        self.left = MAX_REMEMBERED
+    def __init__(self, memory: int = DEFAULT_MEMORY) -> None:
+        self.left = in_proportion(MAX_REMEMBERED, memory)
 
 
 class Half:

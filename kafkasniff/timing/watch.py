@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from kafkasniff.memory_limits import DEFAULT_MEMORY, in_proportion
 from kafkasniff.model import Endpoint
 from kafkasniff.packets import ACK, NO_TIME, SYN, PacketBatch
 from kafkasniff.tcp.reassembly import IDLE_NS, LINGER_NS
@@ -20,7 +21,7 @@ from kafkasniff.timing.link import Budget, Half, Link
 __all__ = ["MAX_LINKS", "LinkWatch"]
 
 MAX_LINKS: Final = 1 << 16
-"""Connections that are remembered, the latest; some 4 kB each."""
+"""Connections that are remembered, the latest; some 4 kB each. Fewer where there is less memory than 1 GiB."""
 
 _End = tuple[int, int, int]
 _Ends = tuple[int, int, int, int, int, int]
@@ -30,15 +31,19 @@ _Ends = tuple[int, int, int, int, int, int]
 class LinkWatch:
     """Follows all connections, or those of some `ports`. `over`: is given each connection that is let go, or is left.
 
-    A connection begins and ends as for reassembly: with a SYN of another number, or after a silence.
+    A connection begins and ends as for reassembly: with a SYN of another number, or after a silence. `memory`: the
+    process's budget in bytes.
     """
 
-    def __init__(self, *, ports: Iterable[int] = (), over: Callable[[Link], None] | None = None) -> None:
+    def __init__(
+        self, *, ports: Iterable[int] = (), over: Callable[[Link], None] | None = None, memory: int = DEFAULT_MEMORY
+    ) -> None:
         self._ports = np.array(sorted(set(ports)), dtype=np.uint16)
         self._over = over
         self._halves: dict[_Ends, Half] = {}
         """By source and destination; both halves of a connection are in it."""
-        self._budget = Budget()
+        self._most = in_proportion(MAX_LINKS, memory)
+        self._budget = Budget(memory)
         self._replaced: list[Link] = []
         """Connections whose ends were used before, within the last batch."""
         self.forgotten = 0
@@ -85,7 +90,7 @@ class LinkWatch:
             self._remove(key)
         self._halves[(*key[3:], *key[:3])] = link.halves[1]
         self._halves[key] = link.halves[0]
-        if len(self._halves) > 2 * MAX_LINKS:
+        if len(self._halves) > 2 * self._most:
             oldest = next(iter(self._halves))
             self._tell(self._halves[oldest].link)
             self._remove(oldest)

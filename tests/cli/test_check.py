@@ -265,3 +265,13 @@ def test_an_empty_capture(tmp_path: Path) -> None:
     path.write_bytes(pcap_bytes([]))
     result = kafkasniff("check", path)
     assert (result.code, result.lines) == (Exit.OK, [f"nothing was found in {path}"])
+
+
+# -- memory
+
+
+def test_a_memory_budget(capture: Path) -> None:
+    refused = kafkasniff("check", "--memory", "127M", capture)
+    assert refused.code == Exit.USAGE
+    assert "128M is the minimum" in refused.err
+    assert kafkasniff("check", "--memory", "128M", capture).text == kafkasniff("check", capture).text

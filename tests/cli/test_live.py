@@ -292,7 +292,7 @@ def test_asked_a_second_time_in_the_midst_of_a_batch(
         raise Interrupted(signal.SIGTERM)
 
     monkeypatch.setattr("kafkasniff.exports.stager.Stager.take", interrupted)
-    monkeypatch.setattr("kafkasniff.exports.live.HELD_BYTES", 0)
+    monkeypatch.setattr("kafkasniff.exports.staging.TOGETHER_BYTES", 0)
     result = kafkasniff("live", "-i", "eth0", "--export", tmp_path / "out")
     assert result.code == Exit.SIGTERM
     assert "stopped at once" in result.err

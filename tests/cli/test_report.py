@@ -172,3 +172,13 @@ def test_links_and_devices(tmp_path: Path) -> None:
     assert not Path(os.devnull).is_file()
     with pytest.raises(UsageError, match="is a capture"):
         WholeFile(str(link), inputs=["-", str(target)])
+
+
+def test_a_memory_budget(capture: Path) -> None:
+    refused = kafkasniff("report", "--memory", "127M", capture, "-o", "-")
+    assert refused.code == Exit.USAGE
+    assert "128M is the minimum" in refused.err
+    assert (
+        kafkasniff("report", "--memory", "128M", capture, "-o", "-").text
+        == kafkasniff("report", capture, "-o", "-").text
+    )

@@ -381,3 +381,13 @@ def test_json_has_every_key_of_the_page() -> None:
     assert re.fullmatch(r"2026-11-21T07:10:\d\d\.\d{9}Z", answer["first"])
     assert re.fullmatch(r"2026-11-21T07:10:\d\d\.\d{9}Z", answer["groups"][0]["first"])
     assert re.fullmatch(r"2026-11-21T07:10:\d\d\.\d{9}Z", answer["errors"][0]["first"])
+
+
+# -- memory
+
+
+def test_a_memory_budget(capture: Path) -> None:
+    refused = kafkasniff("stats", "--memory", "127M", capture)
+    assert refused.code == Exit.USAGE
+    assert "128M is the minimum" in refused.err
+    assert kafkasniff("stats", "--memory", "128M", capture).text == kafkasniff("stats", capture).text

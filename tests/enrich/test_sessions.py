@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.enrich import Catalog, sessions
+from kafkasniff.enrich import Catalog, Enricher, sessions
 from kafkasniff.enrich.sessions import MAX_NAMED, FetchSessions, session_fields
 from kafkasniff.model import Endpoint
 
@@ -238,3 +238,34 @@ def test_whatever_bodies_hold(messages: list[tuple[bool, int, dict[str, Any]]]) 
             found.response(BROKER, exchange, body)
         assert found._partitions == sum(one.partitions for one in found._sessions.values())
         assert found._waiting == sum(one.partitions for _, one in found._pending.values() if one is not None)
+
+
+def test_a_smaller_memory_budget_holds_fewer() -> None:
+    found = FetchSessions()
+    found.limit_memory(1 << 20)  # a thousandth: 64 sessions
+    for number in range(1, 101):
+        opening = {
+            "session_id": 0,
+            "session_epoch": 0,
+            "topics": [{"topic": "orders", "partitions": [{"partition": 0}]}],
+        }
+        found.request(BROKER, number, opening)
+        found.response(BROKER, number, {"session_id": number, "error_code": 0})
+    assert (len(found), found.let_go) == (64, 36)
+    assert found.memory == 64 * (sessions.SESSION_BYTES + sessions.PARTITION_BYTES)
+
+
+def test_sessions_that_are_let_go_are_reported_once() -> None:
+    enricher = Enricher()
+    enricher.limit_memory(1 << 14)  # one session
+    assert enricher.take_loss() is None
+    held = enricher._sessions
+    assert held is not None
+    opening = {"session_id": 0, "session_epoch": 0, "topics": [{"topic": "orders", "partitions": [{"partition": 0}]}]}
+    for number in (1, 2, 3):
+        held.request(BROKER, number, opening)
+        held.response(BROKER, number, {"session_id": number, "error_code": 0})
+    loss = enricher.take_loss()
+    assert loss is not None
+    assert "fetch sessions" in loss
+    assert enricher.take_loss() is None

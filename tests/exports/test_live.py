@@ -392,7 +392,7 @@ def test_interrupted_in_the_midst_of_a_batch(tmp_path: Path, monkeypatch: pytest
             raise Interrupted
 
         monkeypatch.setattr("kafkasniff.exports.stager.Stager.take", interrupted)
-        monkeypatch.setattr("kafkasniff.exports.live.TOGETHER_BYTES", 0)
+        monkeypatch.setattr("kafkasniff.exports.staging.TOGETHER_BYTES", 0)
         with pytest.raises(Interrupted):
             fed(export, packets, 61)
     assert tables(tmp_path / "out") == before

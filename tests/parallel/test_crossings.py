@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafkasniff.enrich import Catalog, apart, catalog
+from kafkasniff.enrich import Catalog, catalog
 from kafkasniff.filters import topic_filter
 from kafkasniff.parallel.coordinator import AHEAD
 from tests.choice import DEEP
@@ -156,8 +156,7 @@ def test_the_end_of_a_silent_connection(port: int) -> None:
 
 def test_ids_beyond_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """What goes first when there are too many is the same for all: what was learnt first, and it may come again."""
-    for module in (catalog, apart):
-        monkeypatch.setattr(module, "MAX_TOPICS", 3)
+    monkeypatch.setattr(catalog, "MAX_TOPICS", 3)
     ids = [bytes([number] * 16) for number in range(1, 7)]
     asks = talk(50_000, 0)
     talkers = [talk(PORTS[0] + place, 1_000 * place) for place in range(len(ids))]

@@ -260,19 +260,19 @@ def test_what_is_much_is_handed_on_before_all_is_there(monkeypatch: pytest.Monke
     whole = RecordRows()
     whole.feed(exchanges)
     monkeypatch.setattr(module, "JOINED_BYTES", 20_000)
-    monkeypatch.setattr(module, "WAITING_BYTES", 30_000)
     handed: list[pa.RecordBatch] = []
+    parts: RecordRows
     most = 0
 
-    def take(batch: pa.RecordBatch) -> None:
+    def full() -> None:
         nonlocal most
-        most = max(most, batch.nbytes)
-        handed.append(batch)
+        most = max(most, parts.size)
+        handed.extend(parts.take())
 
-    parts = RecordRows()
-    parts.hand_on = take
+    parts = RecordRows(full=full)
     parts.feed(exchanges)
     assert len(handed) > 3
     assert most < 60_000
-    rows = [row for batch in (*handed, *parts.take()) for row in batch.to_pylist()]
+    assert parts.take() == []
+    rows = [row for batch in handed for row in batch.to_pylist()]
     assert rows == pa.Table.from_batches(whole.take()).to_pylist()

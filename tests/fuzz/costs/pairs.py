@@ -25,10 +25,12 @@ class Pair(NamedTuple):
     make: Callable[..., bytes]
     """`make(size, *values)`: a capture file of about `size` bytes; the same arguments give the same bytes."""
     quantities: tuple[Quantity, ...]
+    expands: int = 1
+    """Above 1: a codec makes far more of its bytes, and all of that is shown. Inputs are so many times shorter."""
 
 
-def _pair(name: str, make: Callable[..., bytes], **bounds: tuple[int, int]) -> Pair:
-    return Pair(name, make, tuple(Quantity(quantity, *ends) for quantity, ends in bounds.items()))
+def _pair(name: str, make: Callable[..., bytes], expands: int = 1, **bounds: tuple[int, int]) -> Pair:
+    return Pair(name, make, tuple(Quantity(quantity, *ends) for quantity, ends in bounds.items()), expands)
 
 
 CODECS: Final = (0, 4)
@@ -61,6 +63,7 @@ PAIRS: Final = {
         _pair(
             "ratio-messages",
             contents.ratio_messages,
+            expands=64,
             records=(1, 2_000_000),
             value=(0, 10_000_000),
             codec=CODECS,
