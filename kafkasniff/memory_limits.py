@@ -104,9 +104,8 @@ class MemoryBudget:
 
     @property
     def rows_at_once(self) -> int:
-        """Packets between two looks, if each may open a connection: what is left of the budget, and a quarter of it."""
-        quarter = self.limit // 4
-        return max(self.limit + quarter - self.used, quarter) // CONNECTION_BYTES
+        """Packets between two looks, if each may open a connection: what is left of the budget, or a quarter of it."""
+        return max(self.limit - self.used, self.limit // 4, CONNECTION_BYTES) // CONNECTION_BYTES
 
     @property
     def bytes_at_once(self) -> int:
