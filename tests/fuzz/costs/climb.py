@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import resource
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -72,10 +73,11 @@ def is_excess(trial: Trial) -> bool:
     """Whether a trial took more than inputs of its length may, or ended otherwise than by itself."""
     cost = trial.cost
     size = max(cost.size, LEAST_SIZE)
-    memory = MAX_MEMORY * size
     if trial.pair in PAIRS and PAIRS[trial.pair].expands > 1:
-        memory += ONE_MESSAGE
-    return cost.broken or cost.seconds * 1e6 > MAX_MICROSECONDS * size or cost.rss > memory
+        # Its time is that of its output: hundreds of megabytes of some kilobytes.
+        ended = cost.broken and cost.code != -signal.SIGXCPU
+        return ended or cost.rss > ONE_MESSAGE
+    return cost.broken or cost.seconds * 1e6 > MAX_MICROSECONDS * size or cost.rss > MAX_MEMORY * size
 
 
 class Climb(NamedTuple):
