@@ -138,7 +138,7 @@ class TableFile:
                 raise ValueError(f"its column {field.name} is {found}, not {field.type}")
 
     def minimum(self, column: str) -> int | None:
-        """The least value of a column, by the statistics of row groups; None where they do not tell."""
+        """The least value of a column, by the statistics of row groups; None where they lack it."""
         found: list[int] = []
         for group in range(self.metadata.num_row_groups):
             chunks = (self.metadata.row_group(group).column(place) for place in self._leaves({column}))
