@@ -631,10 +631,10 @@ class Inspector:
                 )
             )
         for problem in event.problems:
-            what = f"{exchange.api or 'request'} v{exchange.api_version} #{exchange.correlation_id}"
+            what = f"{exchange.api or 'request'} v{exchange.api_version} corr {exchange.correlation_id}"
             told = Problem(
                 problem.kind,
-                f"exchange {exchange.number}, {what}: {problem.detail}",
+                f"#{exchange.number} {what}: {problem.detail}",
                 connection=connection.number,
                 time_ns=None if event.time_ns == NO_TIME else event.time_ns,
                 capture=self._capture(event.packet),

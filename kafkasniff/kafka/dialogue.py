@@ -450,7 +450,7 @@ class Dialogue:
             client = self._log.client
             assert client is not None  # there was a request
             for problem in problems:
-                what = f"API {pending.api_key} v{pending.api_version} #{pending.correlation_id}, not shown"
+                what = f"API {pending.api_key} v{pending.api_version} corr {pending.correlation_id}, not shown"
                 self._log.problem(problem.kind, f"{what}: {problem.detail}", client)
             return
         self._end(pending.ordinal, status)
