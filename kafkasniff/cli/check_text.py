@@ -55,10 +55,22 @@ def check_text(
     lines = [f"{paint.api}{headline(findings)}{paint.reset} in {', '.join(printable(one) for one in sources)}"]
     for finding in findings:
         lines += ["", *_finding(finding, paint, width, captures=captures)]
-    if captures and any(one.exchange is not None for finding in findings for one in finding.evidence):
-        names = " ".join(shlex.quote(printable(one)) for one in sources)
-        lines += ["", f"{paint.dim}To look at #N: kafkasniff decode -v {names} --exchange N{paint.reset}"]
+    shown = [one for finding in findings for one in finding.evidence[:SHOWN]]
+    found = list(_how_to_look(shown, sources)) if captures else []
+    if not captures and shown:
+        found = ["connection_id and exchange_id are the key of the export's tables"]
+    if found:
+        lines += ["", *(f"{paint.dim}{line}{paint.reset}" for line in found)]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _how_to_look(shown: Sequence[Evidence], sources: Sequence[str]) -> Iterator[str]:
+    """Commands that show the exchanges and connections whose numbers are there."""
+    names = " ".join(shlex.quote(printable(one)) for one in sources)
+    if any(one.exchange is not None for one in shown):
+        yield f"To look at #N: kafkasniff decode -v {names} --exchange N"
+    if any(one.exchange is None and one.connection is not None for one in shown):
+        yield f"To look at conn N: kafkasniff decode -v {names} --connection N"
 
 
 def _finding(finding: Finding, paint: Paint, width: int, *, captures: bool) -> Iterator[str]:
@@ -96,14 +108,14 @@ def _place(evidence: Evidence, *, captures: bool) -> str:
     if evidence.exchange is not None:
         place = f"#{evidence.exchange}"
     elif evidence.connection is not None:
-        place = f"connection {evidence.connection}"
+        place = f"conn {evidence.connection}"
     else:
         # The key of the tables: rows of an export have no numbers.
-        place = f"({evidence.connection_id}, {evidence.exchange_id})"
-        if evidence.exchange_id is None:
-            if captures and evidence.note:
-                return evidence.note  # an attempt to connect: decode numbers only connections that carried data
-            place = f"connection {evidence.connection_id}"
+        place = f"connection_id {evidence.connection_id}"
+        if evidence.exchange_id is not None:
+            place += f" exchange_id {evidence.exchange_id}"
+        elif captures and evidence.note:
+            return evidence.note  # an attempt to connect: decode numbers only connections that carried data
     return f"{place} ({evidence.note})" if evidence.note else place
 
 

@@ -61,7 +61,8 @@ def test_the_shape_of_the_lines() -> None:
 def test_columns_grow_and_never_shrink() -> None:
     wide = message(
         api="AlterPartitionReassignments", api_key=45, api_version=0, exchange=1234567, correlation_id=7654321,
-        body={"topics": None}, client_id="quite-a-long-name", client=Endpoint("2001:db8::1234:5678", 51334), connection=9,
+        body={"topics": None}, client_id="quite-a-long-name", client=Endpoint("2001:db8::1234:5678", 51334),
+        connection=9,
     )  # fmt: skip
     first, second, third = text(message(), wide, message()).splitlines()[1:]
     api = second.index("AlterPartitionReassignments v0")
