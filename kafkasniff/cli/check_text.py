@@ -86,14 +86,16 @@ def _seen(finding: Finding, *, captures: bool) -> str:
             same = date_of(finding.last) == date_of(finding.first)
             when = f"{when} to {'' if same else f'{date_of(finding.last)} '}{clock_time(finding.last)[:-3]}"
         parts.append(f"{when} UTC")
-    parts += _places(finding.evidence, captures=captures)
+    parts += _places(finding.evidence, finding.title, captures=captures)
     if finding.count > len(finding.evidence) and finding.evidence:
         parts.append("and more")
     return "; ".join(parts) or "no evidence is left"
 
 
-def _places(evidence: Sequence[Evidence], *, captures: bool) -> list[str]:
+def _places(evidence: Sequence[Evidence], title: str, *, captures: bool) -> list[str]:
     """Where it was seen: places with the same note together, and of each note at least one.
+
+    A note that all have and that is part of the title is left out.
 
     `#12, #15 and 3 more (NOT_LEADER_OR_FOLLOWER)`
     """
@@ -101,6 +103,8 @@ def _places(evidence: Sequence[Evidence], *, captures: bool) -> list[str]:
     for one in evidence:
         place = _place(one, captures=captures)
         noted.setdefault("" if place == one.note else one.note, Counter())[place] += 1
+    if len(noted) == 1 and next(iter(noted)) in title:
+        noted = dict(zip([""], noted.values(), strict=True))
     room = max(SHOWN - len(noted), 0)
     told = []
     for note, places in list(noted.items())[:SHOWN]:

@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from kafkasniff.analysis.known_clusters import Known
 from kafkasniff.sinks.printable import printable, word
 
-__all__ = ["MAX_QUOTE", "client", "elapsed", "percent", "plural", "quoted", "some", "span", "subject", "times_as_much"]
+__all__ = [
+    "MAX_QUOTE",
+    "client",
+    "elapsed",
+    "in_cluster",
+    "percent",
+    "plural",
+    "quoted",
+    "some",
+    "span",
+    "subject",
+    "times_as_much",
+]
 
 MAX_QUOTE: Final = 300
 """Characters of a message from the wire that a finding quotes: Kafka's longest usual ones have some 250."""
@@ -44,7 +57,7 @@ def span(first: int | None, last: int | None) -> str:
 
 
 def elapsed(nanoseconds: float) -> str:
-    """A duration in two digits or whole units: `850 µs`, `80 ms`, `1.9 s`, `75 s`, `3 min 20 s`, `5 h 2 min`, `3 d 4 h`.
+    """A duration in two digits or whole units: `850 µs`, `80 ms`, `1.9 s`, `3 min 20 s`, `5 h 2 min`.
 
     `sinks.times.duration` gives three digits, for columns.
     """
@@ -107,6 +120,14 @@ def _two_units(value: int, large: int, one: str, small: int, other: str) -> str:
     return f"{whole:,} {one} {rest // small} {other}" if rest else f"{whole:,} {one}"
 
 
+def in_cluster(clusters: Known, cluster: str | None) -> str:
+    """` in cluster ID`, ` in an unknown cluster`; nothing where the capture has but one."""
+    if not clusters.several:
+        return ""
+    return " in an unknown cluster" if cluster is None else f" in cluster {word(cluster)}"
+
+
 def subject(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Some values of a row."""
-    return {name: row[name] for name in names}
+    """Some values of a row, and its cluster where it has one."""
+    found = {name: row[name] for name in names}
+    return {**found, "cluster": row["cluster"]} if row.get("cluster") is not None else found
