@@ -68,7 +68,7 @@ class HiddenErrorThresholds(Parameters, frozen=True, kw_only=True):
         int, Meta(ge=1, description="An error that would be a note is a warning on so many exchanges of a client.")
     ] = 20
     at_least: Annotated[
-        int, Meta(ge=1, description="Retriable errors are told from so many exchanges on; those of data always.")
+        int, Meta(ge=1, description="Fewer retriable errors are not reported, except those of data.")
     ] = 3
 
 

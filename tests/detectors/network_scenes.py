@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from tests.craft.conversation import Conversation, Side
 from tests.craft.packet import ACK, RST, SYN
