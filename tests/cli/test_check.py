@@ -60,7 +60,7 @@ def test_the_text(too_large: Path, without_acks: Path) -> None:
         "         Try: Send smaller records, or keep large ones elsewhere and send where they are;",
         "         else raise max.message.bytes of the topic together with the limits of producers,",
         "         consumers and replicas.",
-        "         oversized-messages: 2026-06-09 10:13:20.123 to 10:13:20.125 UTC; #1 (3.1 kB), #2",
+        "         oversized-messages: 2026-06-09 10:13:20.123 to 10:13:20.125 UTC; #1, #2",
         "         (3.1 kB)",
         "",
         f"To look at #N: kafkasniff decode -v {too_large} --exchange N",
