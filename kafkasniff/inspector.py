@@ -425,13 +425,14 @@ class Inspector:
                 summary.bytes_repeated += tcp.untold_repeated
                 summary.bytes_ignored += tcp.untold_ignored
                 tcp.untold_repeated = tcp.untold_ignored = 0
-            if kafka.verdict == "undecided" and kafka.bytes_seen and isinstance(items[-1], Closed):
+            # What its peer sent behind a RST may be told behind the end.
+            last = next((item for item in reversed(items) if isinstance(item, Closed)), None) if tcp.closed else None
+            if kafka.verdict == "undecided" and kafka.bytes_seen and last is not None:
                 summary.undecided += 1
             place = connection.place
             keyed.extend((event.order, place, index, connection, event) for index, event in enumerate(events, base))
             self._memory.note(connection, tcp)
-            last = items[-1]
-            if isinstance(last, Closed):
+            if last is not None:
                 summary.bytes_pending += sum(kafka.pending_of)
                 if connection.account is not None and (kafka.bytes_seen or kafka.bytes_lost):
                     keyed.append((last.order, place, base + len(events), connection, ConnectionEnd(tcp, last)))
