@@ -12,9 +12,11 @@ from kafkasniff.analysis.accumulator import Reading
 from kafkasniff.analysis.columns import column
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.parameters import make_parameters
+from kafkasniff.analysis.visibility import VisibleTraffic
 from kafkasniff.detectors.detector import Detector, united
 from kafkasniff.detectors.finding import Finding, worst_first
 from kafkasniff.detectors.registry import detector_names, find_detector
+from kafkasniff.detectors.undecoded import UndecodedTraffic
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Message
 from kafkasniff.rows.resolve import Names
@@ -43,15 +45,26 @@ class Detectors:
         if unused:
             raise UsageError(f"--set {unused[0]}: this detector is not among those that are asked")
         self.detectors: tuple[Detector[Any], ...] = tuple(_made(name, given.get(name, {})) for name in chosen)
-        readings = [detector.reads() for detector in self.detectors]
+        # What was decoded is known whichever detectors are asked.
+        named = any(isinstance(detector, UndecodedTraffic) for detector in self.detectors)
+        self._beside = () if named else (UndecodedTraffic(),)
+        readings = [detector.reads() for detector in self._all]
         self._reads = united(*readings)
-        self._readings = list(zip(self.detectors, readings, strict=True))
+        self._readings = list(zip(self._all, readings, strict=True))
         self._bodies: dict[tuple[str, str], list[Any]] = {}
         for detector in self.detectors:
             for place, which in detector.bodies.items():
                 self._bodies.setdefault(place, []).append(which)
         self._error_bodies = any(detector.error_bodies for detector in self.detectors)
         self._notes: dict[str, None] = {}
+
+    @property
+    def _all(self) -> tuple[Detector[Any], ...]:
+        return (*self.detectors, *self._beside)
+
+    def visible(self) -> VisibleTraffic:
+        """How much of the traffic could be decoded, by the rows so far."""
+        return next(one for one in self._all if isinstance(one, UndecodedTraffic)).visibility.visible()
 
     def reads(self) -> dict[str, Reading]:
         """Tables, with the columns that are needed of them."""
@@ -90,7 +103,11 @@ class Detectors:
                 None
             )
         lacking: dict[str, list[str]] = {}
-        for detector in self.detectors:
+        if "connections" not in export.tables:
+            self._notes[f"{export.folder} has no table connections: how much of the traffic was decoded is unknown"] = (
+                None
+            )
+        for detector in self._all:
             if detector.name in unread:
                 continue
             needed = [table for table, reading in detector.reads().items() if not reading.optional]
@@ -119,7 +136,7 @@ class Detectors:
         """Take another's rows. Raises ValueError where it has other detectors or thresholds."""
         if [type(one) for one in self.detectors] != [type(one) for one in other.detectors]:
             raise ValueError("only the same detectors can be merged")
-        for mine, theirs in zip(self.detectors, other.detectors, strict=True):
+        for mine, theirs in zip(self._all, other._all, strict=True):
             mine.merge(theirs)
         self._notes |= other._notes
 

@@ -54,6 +54,7 @@ class Dialogue:
         "last_answer",
         "ledger",
         "memory",
+        "one_sided",
         "opening",
         "requests",
         "retransmits",
@@ -81,6 +82,8 @@ class Dialogue:
         """Until the first answer that is neither a greeting nor authentication, or until something does not fit."""
         self.gapped = False
         """Bytes of this connection are missing."""
+        self.one_sided = False
+        """Responses were sent of which the capture has none: which requests they answered is unknown."""
         self.requests: Literal["none", "behind", "here"] = "none"
         """What is at hand of the client's stream: nothing so far; not all of it up to where the broker's is, because of
         a hole, or because its frames are searched for; or all that was sent."""
@@ -168,8 +171,8 @@ class Dialogue:
         for rest in self.ledger.drain():
             if rest.silent:
                 self._end_silent(rest)
-            elif rest.lost:
-                self._end_without(rest, "lost")
+            elif rest.lost or self.one_sided:
+                self._end_without(rest, "lost", told=rest.lost)
             else:
                 self._end_without(rest, "open" if reason == "end" else "unanswered")
 
@@ -277,7 +280,9 @@ class Dialogue:
             if leaver.silent:
                 self._end_silent(leaver)
             else:
-                self._end_without(leaver, "lost" if leaver.lost else "unanswered")
+                # Without any response so far the capture may lack them all, which is known at the connection's end.
+                lost = leaver.lost or self.last_answer is None
+                self._end_without(leaver, "lost" if lost else "unanswered", told=leaver.lost or not lost)
 
     def _response(self, frame: Frame) -> None:
         if frame.end - frame.start < 4:
@@ -439,12 +444,12 @@ class Dialogue:
         if not pending.hidden:
             self._end(pending.ordinal, "no_response")
 
-    def _end_without(self, pending: Pending, status: Status) -> None:
-        """End an exchange that should have had a response and has none."""
+    def _end_without(self, pending: Pending, status: Status, *, told: bool = True) -> None:
+        """End an exchange that should have had a response and has none; `told`: its problem is not told otherwise."""
         problems: tuple[Problem, ...] = ()
         if status == "unanswered":
             problems = (Problem("request-unanswered", "the connection ended without a response to this request"),)
-        elif status == "lost":
+        elif status == "lost" and told:
             problems = (Problem("response-lost", "the response was in bytes that are not in the capture"),)
         if pending.hidden:
             client = self._log.client

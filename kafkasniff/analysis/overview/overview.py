@@ -33,6 +33,7 @@ from kafkasniff.analysis.overview.topics import WAYS, Topics
 from kafkasniff.analysis.questions.errors import ErrorParameters, Errors
 from kafkasniff.analysis.questions.latency import Latency as Latencies
 from kafkasniff.analysis.questions.rebalances import Rebalances
+from kafkasniff.analysis.visibility import Visibility
 from kafkasniff.kafka.errors import error_by_code, error_meaning
 from kafkasniff.model import Message
 from kafkasniff.rows.resolve import Names
@@ -63,12 +64,21 @@ class Overview:
         self._connections, self._problems = ConnectionSums(), Problems()
         self._latency, self._rebalances = Latencies(), Rebalances()
         self._errors = Errors(ErrorParameters(by=("api", "client", "address")))
+        self._visibility = Visibility()
         self._seen: set[str] = set()
 
     @property
     def _parts(self) -> tuple[Accumulator[Any], ...]:
         sections = (self._apis, self._brokers, self._clients, self._topics, self._groups)
-        return (*sections, self._connections, self._problems, self._latency, self._rebalances, self._errors)
+        return (
+            *sections,
+            self._connections,
+            self._problems,
+            self._latency,
+            self._rebalances,
+            self._errors,
+            self._visibility,
+        )
 
     def reads(self) -> dict[str, Reading]:
         """The tables, with the columns that are needed of them; all but `exchanges` may be missing."""
@@ -129,6 +139,7 @@ class Overview:
             duration_us=None if first is None or last is None else (last - first) // 1000,
             exchanges=totals,
             connections=_connections(sums) if "connections" in self._seen else None,
+            visibility=self._visibility.visible(),
             brokers=[_broker(row, "connections" in self._seen) for row in cut("brokers", self._brokers.result())],
             clients=[
                 Client(
