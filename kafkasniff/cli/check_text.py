@@ -12,7 +12,10 @@ import msgspec
 import orjson
 
 from kafkasniff.analysis.parameters import parameters_of
+from kafkasniff.analysis.visibility import VisibleTraffic
 from kafkasniff.detectors import SEVERITIES, Detectors, Evidence, Finding
+from kafkasniff.detectors.undecoded import UndecodedTraffic
+from kafkasniff.detectors.visible_wording import all_clear, visibility_lines
 from kafkasniff.sinks.paint import COLOUR, PLAIN, Paint
 from kafkasniff.sinks.printable import printable
 from kafkasniff.sinks.times import clock_time, date_of, rfc3339
@@ -44,23 +47,35 @@ def headline(findings: Sequence[Finding]) -> str:
     """`2 errors, 1 warning, 3 notes`."""
     counts = Counter(finding.severity for finding in findings)
     parts = [f"{counts[one]:,} {one}{'' if counts[one] == 1 else 's'}" for one in SEVERITIES if counts[one]]
-    return ", ".join(parts) or "nothing was found"
+    return ", ".join(parts)
 
 
 def check_text(
-    findings: Sequence[Finding], sources: Sequence[str], *, captures: bool, width: int, coloured: bool
+    findings: Sequence[Finding],
+    sources: Sequence[str],
+    visible: VisibleTraffic | None = None,
+    *,
+    captures: bool,
+    width: int,
+    coloured: bool,
 ) -> str:
-    """What was found, worst first. `captures`: there are some, so that exchanges can be looked up by number."""
+    """What was found, worst first. `captures`: there are some, so that exchanges can be looked up by number.
+
+    `visible`: how much of the traffic was looked at, without which no all-clear is given.
+    """
     paint = COLOUR if coloured else PLAIN
-    lines = [f"{paint.api}{headline(findings)}{paint.reset} in {', '.join(printable(one) for one in sources)}"]
+    found = headline(findings) or all_clear(visible)
+    lines = [f"{paint.api}{found}{paint.reset} in {', '.join(printable(one) for one in sources)}"]
+    if not any(finding.detector == UndecodedTraffic.name for finding in findings):
+        lines += [f"{paint.warn}{line}{paint.reset}" for line in visibility_lines(visible)]
     for finding in findings:
         lines += ["", *_finding(finding, paint, width, captures=captures)]
     shown = [one for finding in findings for one in finding.evidence[:SHOWN]]
-    found = list(_how_to_look(shown, sources)) if captures else []
+    hints = list(_how_to_look(shown, sources)) if captures else []
     if not captures and shown:
-        found = ["connection_id and exchange_id are the key of the export's tables"]
-    if found:
-        lines += ["", *(f"{paint.dim}{line}{paint.reset}" for line in found)]
+        hints = ["connection_id and exchange_id are the key of the export's tables"]
+    if hints:
+        lines += ["", *(f"{paint.dim}{line}{paint.reset}" for line in hints)]
     return "".join(f"{line}\n" for line in lines)
 
 
