@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from kafkasniff.cli.captured_numbers import read_again
 from kafkasniff.cli.environment import Environment
-from kafkasniff.inspector import Inspector
 from kafkasniff.model import Connection
 from kafkasniff.sinks.printable import printable
 from kafkasniff.sinks.summaries.phrases import amount, count
@@ -18,30 +18,24 @@ MAX_TOLD: Final = 10
 
 
 def connection_notes(
-    environment: Environment, numbers: Iterable[int], captures: tuple[str, ...], options: Mapping[str, Any]
+    environment: Environment,
+    numbers: Iterable[int],
+    captures: tuple[str, ...],
+    options: Mapping[str, Any],
+    connections: int,
 ) -> list[str]:
-    """A sentence for each number, from another reading of the captures.
+    """A sentence for each number, from another reading of the captures, which have so many `connections`.
 
     `options`: those of the `Inspector` that say which bytes are messages. Raises CaptureError, Interrupted.
     """
-    from kafkasniff.capture import open_captures
-
     wanted = list(dict.fromkeys(numbers))[:MAX_TOLD]
     found: dict[int, Connection] = {}
-
-    def take(events: Iterable[object]) -> None:
-        for event in events:
-            if type(event) is Connection and event.connection in wanted:
-                found[event.connection] = event
-
-    inspector = Inspector(exchanges=False, connections=True, headers=True, records="skip", **options)
-    with open_captures(captures, stdin=environment.stdin) as source:
-        for batch in source:
-            for events in inspector.feed_slices(batch):
-                take(events)
-    for events in inspector.close_slices():
-        take(events)
-    return [_told(number, found.get(number), inspector.summary.connections) for number in wanted]
+    if any(1 <= number <= connections for number in wanted):
+        for events in read_again(environment, captures, options, exchanges=False):
+            found.update(
+                (one.connection, one) for one in events if type(one) is Connection and one.connection in wanted
+            )
+    return [_told(number, found.get(number), connections) for number in wanted]
 
 
 def _told(number: int, connection: Connection | None, last: int) -> str:

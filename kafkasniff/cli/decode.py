@@ -179,7 +179,8 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
             if explains and not shown:
                 from kafkasniff.cli.connection_note import connection_notes
 
-                for note in connection_notes(environment, filters.connection, captures, again):
+                seen = inspector.summary.connections
+                for note in connection_notes(environment, filters.connection, captures, again, seen):
                     environment.say(note)
         return Exit.BROKEN if run.is_broken(source) else Exit.OK
 

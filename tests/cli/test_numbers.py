@@ -221,6 +221,23 @@ def test_timing(sources: Sources) -> None:
     assert re.fullmatch(rf"{told.client} to {told.broker}( \(broker \d+\))?, corr {told.corr}", ends)
 
 
+def test_analyze(sources: Sources) -> None:
+    rows = kafkasniff("analyze", "latency", "-q", "--by", "connection,api", "--format", "json", *sources).objects
+    assert rows
+    for row in rows:
+        assert seen(sources)[1][row["connection"]].connection_id == row["connection_id"]
+    waiting = kafkasniff("analyze", "outstanding", "-q", "--status", "unanswered", "--format", "json", *sources).objects
+    for row in waiting:
+        told = exchange(sources, row["exchange"])
+        assert (f"{row['client_ip']}:{row['client_port']}", row["broker"]) == connection(sources, row["connection"])
+        assert (told.client, told.broker) == connection(sources, row["connection"])
+        assert (told.api, told.corr) == (row["api"], row["correlation_id"])
+    text = kafkasniff("analyze", "outstanding", "-q", "--status", "unanswered", *sources, width=200).text
+    assert re.findall(r"conn (\d+) +#(\d+)$", text, re.M) == [
+        (str(row["connection"]), str(row["exchange"])) for row in waiting
+    ]
+
+
 def test_report(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
     # Charts have no numbers of exchanges, and drawing them takes most of the time.
     monkeypatch.setattr("kafkasniff.report.charts.svg_of", lambda spec, label: "")
@@ -279,6 +296,7 @@ def test_top(sources: Sources) -> None:
         ("check", "--fail-on", "never"),
         ("timing", "--by", "connection"),
         ("stats",),
+        ("analyze", "outstanding", "--status", "unanswered"),
         ("audit", "--target", "4.0"),
         ("diff", "captures/java-errors.pcap"),
         ("decode", "-q"),
