@@ -77,7 +77,9 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
         with Output(environment) as stream:
             stream.write(page)
     if not quiet:
-        for note in contents.notes:
+        from kafkasniff.detectors.visible_wording import undecoded_line
+
+        for note in (*contents.notes, *map(undecoded_line, contents.answer.visibility.unmeasured)):
             environment.say(note)
     reading.end()
     return Exit.BROKEN if reading.broken else Exit.OK

@@ -16,6 +16,7 @@ import msgspec
 
 from kafkasniff.detectors import SEVERITIES, Evidence, Finding
 from kafkasniff.detectors.numbers import Numbers
+from kafkasniff.detectors.visible_wording import all_clear, visibility_lines
 from kafkasniff.errors import MissingPartError
 from kafkasniff.hosts import Hosts
 from kafkasniff.report.charts import Chart, charts_of
@@ -116,6 +117,8 @@ def page_of(
         when=_when(contents),
         broken=broken,
         tiles=_tiles(contents),
+        undecoded=visibility_lines(answer.visibility),
+        all_clear=_sentence(all_clear(answer.visibility)),
         findings=_findings(contents, numbers, days=days),
         more_findings=contents.more_findings,
         severities=[(one, sum(each.severity == one for each in contents.findings)) for one in SEVERITIES],
@@ -146,6 +149,10 @@ def _policy(style: str, script: str) -> str:
     return f"default-src 'none'; {ours}; base-uri 'none'; form-action 'none'"
 
 
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
 def _name(sources: Sequence[str]) -> str:
     first = cut(printable(Path(sources[0]).name or sources[0]), MAX_SENTENCE) if sources else ""
     return f"{first} and {len(sources) - 1} more" if len(sources) > 1 else first
@@ -169,6 +176,7 @@ def _tiles(contents: Contents) -> list[_Tile]:
         _Tile("exchanges", f"{counts.exchanges:,}"),
         _Tile("with errors", f"{counts.with_errors:,}", counts.with_errors > 0),
         _Tile("unanswered", f"{counts.unanswered:,}", counts.unanswered > 0),
+        *([_Tile("responses not captured", f"{counts.lost:,}", True)] if counts.lost else []),
         _Tile("from clients", amount(counts.request_bytes)),
         _Tile("from brokers", amount(counts.response_bytes)),
     ]
