@@ -70,7 +70,7 @@ def check_text(
         lines += [f"{paint.warn}{line}{paint.reset}" for line in visibility_lines(visible)]
     for finding in findings:
         lines += ["", *_finding(finding, paint, width, captures=captures)]
-    shown = [one for finding in findings for one in finding.evidence[:SHOWN]]
+    shown = [one for finding in findings for one in finding.evidence]
     hints = list(_how_to_look(shown, sources)) if captures else []
     if not captures and shown:
         hints = ["connection_id and exchange_id are the key of the export's tables"]
