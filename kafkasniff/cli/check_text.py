@@ -12,7 +12,10 @@ import msgspec
 import orjson
 
 from kafkasniff.analysis.parameters import parameters_of
+from kafkasniff.analysis.visibility import VisibleTraffic
 from kafkasniff.detectors import SEVERITIES, Detectors, Evidence, Finding
+from kafkasniff.detectors.undecoded import UndecodedTraffic
+from kafkasniff.detectors.visible_wording import all_clear, visibility_lines
 from kafkasniff.sinks.paint import COLOUR, PLAIN, Paint
 from kafkasniff.sinks.printable import printable
 from kafkasniff.sinks.times import clock_time, date_of, rfc3339
@@ -44,21 +47,45 @@ def headline(findings: Sequence[Finding]) -> str:
     """`2 errors, 1 warning, 3 notes`."""
     counts = Counter(finding.severity for finding in findings)
     parts = [f"{counts[one]:,} {one}{'' if counts[one] == 1 else 's'}" for one in SEVERITIES if counts[one]]
-    return ", ".join(parts) or "nothing was found"
+    return ", ".join(parts)
 
 
 def check_text(
-    findings: Sequence[Finding], sources: Sequence[str], *, captures: bool, width: int, coloured: bool
+    findings: Sequence[Finding],
+    sources: Sequence[str],
+    visible: VisibleTraffic | None = None,
+    *,
+    captures: bool,
+    width: int,
+    coloured: bool,
 ) -> str:
-    """What was found, worst first. `captures`: there are some, so that exchanges can be looked up by number."""
+    """What was found, worst first. `captures`: there are some, so that exchanges can be looked up by number.
+
+    `visible`: how much of the traffic was looked at, without which no all-clear is given.
+    """
     paint = COLOUR if coloured else PLAIN
-    lines = [f"{paint.api}{headline(findings)}{paint.reset} in {', '.join(printable(one) for one in sources)}"]
+    found = headline(findings) or all_clear(visible)
+    lines = [f"{paint.api}{found}{paint.reset} in {', '.join(printable(one) for one in sources)}"]
+    if not any(finding.detector == UndecodedTraffic.name for finding in findings):
+        lines += [f"{paint.warn}{line}{paint.reset}" for line in visibility_lines(visible)]
     for finding in findings:
         lines += ["", *_finding(finding, paint, width, captures=captures)]
-    if captures and any(one.exchange is not None for finding in findings for one in finding.evidence):
-        names = " ".join(shlex.quote(printable(one)) for one in sources)
-        lines += ["", f"{paint.dim}To look at #N: kafkasniff decode -v {names} --exchange N{paint.reset}"]
+    shown = [one for finding in findings for one in finding.evidence[:SHOWN]]
+    hints = list(_how_to_look(shown, sources)) if captures else []
+    if not captures and shown:
+        hints = ["connection_id and exchange_id are the key of the export's tables"]
+    if hints:
+        lines += ["", *(f"{paint.dim}{line}{paint.reset}" for line in hints)]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _how_to_look(shown: Sequence[Evidence], sources: Sequence[str]) -> Iterator[str]:
+    """Commands that show the exchanges and connections whose numbers are there."""
+    names = " ".join(shlex.quote(printable(one)) for one in sources)
+    if any(one.exchange is not None for one in shown):
+        yield f"To look at #N: kafkasniff decode -v {names} --exchange N"
+    if any(one.exchange is None and one.connection is not None for one in shown):
+        yield f"To look at conn N: kafkasniff decode -v {names} --connection N"
 
 
 def _finding(finding: Finding, paint: Paint, width: int, *, captures: bool) -> Iterator[str]:
@@ -122,13 +149,13 @@ def _place(evidence: Evidence, *, captures: bool) -> str:
     if evidence.exchange is not None:
         return f"#{evidence.exchange}"
     if evidence.connection is not None:
-        return f"connection {evidence.connection}"
+        return f"conn {evidence.connection}"
     # The key of the tables: rows of an export have no numbers.
     if evidence.exchange_id is not None:
-        return f"({evidence.connection_id}, {evidence.exchange_id})"
+        return f"connection_id {evidence.connection_id} exchange_id {evidence.exchange_id}"
     if captures and evidence.note:
         return evidence.note  # an attempt to connect: decode numbers only connections that carried data
-    return f"connection {evidence.connection_id}"
+    return f"connection_id {evidence.connection_id}"
 
 
 def list_text(detectors: Detectors, *, width: int, coloured: bool) -> str:

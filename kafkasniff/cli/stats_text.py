@@ -20,6 +20,7 @@ from kafkasniff.analysis.overview.answer import (
     Traffic,
 )
 from kafkasniff.cli.rich_text import as_text
+from kafkasniff.detectors.visible_wording import visibility_lines
 from kafkasniff.model import Endpoint
 from kafkasniff.sinks.printable import cut, printable, word
 from kafkasniff.sinks.summaries.phrases import amount, rate
@@ -104,10 +105,11 @@ def _heading(answer: Answer, sources: Sequence[str]) -> list[str]:
         f"{_count(counts.exchanges, 'exchange')}: {_count(counts.requests, 'request')} of "
         f"{amount(counts.request_bytes)}, {_count(counts.responses, 'response')} of {amount(counts.response_bytes)}; "
         f"{counts.with_errors:,} with errors, {counts.unanswered:,} unanswered"
+        + (f", {counts.lost:,} with responses that the capture lacks" if counts.lost else "")
     )
     if answer.connections is not None:
         lines += _connection_lines(answer.connections)
-    return lines
+    return lines + visibility_lines(answer.visibility)
 
 
 def _connection_lines(counts: Connections) -> list[str]:

@@ -14,9 +14,11 @@ from kafkasniff.analysis.columns import column
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.known_clusters import ALONE
 from kafkasniff.analysis.parameters import make_parameters
+from kafkasniff.analysis.visibility import VisibleTraffic
 from kafkasniff.detectors.detector import Detector, united
 from kafkasniff.detectors.finding import Finding, worst_first
 from kafkasniff.detectors.registry import detector_names, find_detector
+from kafkasniff.detectors.undecoded import UndecodedTraffic
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Message
 from kafkasniff.rows.resolve import Names
@@ -45,8 +47,11 @@ class Detectors:
         if unused:
             raise UsageError(f"--set {unused[0]}: this detector is not among those that are asked")
         self.detectors: tuple[Detector[Any], ...] = tuple(_made(name, given.get(name, {})) for name in chosen)
+        # What was decoded is known whichever detectors are asked.
+        named = any(isinstance(detector, UndecodedTraffic) for detector in self.detectors)
+        self._beside = () if named else (UndecodedTraffic(),)
         self._clusters = Clusters() if any(one.parts_clusters for one in self.detectors) else None
-        readers: list[Accumulator[Any]] = [*self.detectors, *([self._clusters] if self._clusters else [])]
+        readers: list[Accumulator[Any]] = [*self._all, *([self._clusters] if self._clusters else [])]
         readings = [one.reads() for one in readers]
         self._reads = united(*readings)
         self._readings = list(zip(readers, readings, strict=True))
@@ -57,6 +62,14 @@ class Detectors:
                 self._bodies.setdefault(place, []).append(which)
         self._error_bodies = any(detector.error_bodies for detector in self.detectors)
         self._notes: dict[str, None] = {}
+
+    @property
+    def _all(self) -> tuple[Detector[Any], ...]:
+        return (*self.detectors, *self._beside)
+
+    def visible(self) -> VisibleTraffic:
+        """How much of the traffic could be decoded, by the rows so far."""
+        return next(one for one in self._all if isinstance(one, UndecodedTraffic)).visibility.visible()
 
     def reads(self) -> dict[str, Reading]:
         """Tables, with the columns that are needed of them."""
@@ -95,7 +108,11 @@ class Detectors:
                 None
             )
         lacking: dict[str, list[str]] = {}
-        for detector in self.detectors:
+        if "connections" not in export.tables:
+            self._notes[f"{export.folder} has no table connections: how much of the traffic was decoded is unknown"] = (
+                None
+            )
+        for detector in self._all:
             if detector.name in unread:
                 continue
             needed = [table for table, reading in detector.reads().items() if not reading.optional]
@@ -131,7 +148,7 @@ class Detectors:
         """Take another's rows. Raises ValueError where it has other detectors or thresholds."""
         if [type(one) for one in self.detectors] != [type(one) for one in other.detectors]:
             raise ValueError("only the same detectors can be merged")
-        for mine, theirs in zip(self.detectors, other.detectors, strict=True):
+        for mine, theirs in zip(self._all, other._all, strict=True):
             mine.merge(theirs)
         if self._clusters is not None and other._clusters is not None:
             self._clusters.merge(other._clusters)

@@ -64,7 +64,7 @@ def test_the_text(too_large: Path, without_acks: Path) -> None:
         "",
         f"To look at #N: kafkasniff decode -v {too_large} --exchange N",
     ]
-    assert kafkasniff("check", too_large, "--only", "acks-zero").lines == [f"nothing was found in {too_large}"]
+    assert kafkasniff("check", too_large, "--only", "acks-zero").lines == [f"no problems found in {too_large}"]
     both = kafkasniff("check", too_large, without_acks, *ONLY)
     assert both.lines[0] == f"1 error, 1 note in {too_large}, {without_acks}"
 
@@ -80,7 +80,7 @@ def test_the_number_leads_to_the_exchange(too_large: Path) -> None:
 
 def test_json(too_large: Path, without_acks: Path) -> None:
     answer = answered(too_large, without_acks, *ONLY)
-    assert list(answer) == ["sources", "broken", "counts", "findings", "notes"]
+    assert list(answer) == ["sources", "broken", "counts", "findings", "notes", "visibility"]
     assert answer["sources"] == [str(too_large), str(without_acks)]
     assert answer["counts"] == {"error": 1, "warning": 0, "note": 1}
     assert (answer["broken"], answer["notes"]) == (False, [])
@@ -112,7 +112,7 @@ def test_an_export(too_large: Path, tmp_path: Path) -> None:
     # Rows have no numbers: the key of the tables, and nothing to look up by number.
     (finding,) = answered(folder, *ONLY)["findings"]
     place = finding["evidence"][0]
-    assert f"({place['connection_id']}, {place['exchange_id']})" in " ".join(result.text.split())
+    assert f"connection_id {place['connection_id']} exchange_id {place['exchange_id']}" in " ".join(result.text.split())
     assert (place["exchange"], place["connection"]) == (None, None)
     assert "--exchange" not in result.text
     together = answered(folder, too_large, *ONLY)
@@ -263,7 +263,7 @@ def test_an_empty_capture(tmp_path: Path) -> None:
     path = tmp_path / "empty.pcap"
     path.write_bytes(pcap_bytes([]))
     result = kafkasniff("check", path)
-    assert (result.code, result.lines) == (Exit.OK, [f"nothing was found in {path}"])
+    assert (result.code, result.lines) == (Exit.OK, [f"no Kafka traffic in {path}"])
 
 
 # -- memory

@@ -29,7 +29,7 @@ class Case(NamedTuple):
     subject: dict[str, Any]
     said: str
     """Part of the title."""
-    evidence: list[int]
+    evidence: list[int | None]
     """Numbers of exchanges, the first five."""
     values: Mapping[str, Any] = MappingProxyType({})
     settings: tuple[str, ...] = ()
@@ -37,14 +37,26 @@ class Case(NamedTuple):
 
 CASES = [
     Case("unanswered-requests", scenes.unanswered, "error", 2, {**AT, "api": "Metadata"}, "waited 40.0 s", [2, 3]),
+    Case("unanswered-requests", scenes.stopped, "error", 2, {**AT, "api": "Metadata"}, "waited 41.0 s", [1, 2]),
     Case(
-        "unanswered-requests",
+        "undecoded-traffic",
         scenes.one_direction,
+        "note",
+        1,
+        {},
+        "only 62% of the traffic could be decoded; not decoded: 38% only client → broker was captured (1 connection)",
+        [None],
+        {"bytes": 106, "bytes_decoded": 66, "client_to_broker_only": 40 / 106},
+    ),
+    Case(
+        "undecoded-traffic",
+        scenes.other_direction,
         "warning",
-        2,
-        {**AT, "api": "Metadata"},
-        "2 Metadata requests",
-        [1, 2],
+        1,
+        {},
+        "nothing of the traffic could be decoded; not decoded: 100% only broker → client was captured (1 connection)",
+        [None],
+        {"bytes": 4 * 20 + 4 * 33, "bytes_decoded": 0},
     ),
     Case("late-answers", scenes.late, "warning", 6, {**AT, "api": "Metadata"}, "the worst by 4.00 s", [1, 2, 3, 4, 5]),
     Case(
@@ -269,6 +281,10 @@ CASES = [
 
 FINE: list[tuple[str, Scene, tuple[str, ...]]] = [
     ("unanswered-requests", scenes.waiting_consumer, ()),
+    ("unanswered-requests", scenes.one_direction, ()),
+    ("unanswered-requests", scenes.lost_midway, ()),
+    ("undecoded-traffic", scenes.stopped, ()),
+    ("undecoded-traffic", scenes.silent_by_request, ()),
     ("late-answers", scenes.patient, ()),
     ("hidden-errors", scenes.passing_errors, ()),
     ("not-leader", scenes.in_order, ()),

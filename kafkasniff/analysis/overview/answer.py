@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from kafkasniff.analysis.visibility import VisibleTraffic
+
 __all__ = [
     "Answer",
     "Api",
@@ -31,7 +33,9 @@ class Exchanges(msgspec.Struct, kw_only=True):
     with_errors: int = 0
     """Exchanges that have one."""
     unanswered: int = 0
-    """Without the response that should be there, for whatever reason."""
+    """Without the response that should be in the capture: the connection or the capture ended before it."""
+    lost: int = 0
+    """Whose response, if any, was in bytes that the capture lacks."""
     request_bytes: int = 0
     response_bytes: int = 0
 
@@ -196,6 +200,8 @@ class Answer(msgspec.Struct):
     exchanges: Exchanges
     connections: Connections | None
     """Null without the table."""
+    visibility: VisibleTraffic
+    """How much of the traffic could be decoded."""
     brokers: list[Broker]
     clients: list[Client]
     apis: list[Api]

@@ -36,6 +36,7 @@ from kafkasniff.analysis.overview.topics import WAYS, Topics
 from kafkasniff.analysis.questions.errors import ErrorParameters, Errors
 from kafkasniff.analysis.questions.latency import Latency as Latencies
 from kafkasniff.analysis.questions.rebalances import Rebalances
+from kafkasniff.analysis.visibility import Visibility
 from kafkasniff.kafka.errors import error_by_code, error_meaning
 from kafkasniff.model import Endpoint, Message
 from kafkasniff.rows.resolve import Names
@@ -68,13 +69,14 @@ class Overview:
         self._errors = Errors(ErrorParameters(by=("api", "client", "address")))
         self._clusters = Clusters()
         self._cluster_bodies = Clusters.wanted()
+        self._visibility = Visibility()
         self._seen: set[str] = set()
 
     @property
     def _parts(self) -> tuple[Accumulator[Any], ...]:
         sections = (self._apis, self._brokers, self._clients, self._topics, self._groups)
         rest = (self._connections, self._problems, self._latency, self._rebalances, self._errors, self._clusters)
-        return (*sections, *rest)
+        return (*sections, *rest, self._visibility)
 
     def reads(self) -> dict[str, Reading]:
         """The tables, with the columns that are needed of them; all but `exchanges` may be missing."""
@@ -142,6 +144,7 @@ class Overview:
             duration_us=None if first is None or last is None else (last - first) // 1000,
             exchanges=totals,
             connections=_connections(sums) if "connections" in self._seen else None,
+            visibility=self._visibility.visible(),
             brokers=[
                 _broker(row, clusters, counted="connections" in self._seen)
                 for row in cut("brokers", self._brokers.result())
