@@ -81,7 +81,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
     """
 
     name: ClassVar[str] = "hidden-errors"
-    summary: ClassVar[str] = "Errors of single partitions or resources in responses that look fine at the top."
+    summary: ClassVar[str] = "Errors of single partitions or resources in responses whose own error code is 0."
     parameters_type = HiddenErrorThresholds
     error_bodies = True
     parts_clusters = True
