@@ -135,7 +135,11 @@ class MixedBrokerVersions(Detector[MixedVersionsThresholds]):
                     Evidence(one.connection_id, one.exchange_id, one.time_ns, "what the broker offers")
                     for one in evidence[:MAX_EVIDENCE]
                 ),
-                values={"apis": len(differ), "offers": [_release(one.versions) for one in offers]},
+                values={
+                    "apis": len(differ),
+                    "offers": [_release(one.versions) for one in offers],
+                    "different": names[:MAX_APIS],
+                },
             )
         ]
 

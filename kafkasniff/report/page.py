@@ -40,7 +40,7 @@ MAX_SENTENCE: Final = 600
 """Characters of a sentence of a finding, or of a name of a source."""
 MAX_NOTES: Final = 50
 """Sentences on what is not known, or was left out."""
-MAX_VALUE: Final = 80
+MAX_VALUE: Final = 400
 """Characters of a value of a finding."""
 MAX_VALUES: Final = 20
 """Values of a finding."""

@@ -15,6 +15,7 @@ from kafkasniff.analysis.known_clusters import ALONE, Known
 from kafkasniff.detectors import run
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
+from tests.detectors.network_scenes import Attempt
 from tests.detectors.scenes import produce, records
 from tests.detectors.talks import Talk, checked
 
@@ -187,3 +188,39 @@ def test_an_export_says_the_same_as_its_capture(tmp_path: Path) -> None:
         titles = [[(one.title, one.subject, one.count) for one in each] for each in sources]
         assert titles[0] == titles[1]
         assert bool(titles[0]) == (name == "rolling-upgrade.pcap")
+
+
+def asked_often(broker: tuple[str, int], name: str, wait: float, port: int) -> Talk:
+    talk = Talk(port=port, broker=broker)
+    for _ in range(25):
+        talk.ask("Metadata", 2, {"topics": []}, {"brokers": [], "topics": [], "cluster_id": name}, wait=wait)
+    return talk.ended()
+
+
+@pytest.mark.parametrize(("other", "count"), [("one", 1), ("other", 0)])
+def test_brokers_of_another_cluster_are_no_peers(tmp_path: Path, other: str, count: int) -> None:
+    talks = [
+        asked_often(A, "one", 0.001, 50_001),
+        asked_often(B, "one", 0.001, 50_002),
+        asked_often(C, other, 0.2, 50_003),
+    ]
+    assert len(checked(tmp_path / "crafted.pcap", talks, "slow-broker").findings) == count
+
+
+def leads(talk: Talk, name: str, broker: tuple[str, int], node: int) -> None:
+    brokers = [{"node_id": node, "host": broker[0], "port": broker[1]}]
+    partition = {"partition_index": 0, "leader_id": node}
+    topics = [{"name": "orders", "partitions": [partition]}]
+    talk.ask("Metadata", 2, {"topics": []}, {"brokers": brokers, "topics": topics, "cluster_id": name}, then=1)
+
+
+@pytest.mark.parametrize(("other", "moved"), [("one", {"2": 1}), ("other", {})])
+def test_leaders_move_within_a_cluster(tmp_path: Path, other: str, moved: dict[str, int]) -> None:
+    dying = Talk(port=50_001, broker=A)
+    leads(dying, "one", A, 1)
+    dying.reset()
+    refused = [Attempt(after, refused=True, broker=A) for after in (2, 3, 4)]
+    later = Talk(port=50_002, after=6, broker=B)
+    leads(later, other, B, 2)
+    (found,) = checked(tmp_path / "crafted.pcap", [dying, *refused, later.ended()], "broker-gone").findings
+    assert found.values["leaders_moved"] == moved
