@@ -85,7 +85,7 @@ class MixedBrokerVersions(Detector[MixedVersionsThresholds]):
             alone.setdefault(one.row["broker"], []).append(one)
         for offers in alone.values():
             found += self._compared(offers, None)
-        if not found and len(by_cluster) < 2 and unknown:
+        if not found and not self.clusters.several:
             found += self._compared([*unknown, *(one for offers in by_cluster.values() for one in offers)], None)
         return found
 

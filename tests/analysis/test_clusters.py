@@ -88,6 +88,12 @@ def test_an_endpoint_with_two_ids_has_none() -> None:
     assert found.group("10.0.0.9:9092") is None
 
 
+def test_a_cluster_without_an_id_may_be_any_of_the_others() -> None:
+    """Another listener of the same brokers, asked by an old client."""
+    assert not known([listed(A, "one", A), listed(B, None, B), listed(C, None, C)]).several
+    assert known([listed(A, "one", A), listed(B, None, B), listed(C, "other", C)]).group("10.0.0.2:9092") is not None
+
+
 def test_one_cluster_is_no_reason_to_part_anything() -> None:
     assert not known([listed(A, "one", A, B)]).several
     assert known([listed(A, "one", A, B)]).group("10.0.0.1:9092") is None
