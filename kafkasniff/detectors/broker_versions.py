@@ -85,7 +85,7 @@ class MixedBrokerVersions(Detector[MixedVersionsThresholds]):
             alone.setdefault(one.row["broker"], []).append(one)
         for offers in alone.values():
             found += self._compared(offers, None)
-        if not found and len(by_cluster) < 2 and unknown:
+        if not found and not self.clusters.several:
             found += self._compared([*unknown, *(one for offers in by_cluster.values() for one in offers)], None)
         return found
 
@@ -135,7 +135,11 @@ class MixedBrokerVersions(Detector[MixedVersionsThresholds]):
                     Evidence(one.connection_id, one.exchange_id, one.time_ns, "what the broker offers")
                     for one in evidence[:MAX_EVIDENCE]
                 ),
-                values={"apis": len(differ), "offers": [_release(one.versions) for one in offers]},
+                values={
+                    "apis": len(differ),
+                    "offers": [_release(one.versions) for one in offers],
+                    "different": names[:MAX_APIS],
+                },
             )
         ]
 

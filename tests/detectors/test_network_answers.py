@@ -142,6 +142,15 @@ CASES = [
     ),
     Case(
         "mixed-broker-versions",
+        scenes.of_clusters_without_ids,
+        "note",
+        2,
+        {"brokers": ["10.0.0.10:9092", "10.0.0.9:9092"]},
+        "2 brokers, perhaps of different clusters, with different versions of 1 API: 10.0.0.9:9092 (",
+        [(1, 1), (2, 3)],
+    ),
+    Case(
+        "mixed-broker-versions",
         scenes.perhaps_upgraded,
         "note",
         2,
@@ -285,7 +294,6 @@ FINE = [
     ("unreached-listeners", scenes.arrived),
     ("mixed-broker-versions", scenes.alike),
     ("mixed-broker-versions", scenes.of_two_clusters),
-    ("mixed-broker-versions", scenes.of_two_clusters_without_ids),
     ("connection-churn", scenes.staying),
     ("sasl-failures", scenes.right_password),
     ("wrong-protocol", scenes.web_beside),
