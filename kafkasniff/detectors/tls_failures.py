@@ -122,7 +122,9 @@ _BY_ALERT: Final = {
 class TlsThresholds(Parameters, frozen=True, kw_only=True):
     """Of `TlsFailures`."""
 
-    at_least: Annotated[int, Meta(ge=1, description="Report failed handshakes of an address with a broker from this number on.")] = 1
+    at_least: Annotated[
+        int, Meta(ge=1, description="Report failed handshakes of an address with a broker from this number on.")
+    ] = 1
     silent: Annotated[int, Meta(ge=1, description="The same for handshakes that ended without an alert.")] = 3
 
 
