@@ -103,6 +103,8 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         brokers = {row["broker"] for row in self.parts["brokers"].table().to_pylist()}
         limits = self.thresholds
         found: list[Finding] = []
+        unknown: list[Absence] = []
+        """Those of endpoints that nobody says which broker is at."""
         explained: set[tuple[int, int]] = set()
         """Nodes and epochs whose beginning an absence explains."""
         epochs = epochs_of(self)
@@ -114,11 +116,13 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
             for gone in absences(
                 links, reach_ns=limits.reach, together_ns=limits.together, at_least=limits.connections
             ):
+                if node is None:
+                    unknown.append(gone)
                 again = next((row for row in own[1:] if _began(row, gone)), None)
                 if node is not None and again is not None:
                     explained.add((node, again["epoch"]))
                 found.append(self._finding(broker, node, gone, again))
-        return [*found, *self._restarts(epochs, explained)]
+        return [*found, *self._restarts(epochs, explained, unknown)]
 
     def _finding(self, broker: str, node: int | None, gone: Absence, again: dict[str, Any] | None) -> Finding:
         """`again`: the epoch in which the broker registered afterwards, where that is known."""
@@ -174,20 +178,24 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         )
 
     def _restarts(
-        self, epochs: Mapping[int, list[dict[str, Any]]], explained: set[tuple[int, int]]
+        self,
+        epochs: Mapping[int, list[dict[str, Any]]],
+        explained: set[tuple[int, int]],
+        unknown: list[Absence],
     ) -> Iterator[Finding]:
         """Brokers with a new epoch of which no client's connection shows that they were gone."""
         for node, rows in epochs.items():
             for before, after in pairwise(rows):
                 if (node, after["epoch"]) in explained or after["first"] < before["last"]:
                     continue  # two clusters, if epochs overlap
+                seen = any(before["last"] <= gone.first_ns <= after["first"] for gone in unknown)
                 span = f"between {clock_time(before['last'])[:-3]} and {clock_time(after['first'])[:-3]}"
                 yield self.finding(
                     "note",
                     f"broker {node} restarted {span}: broker epoch {before['epoch']} became {after['epoch']}",
                     meaning=(
-                        "A broker gets a new epoch when it registers with the controller, which it does when it "
-                        "starts. None of its clients' connections in the capture shows the time without it."
+                        "A broker gets a new epoch when it registers with the controller, which it does when it starts."
+                        + ("" if seen else " No connection of a client in the capture shows the time without it.")
                     ),
                     advice="Compare the time with the broker's log and with what restarts brokers.",
                     subject={"broker": str(node)},

@@ -96,6 +96,8 @@ _BY_CLOSING: Final = frozenset({REJECTED, CLOSED_EARLY, SASL_MISSING, UNANSWERED
 _NEVER: Final = 1 << 63
 _NO_ANSWER: Final = "no answer of the other side is in the capture"
 """How tls.session says it of a ClientHello that was all there was."""
+_IS_TLS: Final = re.compile(r"this is (?:TLS|SSL) ")
+"""How tls.session begins; a connection may also be not-kafka for it."""
 _TLS_ANSWER: Final = "is answered with an alert of TLS"
 """How kafka.other_protocols says it."""
 _NOT_TAKEN: Final = re.compile(r"and newer do not take: |its answer to ApiVersions (?:has|does not have)")
@@ -234,15 +236,15 @@ def _kind(problem: dict[str, Any], connection: dict[str, Any], listeners: _Liste
     """What it is one of; None: something else, or nothing that is wrong."""
     kind: str = problem["kind"]
     broker = connection["broker"]
+    if kind == "tls-not-decrypted" or _IS_TLS.match(cause_of(problem)) is not None:
+        silent = not connection["broker_bytes"] and connection["ended"] in ("fin", "rst")
+        if not silent or _NO_ANSWER not in problem["detail"]:
+            return None  # nothing is known to be wrong, or tls-failures has it
+        return CLOSED_EARLY if broker in listeners.tls else UNANSWERED
     if kind == "not-kafka" and problem["ends"] is not None:
         # Rows of captures have all such connections; an export only those at an endpoint that spoke Kafka.
         ends = (broker, connection["client"])
         return kind if any(listeners.kafka.get(end, _NEVER) < (problem["time_ns"] or 0) for end in ends) else None
-    if kind == "tls-not-decrypted":
-        silent = not connection["broker_bytes"] and connection["ended"] in ("fin", "rst")
-        if not silent or _NO_ANSWER not in problem["detail"]:
-            return None  # tls-failures has it, where it failed
-        return CLOSED_EARLY if broker in listeners.tls else UNANSWERED
     if kind != REJECTED:
         return kind
     if _NOT_TAKEN.search(problem["detail"]) is not None:
