@@ -38,10 +38,10 @@ from kafkasniff.detectors.members_told import (
     told_shapes,
 )
 from kafkasniff.detectors.tally import BROKER
-from kafkasniff.detectors.wording import plural, some
+from kafkasniff.detectors.wording import elapsed, in_cluster, plural, some
 from kafkasniff.exports.transport import TABLE
 from kafkasniff.model import Endpoint
-from kafkasniff.sinks.times import clock_time, duration
+from kafkasniff.sinks.times import clock_time
 
 __all__ = ["BrokerGone"]
 
@@ -74,6 +74,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
     summary: ClassVar[str] = "Brokers that were killed, stopped or restarted."
     parameters_type = BrokerGoneThresholds
     bodies: ClassVar[Bodies] = BODIES
+    parts_clusters = True
 
     def reads(self) -> Mapping[str, Reading]:
         return {
@@ -105,14 +106,15 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         found: list[Finding] = []
         unknown: list[Absence] = []
         """Those of endpoints that nobody says which broker is at."""
-        explained: set[tuple[int, int]] = set()
-        """Nodes and epochs whose beginning an absence explains."""
+        explained: set[tuple[str | None, int, int]] = set()
+        """Clusters, nodes and epochs whose beginning an absence explains."""
         epochs = epochs_of(self)
         for broker, links in links_by_broker(self, "links").items():
             if broker not in brokers:
                 continue
             node = node_of(self, broker)
-            own = epochs.get(node, []) if node is not None else []
+            cluster = self.clusters.group(broker)
+            own = epochs.get((cluster, node), []) if node is not None else []
             for gone in absences(
                 links, reach_ns=limits.reach, together_ns=limits.together, at_least=limits.connections
             ):
@@ -120,23 +122,26 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                     unknown.append(gone)
                 again = next((row for row in own[1:] if _began(row, gone)), None)
                 if node is not None and again is not None:
-                    explained.add((node, again["epoch"]))
+                    explained.add((cluster, node, again["epoch"]))
                 found.append(self._finding(broker, node, gone, again))
         return [*found, *self._restarts(epochs, explained, unknown)]
 
     def _finding(self, broker: str, node: int | None, gone: Absence, again: dict[str, Any] | None) -> Finding:
         """`again`: the epoch in which the broker registered afterwards, where that is known."""
-        moved = {} if node is None else self._moved(node, gone)
+        moved = {} if node is None else self._moved(broker, node, gone)
         back, how = gone.back_ns, ""
         if back is None and again is not None:
             back, how = again["first"], ", by its new epoch"
         elif back is None and node is not None:
-            back, how = listed_again(self, node, gone.first_ns), ", by the metadata of other brokers"
+            back, how = (
+                listed_again(self, self.clusters.group(broker), node, gone.first_ns),
+                ", by the metadata of other brokers",
+            )
         first = clock_time(gone.first_ns)[:-3]
         if back is None:
             span = f"since {first}, not seen again by the end of the capture"
         else:
-            span = f"from {first} to {clock_time(back)[:-3]} ({duration(back - gone.first_ns)}{how})"
+            span = f"from {first} to {clock_time(back)[:-3]} ({elapsed(back - gone.first_ns)}{how})"
         what = "gone" if gone.worked else "not up yet"
         facts = [plural(len(gone.dropped), "connection") + " dropped"] if gone.dropped else []
         for opening, result in _HOW.items():
@@ -179,20 +184,21 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
 
     def _restarts(
         self,
-        epochs: Mapping[int, list[dict[str, Any]]],
-        explained: set[tuple[int, int]],
+        epochs: Mapping[tuple[str | None, int], list[dict[str, Any]]],
+        explained: set[tuple[str | None, int, int]],
         unknown: list[Absence],
     ) -> Iterator[Finding]:
         """Brokers with a new epoch of which no client's connection shows that they were gone."""
-        for node, rows in epochs.items():
+        for (cluster, node), rows in epochs.items():
             for before, after in pairwise(rows):
-                if (node, after["epoch"]) in explained or after["first"] < before["last"]:
+                if (cluster, node, after["epoch"]) in explained or after["first"] < before["last"]:
                     continue  # two clusters, if epochs overlap
                 seen = any(before["last"] <= gone.first_ns <= after["first"] for gone in unknown)
                 span = f"between {clock_time(before['last'])[:-3]} and {clock_time(after['first'])[:-3]}"
                 yield self.finding(
                     "note",
-                    f"broker {node} restarted {span}: broker epoch {before['epoch']} became {after['epoch']}",
+                    f"broker {node}{in_cluster(self.clusters, cluster)} restarted {span}: "
+                    f"broker epoch {before['epoch']} became {after['epoch']}",
                     meaning=(
                         "A broker gets a new epoch when it registers with the controller, which it does when it starts."
                         + ("" if seen else " No connection of a client in the capture shows the time without it.")
@@ -205,11 +211,14 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                     values={"epochs": [before["epoch"], after["epoch"]]},
                 )
 
-    def _moved(self, node: int, gone: Absence) -> dict[int, int]:
+    def _moved(self, broker: str, node: int, gone: Absence) -> dict[int, int]:
         """New leaders of partitions that the broker led when it went: leader and number of partitions."""
         before: set[tuple[str, int]] = set()
         after: dict[tuple[str, int], tuple[int, int]] = {}
-        for row in self.parts["leaders"].table().to_pylist():
+        cluster = self.clusters.group(broker)
+        for row in self.told("leaders").to_pylist():
+            if row["cluster"] != cluster:
+                continue
             place = (row["topic"], row["partition"])
             if row["leader"] == node and row["first"] is not None and row["first"] < gone.first_ns:
                 before.add(place)

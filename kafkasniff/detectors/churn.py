@@ -32,9 +32,8 @@ from kafkasniff.detectors.problems_known import (
 )
 from kafkasniff.detectors.refusals import SASL_REFUSED, taken_mechanisms
 from kafkasniff.detectors.tally import CLIENT
-from kafkasniff.detectors.wording import client, plural, subject
+from kafkasniff.detectors.wording import client, elapsed, plural, subject
 from kafkasniff.sinks.printable import word
-from kafkasniff.sinks.times import duration
 
 __all__ = ["ConnectionChurn"]
 
@@ -146,7 +145,7 @@ class ConnectionChurn(Detector[ChurnThresholds]):
             advice = "Mend what the broker refuses; see sasl-failures and wrong-protocol in this report."
             values |= {"refused": len(inside), "cause": cause}
         else:
-            what = f"{worst['short']:,} of them for less than {duration(limits.short)}"
+            what = f"{worst['short']:,} of them for less than {elapsed(limits.short)}"
             meaning = (
                 "Each connection costs greeting, authentication, metadata, and with TLS a handshake; brokers limit how "
                 "many they take from an address."
@@ -158,7 +157,7 @@ class ConnectionChurn(Detector[ChurnThresholds]):
             )
         return self.finding(
             "warning",
-            f"{client(worst)} opened {worst['opened']:,} connections within {duration(limits.every)}, {what}{more}",
+            f"{client(worst)} opened {worst['opened']:,} connections within {elapsed(limits.every)}, {what}{more}",
             meaning=meaning,
             advice=advice,
             subject=subject(worst, "client_id", "client_ip"),

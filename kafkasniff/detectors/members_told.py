@@ -12,13 +12,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator, Reading
-from kafkasniff.analysis.columns import column, floor_divided, in_any, only
+from kafkasniff.analysis.columns import broker_endpoint, column, floor_divided, in_any, only
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.detectors.detector import Bodies
+from kafkasniff.detectors.detector import Bodies, Detector
+from kafkasniff.detectors.tally import CLUSTER, CLUSTER_COLUMNS, clusters
 from kafkasniff.model import Message
 
 __all__ = ["BODIES", "EXCHANGES", "add_told", "epochs_of", "listed_again", "node_of", "told_shapes"]
@@ -30,6 +32,8 @@ MAX_LEADERS: Final = 1 << 17
 MAX_NODES: Final = 1 << 14
 _LOCAL: Final = {"localhost": "127.0.0.1"}
 _BODY: Final = re.compile(r'"brokers":\[')
+_REPLICA: Final = r'"replica_state":\{"replica_id":(?P<node>[0-9]{1,9}),"replica_epoch":(?P<epoch>[0-9]{1,18})\}'
+_LEADER: Final = ("topic", "partition", "leader", "count", "first", "last")
 _APIS: Final = ("Metadata", "BrokerRegistration", "BrokerHeartbeat", "Fetch")
 
 
@@ -49,26 +53,26 @@ BODIES: Final[Bodies] = {
     ("request", "BrokerHeartbeat"): None,
     ("request", "Fetch"): _is_replica,
 }
-EXCHANGES: Final = Reading(("time_ns", "api", "request_body", "response_body"), _APIS)
+EXCHANGES: Final = Reading(("time_ns", "api", *CLUSTER_COLUMNS, "request_body", "response_body"), _APIS)
 
 
 def told_shapes() -> dict[str, Shape]:
     """For `Detector.shapes`."""
     count: Any = (("count", pa.int64(), "sum"),)
     seen: Any = (("first", pa.int64(), "min"), ("last", pa.int64(), "max"))
-    partition = (("topic", pa.string()), ("partition", pa.int64()), ("leader", pa.int64()))
+    partition = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int64()), ("leader", pa.int64()))
     node = (("node", pa.int64()), ("host", pa.string()), ("port", pa.int64()))
     return {
         "nodes": Shape(keys=node, measures=count, weight="count", bound=MAX_NODES),
         "leaders": Shape(keys=partition, measures=(*count, *seen), weight="count", bound=MAX_LEADERS),
         "listed": Shape(
-            keys=(("nodes", pa.string()), ("second", pa.int64())),
+            keys=(*CLUSTER, ("nodes", pa.string()), ("second", pa.int64())),
             measures=(*count, *seen),
             weight="count",
             bound=MAX_LEADERS,
         ),
         "epochs": Shape(
-            keys=(("node", pa.int64()), ("epoch", pa.int64())),
+            keys=(*CLUSTER, ("node", pa.int64()), ("epoch", pa.int64())),
             measures=(*count, *seen),
             weight="count",
             bound=MAX_NODES,
@@ -79,27 +83,22 @@ def told_shapes() -> dict[str, Shape]:
 def add_told(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     """Take rows of the table `exchanges` with the columns of `EXCHANGES`."""
     _metadata(detector, only(batch, in_any(batch, "api", ("Metadata",))))
-    others = only(batch, in_any(batch, "api", ("BrokerRegistration", "BrokerHeartbeat")))
-    fetches = only(batch, in_any(batch, "api", ("Fetch",)))
-    if fetches.num_rows:
-        text = column(fetches, "request_body")
-        there = pc.match_substring_regex(text, '"replica_epoch":[0-9]')
-        fetches = only(fetches, pc.fill_null(there, False))
-    _epochs(detector, [*others.to_pylist(), *fetches.to_pylist()])
+    _registrations(detector, only(batch, in_any(batch, "api", ("BrokerRegistration", "BrokerHeartbeat"))))
+    _replicas(detector, only(batch, in_any(batch, "api", ("Fetch",))))
 
 
-def epochs_of(detector: Accumulator[Any]) -> dict[int, list[dict[str, Any]]]:
-    """By node, its epochs in ascending order, with the times of the first and last word of each."""
-    found: dict[int, list[dict[str, Any]]] = {}
-    for row in detector.parts["epochs"].table().to_pylist():
+def epochs_of(detector: Detector[Any]) -> dict[tuple[str | None, int], list[dict[str, Any]]]:
+    """By cluster and node, its epochs in ascending order, with the times of the first and last word of each."""
+    found: dict[tuple[str | None, int], list[dict[str, Any]]] = {}
+    for row in detector.told("epochs").to_pylist():
         if row["first"] is not None:
-            found.setdefault(row["node"], []).append(row)
+            found.setdefault((row["cluster"], row["node"]), []).append(row)
     for rows in found.values():
         rows.sort(key=lambda row: row["epoch"])
     return found
 
 
-def node_of(detector: Accumulator[Any], broker: str) -> int | None:
+def node_of(detector: Detector[Any], broker: str) -> int | None:
     """The node at an endpoint, `address:port`; None where it is a name, or there are two clusters."""
     host, _, port = broker.rpartition(":")
     rows = detector.parts["nodes"].table().to_pylist()
@@ -107,9 +106,11 @@ def node_of(detector: Accumulator[Any], broker: str) -> int | None:
     return own.pop() if len(own) == 1 else None
 
 
-def listed_again(detector: Accumulator[Any], node: int, since_ns: int) -> int | None:
+def listed_again(detector: Detector[Any], cluster: str | None, node: int, since_ns: int) -> int | None:
     """When Metadata named a node again after it had not, from a time on; None: it never did both."""
-    rows = [row for row in detector.parts["listed"].table().to_pylist() if row["first"] is not None]
+    rows = [
+        row for row in detector.told("listed").to_pylist() if row["first"] is not None and row["cluster"] == cluster
+    ]
     rows.sort(key=lambda row: (row["second"], row["first"]))
     missing = False
     for row in rows:
@@ -127,53 +128,73 @@ def _metadata(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     if not batch.num_rows:
         return
     nodes: dict[str, list[Any]] = {name: [] for name in ("node", "host", "port", "count")}
-    listed: dict[str, list[Any]] = {name: [] for name in ("nodes", "second", "count", "first", "last")}
-    leaders: dict[str, list[Any]] = {name: [] for name in ("topic", "partition", "leader", "count", "first", "last")}
+    listed: dict[str, list[Any]] = {name: [] for name in ("cluster", "nodes", "second", "count", "first", "last")}
+    leaders: dict[str, list[Any]] = {name: [] for name in ("cluster", *_LEADER)}
     time = column(batch, "time_ns")
-    rows = pa.table(
-        {"time": time, "second": floor_divided(time, 1_000_000_000), "body": column(batch, "response_body")}
-    )
+    second = floor_divided(time, 1_000_000_000)
+    told = {**clusters(batch), "time": time, "second": second, "body": column(batch, "response_body")}
+    rows = pa.table(told)
     # Many requests get the same answer: each text is read once.
     known: dict[str, _Metadata] = {}
     times = [("time", "min"), ("time", "max"), ([], "count_all")]
-    for row in rows.group_by(["body", "second"]).aggregate(times).to_pylist():
+    for row in rows.group_by(["cluster", "body", "second"]).aggregate(times).to_pylist():
         body = known.get(row["body"])
         if body is None:
             body = known[row["body"]] = _read(row["body"])
         seen = row["count_all"], row["time_min"], row["time_max"]
         if body.brokers:
             names = ",".join(str(number) for number in sorted({one.node_id for one in body.brokers}))
-            _append(listed, names, row["second"], *seen)
+            _append(listed, row["cluster"], names, row["second"], *seen)
         for one in body.brokers:
             _append(nodes, one.node_id, _LOCAL.get(one.host, one.host), one.port, row["count_all"])
         for topic in body.topics:
             for partition in topic.partitions:
                 name = topic.name or topic.topic_id
-                _append(leaders, name, partition.partition_index, partition.leader_id, *seen)
+                _append(leaders, row["cluster"], name, partition.partition_index, partition.leader_id, *seen)
     detector.parts["nodes"].add(nodes)
     detector.parts["listed"].add(listed)
     detector.parts["leaders"].add(leaders)
 
 
-def _epochs(detector: Accumulator[Any], rows: list[dict[str, Any]]) -> None:
-    epochs: dict[str, list[Any]] = {name: [] for name in ("node", "epoch", "count", "first", "last")}
+def _registrations(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
+    epochs: dict[str, list[Any]] = {name: [] for name in ("cluster", "node", "epoch", "count", "first", "last")}
     nodes: dict[str, list[Any]] = {name: [] for name in ("node", "host", "port", "count")}
-    for row in rows:
+    brokers = broker_endpoint(batch).to_pylist()
+    rows = batch.select(["time_ns", "api", "request_body", "response_body"]).to_pylist()
+    for row, broker in zip(rows, brokers, strict=True):
         asked = _parse(_REQUEST, row["request_body"])
         if asked is None:
             continue
-        node, epoch = asked.broker_id, asked.broker_epoch
-        if row["api"] == "Fetch" and asked.replica_state is not None:
-            node, epoch = asked.replica_state.replica_id, asked.replica_state.replica_epoch
-        elif row["api"] == "BrokerRegistration":
+        epoch = asked.broker_epoch
+        if row["api"] == "BrokerRegistration":
             answer = _parse(_REGISTERED, row["response_body"])
             epoch = -1 if answer is None or answer.error_code else answer.broker_epoch
             for one in asked.listeners:
-                _append(nodes, node, _LOCAL.get(one.host, one.host), one.port, 1)
-        if node >= 0 and epoch >= 0:
-            _append(epochs, node, epoch, 1, row["time_ns"], row["time_ns"])
+                _append(nodes, asked.broker_id, _LOCAL.get(one.host, one.host), one.port, 1)
+        if asked.broker_id >= 0 and epoch >= 0:
+            _append(epochs, broker, asked.broker_id, epoch, 1, row["time_ns"], row["time_ns"])
     detector.parts["nodes"].add(nodes)
     detector.parts["epochs"].add(epochs)
+
+
+def _replicas(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
+    """Epochs in fetches of replicas. Those of consumers, which are the most, have none."""
+    text = column(batch, "request_body")
+    batch = only(batch, pc.fill_null(pc.match_substring_regex(text, _REPLICA), False))
+    if not batch.num_rows:
+        return
+    found = pc.extract_regex(column(batch, "request_body"), _REPLICA)
+    time = column(batch, "time_ns")
+    detector.parts["epochs"].add(
+        {
+            **clusters(batch),
+            "node": pc.struct_field(found, "node").cast(pa.int64()),
+            "epoch": pc.struct_field(found, "epoch").cast(pa.int64()),
+            "count": np.ones(batch.num_rows, np.int64),
+            "first": time,
+            "last": time,
+        }
+    )
 
 
 class _Broker(msgspec.Struct):
@@ -198,18 +219,12 @@ class _Metadata(msgspec.Struct):
     topics: list[_Topic] = []
 
 
-class _Replica(msgspec.Struct):
-    replica_id: int = -1
-    replica_epoch: int = -1
-
-
 class _Request(msgspec.Struct):
-    """Of BrokerRegistration, BrokerHeartbeat or Fetch."""
+    """Of BrokerRegistration or BrokerHeartbeat."""
 
     broker_id: int = -1
     broker_epoch: int = -1
     listeners: list[_Broker] = []
-    replica_state: _Replica | None = None
 
 
 class _Registered(msgspec.Struct):
