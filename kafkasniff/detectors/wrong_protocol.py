@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, only
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.detectors.absences import TRANSPORT_READING, add_links, links_by_broker, links_shape, usual_absences
+from kafkasniff.detectors.absences import (
+    TRANSPORT_READING,
+    Link,
+    add_links,
+    links_by_broker,
+    links_shape,
+    usual_absences,
+)
 from kafkasniff.detectors.connections_known import CONNECTIONS, add_connections, connections_by_id, connections_shape
 from kafkasniff.detectors.detector import Detector
 from kafkasniff.detectors.finding import Finding, Severity
@@ -26,8 +35,12 @@ from kafkasniff.detectors.problems_known import (
     problems_by_time,
     problems_shape,
 )
+from kafkasniff.detectors.tally import BROKER
 from kafkasniff.detectors.wording import client, plural, subject
 from kafkasniff.exports.transport import TABLE as TRANSPORT
+from kafkasniff.kafka.dissectors import api_by_name
+from kafkasniff.kafka.opening import MAX_REFUSAL_NS
+from kafkasniff.kafka.releases import dropped_in
 from kafkasniff.sinks.printable import word
 
 __all__ = ["WrongProtocol"]
@@ -39,6 +52,11 @@ SASL_MISSING: Final = "sasl-missing"
 CLOSED_EARLY: Final = "closed-early"
 """A rejected connection to a listener that speaks Kafka with others; the cause is unknown."""
 UNANSWERED: Final = "tls-unanswered"
+
+MAX_VERSIONS: Final = 1 << 16
+"""Versions of APIs that brokers answered, by endpoint."""
+MAX_WAITING: Final = 1 << 16
+"""Connections that ended with a request without an answer, the earliest."""
 
 _LISTENERS: Final = (
     "Compare the client's bootstrap.servers and security.protocol with the broker's listeners and "
@@ -61,7 +79,7 @@ _KNOWN: Final[Mapping[str, tuple[Severity, str, str]]] = {
         "The client sends a version of a request that the broker does not take, and brokers close the connection then. "
         "Clients do so that are too old to ask for the versions (ApiVersions), or are set to a fixed version of the "
         "broker.",
-        "Upgrade the client (KIP-896: clients from 2.1 on work with brokers of 4.0), or take its fixed version away "
+        "Upgrade the client (KIP-896: Java clients from 2.1 on work with brokers of 4.0), or remove its fixed version "
         "(api.version.request, broker.version.fallback, api_version).",
     ),
     SASL_MISSING: (
@@ -100,7 +118,7 @@ _IS_TLS: Final = re.compile(r"this is (?:TLS|SSL) ")
 """How tls.session begins; a connection may also be not-kafka for it."""
 _TLS_ANSWER: Final = "is answered with an alert of TLS"
 """How kafka.other_protocols says it."""
-_NOT_TAKEN: Final = re.compile(r"and newer do not take: |its answer to ApiVersions (?:has|does not have)")
+_NOT_TAKEN: Final = re.compile(r"its answer to ApiVersions (?:has|does not have)")
 """How kafka.opening says it."""
 _CAUSES: Final = re.compile(r"(, before any authentication)?: probably .*$")
 """What kafka.opening makes of a connection by itself; other connections may show that it is none of that."""
@@ -135,23 +153,61 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
     parameters_type = WrongProtocolThresholds
 
     def reads(self) -> Mapping[str, Reading]:
-        return {"problems": PROBLEMS, "connections": CONNECTIONS, TRANSPORT: TRANSPORT_READING}
+        exchanges = Reading((*ORDER, "api", "api_version", "status", "broker_ip", "broker_port"), optional=True)
+        return {
+            "exchanges": exchanges,
+            "problems": PROBLEMS,
+            "connections": CONNECTIONS,
+            TRANSPORT: TRANSPORT_READING,
+        }
 
     def shapes(self) -> Mapping[str, Shape]:
-        return {"problems": problems_shape(), "connections": connections_shape(), "links": links_shape()}
+        version = (*BROKER, ("api", pa.string()), ("version", pa.int64()))
+        count: Any = (("count", pa.int64(), "sum"),)
+        return {
+            "answered": Shape(keys=version, measures=count, weight="count", bound=MAX_VERSIONS),
+            "waiting": Shape(
+                keys=(*((name, pa.int64()) for name in ORDER), ("api", pa.string()), ("version", pa.int64())),
+                order=ORDER,
+                keep="earliest",
+                group=("connection_id",),
+                each=1,
+                bound=MAX_WAITING,
+            ),
+            "problems": problems_shape(),
+            "connections": connections_shape(),
+            "links": links_shape(),
+        }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         if table == TRANSPORT:
             add_links(self, "links", batch)
         elif table == "connections":
             add_connections(self, "connections", batch)
-        else:
+        elif table == "problems":
             add_problems(self, batch, _KINDS)
+        else:
+            self._exchanges(batch)
+
+    def _exchanges(self, batch: pa.RecordBatch) -> None:
+        version = column(batch, "api_version").cast(pa.int64())
+        asked = {"api": column(batch, "api"), "version": version}
+        rows = pa.RecordBatch.from_pydict(
+            {**{name: column(batch, name) for name in (*ORDER, "status")}, **asked, "broker": broker_endpoint(batch)}
+        )
+        answered = only(rows, in_any(rows, "status", ("answered",)))
+        names = ("broker", "api", "version")
+        ones = np.ones(answered.num_rows, np.int64)
+        self.parts["answered"].add({**{name: answered.column(name) for name in names}, "count": ones})
+        waiting = only(rows, in_any(rows, "status", ("unanswered",)))
+        self.parts["waiting"].add({name: waiting.column(name) for name in (*ORDER, "api", "version")})
 
     def findings(self) -> list[Finding]:
         known = connections_by_id(self, "connections")
         problems = problems_by_time(self)
         listeners = _listeners(known, problems)
+        links = {link.connection_id: link for some in self._links.values() for link in some}
+        problems += self._old_versions(known, links)
         excused = self._excused()
         chosen: dict[int, tuple[int, str, dict[str, Any]]] = {}
         """Of each connection the problem that says most."""
@@ -178,10 +234,41 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
             if len(rows) >= self.thresholds.at_least
         ]
 
+    @property
+    def _links(self) -> dict[str, list[Link]]:
+        return links_by_broker(self, "links")
+
+    def _old_versions(self, known: Mapping[int, dict[str, Any]], links: Mapping[int, Link]) -> Iterator[dict[str, Any]]:
+        """Connections that were closed on a request in a version that newer releases do not take, as problems.
+
+        Only the first request without an answer, as brokers answer in turn.
+        """
+        answered = {(row["broker"], row["api"], row["version"]) for row in self.parts["answered"].table().to_pylist()}
+        for row in self.parts["waiting"].table().to_pylist():
+            connection, link = known.get(row["connection_id"]), links.get(row["connection_id"])
+            found = None if row["api"] is None else api_by_name(row["api"])
+            dropped = None if found is None or row["version"] is None else dropped_in(found.key, row["version"])
+            if connection is None or dropped is None or connection["ended"] not in ("fin", "rst"):
+                continue
+            # Where this broker answered others in this version, it closes for another reason.
+            if (connection["broker"], row["api"], row["version"]) in answered:
+                continue
+            ended = connection["end_time_ns"] if link is None or link.ended_ns is None else link.ended_ns
+            if None in (row["time_ns"], ended) or not 0 <= ended - row["time_ns"] <= MAX_REFUSAL_NS:
+                continue
+            yield {
+                "connection_id": row["connection_id"],
+                "time_ns": row["time_ns"],
+                "kind": VERSION_NOT_TAKEN,
+                "detail": f"closed at {row['api']} v{row['version']}, which Kafka {dropped[0]} and newer do not take: "
+                f"v{dropped[1]} is the lowest there",
+                "ends": None,
+            }
+
     def _excused(self) -> set[int]:
         """Connections whose end says nothing: the client closed first, or the broker was about to go."""
         found: set[int] = set()
-        for links in links_by_broker(self, "links").values():
+        for links in self._links.values():
             gone = usual_absences(links)
             for link in links:
                 ended = link.end_time_ns if link.ended_ns is None else link.ended_ns
@@ -246,7 +333,7 @@ def _kind(problem: dict[str, Any], connection: dict[str, Any], listeners: _Liste
         ends = (broker, connection["client"])
         return kind if any(listeners.kafka.get(end, _NEVER) < (problem["time_ns"] or 0) for end in ends) else None
     if kind != REJECTED:
-        return kind
+        return kind  # also VERSION_NOT_TAKEN
     if _NOT_TAKEN.search(problem["detail"]) is not None:
         return VERSION_NOT_TAKEN
     if connection["sasl_mechanism"] is not None:

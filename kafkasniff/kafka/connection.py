@@ -27,7 +27,7 @@ from kafkasniff.kafka.events import Event, EventLog
 from kafkasniff.kafka.exchange import Pending
 from kafkasniff.kafka.framing import MAX_FRAME, Frame, Framer
 from kafkasniff.kafka.memory import ConnectionMemory
-from kafkasniff.kafka.opening import MAX_SIZE, dropped, too_large
+from kafkasniff.kafka.opening import MAX_SIZE, too_large
 from kafkasniff.kafka.other_protocols import is_gssapi_token, name_answer
 from kafkasniff.kafka.search import Searcher
 from kafkasniff.kafka.trial import Trial
@@ -645,8 +645,6 @@ class KafkaConnection:
         if announced is not None and (large := too_large(announced, opened=opening is None)) is not None:
             return large
         answering = self._began[1 - client] if responses is None else responses.pending > 0
-        if requests is None or requests.pending or answering:
+        if opening is None or requests is None or requests.pending or answering:
             return None
-        if opening is None:
-            return dropped(dialogue.ledger.first, item.by_ns)
         return opening.why_left() or opening.why_closed(dialogue.ledger.first, item.by_ns)

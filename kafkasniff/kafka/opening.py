@@ -15,7 +15,7 @@ from kafkasniff.kafka.releases import dropped_in
 from kafkasniff.model import Body, Problem
 from kafkasniff.streams import NO_TIME
 
-__all__ = ["AUTHENTICATION", "MAX_SIZE", "MAX_WAIT_NS", "Opening", "dropped", "refusal", "too_large"]
+__all__ = ["AUTHENTICATION", "MAX_SIZE", "MAX_WAIT_NS", "Opening", "refusal", "too_large"]
 
 MAX_WAIT_NS: Final = 10_000_000_000
 """A connection that is closed later than this after what was said last was not closed because of it: brokers close what
@@ -142,8 +142,6 @@ class Opening:
                 return f"at {what}: its answer to ApiVersions does not have this API"
             if not spoken[0] <= version <= spoken[1]:
                 return f"at {what}: its answer to ApiVersions has versions {spoken[0]} to {spoken[1]} of it only"
-        elif (found := _dropped(key, version)) is not None:
-            return f"at {what}, {found}"
         if key == SASL_AUTHENTICATE and not self._handshake:
             return f"at {what}, before which there has to be a SaslHandshake: SASL in the wrong order"
         if key == SASL_AUTHENTICATE:
@@ -160,28 +158,14 @@ class Opening:
             )
         causes = "the listener wants SASL authentication first (security.protocol SASL_PLAINTEXT or SASL_SSL)"
         if not self.heard:
-            causes += ", or TLS, or the broker does not take this version"
+            dropped = dropped_in(key, version)
+            if dropped is None:
+                causes += ", or TLS, or the broker does not take this version"
+            else:
+                causes = (
+                    f"the broker is Kafka {dropped[0]} or newer, which does not take this version; or {causes}, or TLS"
+                )
         return f"at {what}, before any authentication: probably {causes}; or it is a broker that stops"
-
-
-def dropped(waiting: Pending | None, closed_ns: int) -> str | None:
-    """Why the broker closed an open connection right behind a request, if newer releases do not take its version.
-
-    `waiting`: the first request without a response; `closed_ns`: when the broker closed.
-    """
-    if waiting is None or NO_TIME in (waiting.time_ns, closed_ns):
-        return None
-    found = _dropped(waiting.api_key, waiting.api_version)
-    if found is None or not 0 <= closed_ns - waiting.time_ns <= MAX_REFUSAL_NS:
-        return None
-    known = api(waiting.api_key)
-    name = known.name if known is not None else f"API {waiting.api_key}"
-    return f"the broker closed the connection at {name} v{waiting.api_version}, {found}"
-
-
-def _dropped(key: int, version: int) -> str | None:
-    found = dropped_in(key, version)
-    return None if found is None else f"which Kafka {found[0]} and newer do not take: v{found[1]} is the lowest there"
 
 
 def too_large(size: int, *, opened: bool) -> str | None:

@@ -426,6 +426,14 @@ def old_version_at_a_dying_broker() -> list[Conversation]:
     return [*killed(), refused_at("Produce", 2, 45_000, after=2, pause=3.2, acks=1)]
 
 
+def old_version_that_others_use() -> list[Conversation]:
+    """A broker that takes the version closes a connection for a reason of its own."""
+    other = Talk("10.0.0.6", 50_300)
+    answer = {"responses": [{"name": "orders", "partition_responses": [{"index": 0}]}]}
+    other.ask("Produce", 2, {"acks": 1}, answer)
+    return [other.ended(), plain(), refused_at("Produce", 2, 45_000, after=2, acks=1)]
+
+
 def without_sasl() -> list[Conversation]:
     return [*right_password(), refused_at("Metadata", 9, 45_000, after=2, first=True)]
 

@@ -22,6 +22,7 @@ CLIENT = {"client_id": "crafted", "client_ip": "10.0.0.5"}
 AT = {**CLIENT, "broker": "10.0.0.9:9092"}
 PAIR = {"client_ip": "10.0.0.5", "broker": "10.0.0.9:9092"}
 CAPTURES_ALONE = {
+    "accepted_by_a_dying_broker",
     "killed",
     "listed_again",
     "restarted",
@@ -79,6 +80,15 @@ CASES = [
         3,
         GONE,
         "3 connections dropped",
+        [(1, None), (2, None), (3, None)],
+    ),
+    Case(
+        "broker-gone",
+        scenes.accepted_by_a_dying_broker,
+        "error",
+        8,
+        GONE,
+        "not seen again by the end of the capture: 4 connections dropped, 3 connects refused, 1 connect not answered",
         [(1, None), (2, None), (3, None)],
     ),
     Case("broker-gone", scenes.not_up_yet, "note", 1, GONE, "not up yet", [(None, None)]),
@@ -285,7 +295,8 @@ CASES = [
         "error",
         2,
         {**AT, "client_ip": "10.0.0.8", "kind": "version-not-taken"},
-        "the broker closed the connection at Produce v2, which Kafka 4.0 and newer do not take: v3 is the lowest there",
+        "2 connections of crafted at 10.0.0.8 to 10.0.0.9:9092: closed at Produce v2, which Kafka 4.0 and newer do not "
+        "take: v3 is the lowest there",
         [(3, None), (4, None)],
     ),
     Case(
@@ -403,6 +414,7 @@ FINE = [
     ("tls-failures", scenes.tls_at_plaintext),
     ("wrong-protocol", scenes.untrusting),
     ("wrong-protocol", scenes.old_version_at_a_dying_broker),
+    ("wrong-protocol", scenes.old_version_that_others_use),
     ("wrong-protocol", scenes.web_beside),
     ("wrong-protocol", scenes.left_by_the_client),
     ("wrong-protocol", scenes.accepted_by_a_dying_broker),
