@@ -477,6 +477,7 @@ _TLS: Final = (
             "server": ServerHello | None,
             "retried": bool,
             "agreed": Negotiated | None,
+            "lacks_certificate": bool,
             "_certificate": bytes | None,
             "_alpn": str | None,
         },
