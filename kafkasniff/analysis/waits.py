@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.columns import column, in_any, integers
 from kafkasniff.kafka.waits import waiting_apis
 
-__all__ = ["WAIT_COLUMNS", "api_and_role", "excused_us", "may_have_waited", "work_us"]
+__all__ = ["WAIT_COLUMNS", "excused_us", "may_have_waited", "with_sender", "work_us"]
 
 WAIT_COLUMNS: Final = ("api", "sender", "behind_us", "muted_us", "wait_us", "waits_for")
 """Columns that the functions of this module need, besides `latency_us`."""
@@ -63,8 +63,11 @@ def may_have_waited(batch: pa.RecordBatch) -> pa.Array:
     return pa.array(waited | _unknown(batch))
 
 
-def api_and_role(batch: pa.RecordBatch) -> pa.Array:
-    """`Fetch`, `replica Fetch`, `quorum Fetch`: requests of clients, replicas and the quorum are compared apart."""
-    api, sender = column(batch, "api"), column(batch, "sender")
+def with_sender(batch: pa.RecordBatch, labels: pa.Array | None = None) -> pa.Array:
+    """`Fetch`, `replica Fetch`, `quorum Fetch`: requests of clients, replicas and the quorum are compared apart.
+
+    `labels`: instead of the names of the APIs.
+    """
+    labels = column(batch, "api") if labels is None else labels
     others = in_any(batch, "sender", _OTHERS)
-    return pc.if_else(others, pc.binary_join_element_wise(sender, api, " "), api)
+    return pc.if_else(others, pc.binary_join_element_wise(column(batch, "sender"), labels, " "), labels)

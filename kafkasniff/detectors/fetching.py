@@ -48,8 +48,7 @@ class EmptyFetches(Detector[EmptyFetchThresholds]):
 
     def reads(self) -> Mapping[str, Reading]:
         own = ("api", "status", *CLIENT_COLUMNS, "broker_ip", "broker_port", "partitions", "error_count", "latency_us")
-        own = (*own, "throttle_time_ms")
-        return {"exchanges": Reading((*ORDER, *own), _APIS)}
+        return {"exchanges": Reading((*ORDER, *own, "throttle_time_ms"), _APIS)}
 
     def shapes(self) -> Mapping[str, Shape]:
         keys = (("span", pa.int64()), *CLIENT, *BROKER)

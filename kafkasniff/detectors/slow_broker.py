@@ -14,7 +14,7 @@ from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, only
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.questions.slow_brokers import SlowBrokerParameters, SlowBrokers
-from kafkasniff.analysis.waits import api_and_role, may_have_waited, work_us
+from kafkasniff.analysis.waits import may_have_waited, with_sender, work_us
 from kafkasniff.detectors.detector import Detector, united
 from kafkasniff.detectors.finding import MAX_EVIDENCE, Evidence, Finding
 from kafkasniff.detectors.wording import elapsed, some, times_as_much
@@ -76,7 +76,7 @@ class SlowBroker(Detector[SlowBrokerThresholds]):
         self.parts["times"].add({"broker": broker, "first": time, "last": time})
         self.parts["slowest"].add(
             {
-                "api": api_and_role(batch),
+                "api": with_sender(batch),
                 "broker": broker,
                 "faster_us": -work_us(batch),
                 **{name: column(batch, name) for name in ORDER},

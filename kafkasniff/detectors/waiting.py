@@ -13,7 +13,7 @@ from kafkasniff.analysis.accumulator import Parameters, Reading
 from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, only, order_columns
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.analysis.waits import WAIT_COLUMNS, api_and_role, excused_us, work_us
+from kafkasniff.analysis.waits import WAIT_COLUMNS, excused_us, with_sender, work_us
 from kafkasniff.detectors.detector import Detector
 from kafkasniff.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
@@ -206,7 +206,7 @@ class LateAnswers(Detector[LateThresholds]):
         late = work_us(batch)
         mask = late >= threshold
         batch, late = only(batch, pa.array(mask)), late[mask]
-        keys = {**clients(batch, broker=True), "api": api_and_role(batch)}
+        keys = {**clients(batch, broker=True), "api": with_sender(batch)}
         note = pa.array([f"{elapsed(int(one) * 1000)} late" for one in late], pa.string())
         self._late.add(self, batch, keys, note, total_us=late, worst_us=late)
 

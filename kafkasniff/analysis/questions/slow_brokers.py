@@ -14,7 +14,7 @@ from kafkasniff.analysis.columns import column, only, table_of
 from kafkasniff.analysis.dimensions import Dimensions
 from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.analysis.waits import WAIT_COLUMNS, api_and_role, may_have_waited, work_us
+from kafkasniff.analysis.waits import WAIT_COLUMNS, may_have_waited, with_sender, work_us
 
 __all__ = ["SlowBrokerParameters", "SlowBrokers"]
 
@@ -53,7 +53,7 @@ class SlowBrokers(Accumulator[SlowBrokerParameters]):
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, pc.and_(pc.is_valid(column(batch, "latency_us")), pc.invert(may_have_waited(batch))))
-        keys = {**self._dimensions.arrays(batch), "api": api_and_role(batch)}
+        keys = {**self._dimensions.arrays(batch), "api": with_sender(batch)}
         self.parts["latencies"].add(distribution_rows(keys, pa.array(work_us(batch))))
 
     def result(self) -> pa.Table:
