@@ -269,8 +269,7 @@ class OversizedMessages(Detector[OversizedThresholds]):
             ),
             advice=(
                 "Send smaller records, or keep large ones elsewhere and send where they are; else raise "
-                "max.message.bytes of the topic together with the limits of producers, consumers and replicas. Where "
-                "only batches are too large: a smaller batch.size."
+                "max.message.bytes of the topic together with the limits of producers, consumers and replicas."
             ),
             subject=subject(row, "client_id", "client_ip", "topic", "error_code"),
             count=row["count"],

@@ -23,6 +23,7 @@ __all__ = [
     "Wait",
     "WaitReason",
     "answers_at_once",
+    "reason_of",
     "role_of",
     "throttle_ns",
     "wait_of",
@@ -69,6 +70,11 @@ def _definition(api_key: int) -> tuple[str | None, tuple[str, ...], range]:
     mutes = api.definition.mutes
     # Later versions than those known are throttled in the same way.
     return reason, limits, range(mutes.low, 1 << 15 if mutes.high >= mutes.low else 0)
+
+
+def reason_of(api_key: int | None) -> str | None:
+    """What requests of an API may ask the broker to wait for; None: nothing."""
+    return None if api_key is None else _definition(api_key)[0]
 
 
 @cache
@@ -225,10 +231,13 @@ class Turns:
         asked = request.time_ns
         if response is None or latency_ns is None or response.time_ns is None:
             return self._without(request, asked) if answerable else (None, None)
-        first = asked + latency_ns
-        behind = 0 if self.answered is None else max(min(self.answered, first) - asked, 0)
-        muted = 0 if self.muted_until is None else max(min(self.muted_until, first) - asked - behind, 0)
-        if self.answered is None or response.time_ns > self.answered:
+        first, behind, muted = asked + latency_ns, 0, 0
+        answered = self.answered
+        if answered is not None and answered > asked:
+            behind = max(min(answered, first) - asked, 0)
+        if self.muted_until is not None:
+            muted = max(min(self.muted_until, first) - asked - behind, 0)
+        if answered is None or response.time_ns > answered:
             self.answered = response.time_ns
         throttle = throttle_ns(response)
         if throttle:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkasniff.entities import Mentions
-from kafkasniff.kafka.waits import UNLIMITED_NS, WaitReason, wait_of
+from kafkasniff.kafka.waits import UNLIMITED_NS, WaitReason, reason_of, wait_of
 from kafkasniff.model import Exchange
 
 __all__ = ["Asked", "asked_wait"]
@@ -31,9 +31,11 @@ def asked_wait(exchange: Exchange, named: Mentions) -> Asked:
     request, response = exchange.request, exchange.response
     if request is None or request.body is None:
         return _UNKNOWN
-    fetched, errors = sum(facts.bytes or 0 for facts in named.partitions.values()), 0
-    if response is not None:
-        errors = len(response.errors)
+    reason = reason_of(request.api_key)
+    if reason is None:
+        return _NONE
+    fetched = sum(facts.bytes or 0 for facts in named.partitions.values()) if reason == "data" else 0
+    errors = 0 if response is None else len(response.errors)
     wait = wait_of(request.api_key, request.body, None if response is None else response.body, fetched, errors)
     if wait is None:
         return _NONE
