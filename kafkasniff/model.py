@@ -197,6 +197,10 @@ class Exchange(msgspec.Struct, frozen=True, gc=False):
     software_name: str | None = None
     """What the client said in ApiVersions (v3 and later) that it is."""
     software_version: str | None = None
+    behind_ns: int | None = None
+    """Of the latency: the broker was still answering earlier requests of the connection (`kafka.waits.Turns`)."""
+    muted_ns: int | None = None
+    """Of the latency: a quota kept the broker from reading the request, or held the response back (KIP-219)."""
 
 
 class StreamBytes(msgspec.Struct, frozen=True, gc=False):

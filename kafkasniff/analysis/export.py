@@ -19,12 +19,16 @@ from kafkasniff.confined import open_any_folder
 from kafkasniff.errors import CaptureError, UsageError
 from kafkasniff.export_manifest import FORMAT, MANIFEST, MAX_MANIFEST
 from kafkasniff.rows.file_names import is_table_file
+from kafkasniff.rows.schemas import TABLES
 from kafkasniff.rows.staged import UNDATED, day_of
 
 __all__ = ["Export", "answer", "missing_tables"]
 
-LATER_COLUMNS: Final = {"connections": ("protocol", "captured")}
-"""Columns of text that exports of earlier releases lack: null there."""
+LATER_COLUMNS: Final = {
+    "connections": ("protocol", "captured"),
+    "exchanges": ("sender", "behind_us", "muted_us", "wait_us", "waits_for"),
+}
+"""Columns that exports of earlier releases lack: null there."""
 _PAYLOAD: Final = frozenset({"key", "value", "headers"})
 """Columns of `records` with payload."""
 
@@ -160,7 +164,7 @@ class Export(msgspec.Struct, frozen=True):
                 if batch is None:
                     break
                 for name in later:
-                    batch = batch.append_column(name, pa.nulls(batch.num_rows, pa.string()))
+                    batch = batch.append_column(name, pa.nulls(batch.num_rows, TABLES[table].field(name).type))
                 yield batch
 
 
