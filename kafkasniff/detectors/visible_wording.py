@@ -48,8 +48,9 @@ def visibility_lines(visible: VisibleTraffic | None) -> list[str]:
         return []
     lines = []
     if visible.share is not None:
+        whole = "what could be read" if visible.unmeasured else "the traffic"
         lines.append(
-            f"decoded: {percent(visible.share)} of the traffic, {amount(visible.bytes_decoded)} of "
+            f"decoded: {percent(visible.share)} of {whole}, {amount(visible.bytes_decoded)} of "
             f"{amount(visible.bytes)}, on {visible.connections_decoded:,} of {visible.connections:,} connections"
         )
     return [*lines, *(undecoded_line(one) for one in visible.undecoded)]
