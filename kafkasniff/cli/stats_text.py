@@ -287,10 +287,12 @@ _BOTH: Final = _Column("bytes", lambda row: amount(row.request_bytes + row.respo
 _REQUESTS: Final = _Column("requests", lambda row: f"{row.requests:,}", number=True)
 _ERRORS: Final = _Column("errors", lambda row: _some(row.errors), number=True)
 _UNANSWERED: Final = _Column("unanswered", lambda row: _some(row.unanswered), number=True, least=WIDE)
+_CLUSTER: Final = _Column("cluster", lambda row: "" if row.cluster is None else word(row.cluster))
 
 _BROKERS: Final = [
     _Column("id", lambda row: "" if row.broker_id is None else str(row.broker_id), number=True),
     _Column("address", lambda row: _address(row.address, row.port)),
+    _CLUSTER,
     _Column("connections", lambda row: _some(row.connections), number=True),
     _REQUESTS,
     _ERRORS,
@@ -327,6 +329,7 @@ _APIS: Final = [
 ]
 _TOPICS: Final = [
     _Column("topic", lambda row: word(row.topic)),
+    _CLUSTER,
     _Column("partitions", lambda row: f"{row.partitions:,}", number=True, least=HUGE),
     _Column("produced", _traffic("produced"), number=True),
     _Column("rate", _rate("produced"), number=True, least=MIDDLE),
@@ -340,6 +343,7 @@ _TOPICS: Final = [
 ]
 _GROUPS: Final = [
     _Column("group", lambda row: word(row.group_id)),
+    _CLUSTER,
     _Column("protocol", lambda row: ", ".join(row.protocols)),
     _Column("generations", _generations, number=True),
     _Column("rebalances", lambda row: _some(row.rebalances), number=True),

@@ -33,6 +33,7 @@ from kafkasniff.kafka.search import Searcher
 from kafkasniff.kafka.trial import Trial
 from kafkasniff.kafka.weight import FRAME_BYTES, PROBLEM_BYTES
 from kafkasniff.streams import (
+    NO_TIME,
     Closed,
     Gap,
     Hole,
@@ -618,7 +619,8 @@ class KafkaConnection:
                 what = "of a frame that was not complete" if framer is not None else "in which no frame was found"
                 self._log.problem("stream-cut", f"the stream ended with {pending} bytes {what}", direction, pending)
         rejected = self._rejected_by_broker(item)
-        self._dialogue.close(item.reason)
+        by_broker = self._log.client is not None and item.by == 1 - self._log.client
+        self._dialogue.close(item.reason, item.by_ns if by_broker else NO_TIME)
         if rejected is not None:
             assert self._log.client is not None
             self._log.problem("connection-rejected", rejected, 1 - self._log.client)

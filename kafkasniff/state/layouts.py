@@ -314,6 +314,7 @@ _TCP: Final = (
             "clock": int,
             "deadline": int,
             "closed": bool,
+            "reset_by": Side | None,
             "ended": tuple[Side | None, int],
             "pending_syn": Packet | None,
             "last_packet": int,

@@ -67,6 +67,8 @@ class Broker(Exchanges, kw_only=True):
     """The number that messages tell of this address."""
     address: str
     port: int
+    cluster: str | None
+    """Id of its cluster, or the endpoint of the cluster's first broker; None: not known, or there is but one."""
     connections: int | None
 
 
@@ -96,6 +98,8 @@ class Topic(msgspec.Struct):
 
     topic: str | None
     """Its name, or its id where nothing tells the name."""
+    cluster: str | None
+    """Id of its cluster, or the endpoint of the cluster's first broker; None: not known, or there is but one."""
     partitions: int
     """That were named."""
     produced: Traffic
@@ -117,6 +121,8 @@ class Group(msgspec.Struct):
     """One group that requests name."""
 
     group_id: str
+    cluster: str | None
+    """Id of its cluster, or the endpoint of the cluster's first broker; None: not known, or there is but one."""
     protocols: list[str]
     """classic, consumer, share, streams; none where only offsets were committed or asked for."""
     clients: int

@@ -15,6 +15,7 @@ from tests.cli.console import kafkasniff
 ROOT = Path(__file__).resolve().parents[3]
 CAPTURES = ROOT / "captures" / "faults"
 FOLDER = Path(__file__).parent
+MESSAGES = ("request", "response", "sasl")
 
 
 def captures() -> list[Path]:
