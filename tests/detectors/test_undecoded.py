@@ -19,7 +19,9 @@ from kafkasniff.state import dump_inspector, load_inspector
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 from tests.craft.batches import batch
+from tests.craft.packet import Packet
 from tests.craft.read import read_packets
+from tests.craft.write import pcap_bytes, write_pcap
 
 FAULTS = ROOT / "captures" / "faults"
 NAMES = (
@@ -109,6 +111,41 @@ def test_other_protocols_count_only_without_kafka() -> None:
     assert alone.not_kafka.protocols == beside.not_kafka.protocols == ["HTTP"]
     assert alone.not_kafka.connections == beside.not_kafka.connections == 6
     assert (beside.share, beside.undecoded) == (1.0, [])
+
+
+def test_a_snap_length_is_no_loss() -> None:
+    found = run([str(ROOT / "captures" / "librdkafka-snaplen-128.pcap")]).visible
+    assert found.undecoded[0].reason == "snap-length"
+    assert "packet-loss" not in [one.reason for one in found.undecoded]
+
+
+def test_lost_requests_make_orphans(tmp_path: Path) -> None:
+    """Every second packet with a request is not in the capture; its bytes are, as acknowledged ones."""
+    packets = read_packets(ROOT / "captures" / "librdkafka-codecs.pcap")
+    asked = [one for one in packets if one.payload and one.sport > one.dport]
+    kept = [one for one in packets if one not in asked[1::2]]
+    found = run([str(write_pcap(tmp_path / "lossy.pcap", kept))]).visible
+    told = {one.reason: one.bytes for one in found.undecoded}
+    assert told.keys() >= {"packet-loss", "orphan-responses"}
+    assert found.bytes_decoded + sum(size or 0 for size in told.values()) == found.bytes
+    # No byte is invented.
+    assert found.bytes <= run([str(ROOT / "captures" / "librdkafka-codecs.pcap")]).visible.bytes
+
+
+def test_packets_that_cannot_be_read(tmp_path: Path) -> None:
+    """Of a link type that nobody knows (147, USER0): without a single connection the answer is no all-clear."""
+    data = bytearray(pcap_bytes([Packet(1, "10.0.0.5", 5, "10.0.0.9", 9092, 1, 1, 16, b"x")]))
+    data[20:24] = (147).to_bytes(4, "little")
+    path = tmp_path / "user.pcap"
+    path.write_bytes(data)
+    result = kafkasniff("check", path)
+    assert result.code == Exit.FINDINGS
+    assert "none of the traffic could be decoded; not decoded: packets that could not be read" in result.text
+
+
+def test_filters_that_select_nothing() -> None:
+    result = kafkasniff("check", "--topic", "no-such-topic", str(ROOT / "captures" / "librdkafka-codecs.pcap"))
+    assert result.lines[0].startswith("no exchanges that the filters select in ")
 
 
 # -- what people and builds are told
