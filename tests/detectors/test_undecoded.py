@@ -99,6 +99,15 @@ def test_requests_of_one_direction_are_not_unanswered() -> None:
     assert kinds == ["one-direction"] * 10
 
 
+def test_requests_beyond_the_bound_are_not_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection keeps so many requests; those that have to go are no more unanswered than the others."""
+    monkeypatch.setattr("kafkasniff.kafka.exchange.MAX_OUTSTANDING", 2)
+    inspector = Inspector()
+    found = [*inspector.feed(batch(read_packets(Path(capture("requests-only"))))), *inspector.close()]
+    assert [one.status for one in found if isinstance(one, Exchange)] == ["lost"] * 79
+    assert {one.kind for one in found if isinstance(one, Problem)} == {"one-direction"}
+
+
 def test_a_stopped_broker_is_not_one_direction() -> None:
     (found,) = run([capture("broker-stopped")], only=["unanswered-requests"]).findings
     assert (found.severity, found.subject["api"]) == ("error", "ApiVersions")
