@@ -87,6 +87,28 @@ class Boundaries:
             start = searcher.find_response(self._dialogue, chain)
         return start
 
+    def find_exchange(self) -> tuple[int, int] | None:
+        """A plausible request and its response, each in a stream that is not in step: direction and place of the first.
+
+        A request with an oddity, such as the bytes too many of librdkafka's Metadata, tells too little alone.
+        """
+        for direction in (0, 1):
+            searcher, other = self._searchers[direction], self._searchers[1 - direction]
+            if searcher is None or other is None or self._log.client not in (None, direction):
+                continue
+            requests = searcher.whole_requests()
+            start = other.find_answer(requests, searcher) if requests else None
+            if start is not None:
+                searcher.accepted_requests = True
+                return direction, start
+        return None
+
+    def restart_responses(self, direction: int, order: int) -> None:
+        """Look at the broker's stream behind this packet once more: what was asked at it is known from now on."""
+        searcher = self._searchers[direction]
+        if searcher is not None:
+            searcher.restart_responses(order)
+
     def client_by(self, direction: int) -> int:
         """The client's direction, when a chain of frames was just found in the stream of `direction`."""
         if self._log.client is not None:

@@ -528,6 +528,11 @@ class KafkaConnection:
             self._enter_step(direction, searcher, start, work)
             return
         if self.verdict == "undecided":
+            exchange = boundaries.find_exchange()
+            if exchange is not None:
+                # Then what is in `direction` is searched again, or is in step.
+                self._enter(*exchange)
+                return
             self._judge_not_kafka(boundaries.reason_against(direction, peer_held=self._holes[1 - direction]))
         searcher.forget()
 
@@ -549,6 +554,8 @@ class KafkaConnection:
         undecided = self.verdict == "undecided"
         if undecided:
             self._judge_kafka(self._boundaries.client_by(direction))
+            if direction == self._log.client:
+                self._boundaries.restart_responses(1 - direction, searcher.order_at(start))
         if skipped:
             detail = f"{skipped} bytes were passed over before the first frame that could be told"
             self._log.problem("stream-resync", detail, direction, skipped)
@@ -559,6 +566,12 @@ class KafkaConnection:
         self._boundaries.release(direction)
         self._framers[direction] = Framer(direction, self._options.max_frame)
         work += [_Entered(undecided), _Segments(run, run.first, run.last)]
+
+    def _enter(self, direction: int, start: int) -> None:
+        """The stream of `direction` is in step from this position on."""
+        work: _Work = []
+        self._enter_step(direction, self._boundaries.searcher(direction), start, work)
+        self._work_off(direction, work)
 
     def _judge_not_kafka(self, reason: str | None, kind: str = "not-kafka", *, likely: bool = False) -> None:
         """The connection is not Kafka if there is a reason; nothing more of it is read or kept then."""
@@ -589,9 +602,7 @@ class KafkaConnection:
             searcher = self._boundaries.searcher(self._log.client)
             if searcher.began:
                 # A connection that ended behind a request that is plausible only: nothing better will come.
-                work: _Work = []
-                self._enter_step(self._log.client, searcher, 0, work)
-                self._work_off(self._log.client, work)
+                self._enter(self._log.client, 0)
         if self.verdict != "kafka":
             return
         for direction, framer in enumerate(self._framers):

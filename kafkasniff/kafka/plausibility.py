@@ -6,11 +6,11 @@ from typing import Final, Literal
 
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.dissectors import api_keys
-from kafkasniff.kafka.message import decode_request, request_header
+from kafkasniff.kafka.message import decode_request, decode_response, request_header
 from kafkasniff.kafka.other_protocols import is_gssapi_token
 from kafkasniff.kafka.scan import highest_version
 
-__all__ = ["BEGINNING", "is_exact_request", "judge_request", "may_begin_request"]
+__all__ = ["BEGINNING", "is_answer", "is_exact_request", "judge_request", "may_begin_request"]
 
 BEGINNING: Final = 256
 """Bytes of a request that is not complete yet that are looked at."""
@@ -47,6 +47,15 @@ def judge_request(data: bytes, start: int, end: int, *, strict: bool) -> Literal
 def is_exact_request(data: bytes, start: int, end: int) -> bool:
     """Whether these bytes are a request of a known version that its body consumes to the last byte."""
     return judge_request(data, start, end, strict=True) == "exact"
+
+
+def is_answer(request: bytes, response: bytes) -> bool:
+    """Whether `response` is to its last byte one to a request of a known version; ids are not compared."""
+    header = request_header(request, 0, len(request), strict=True)
+    if header is None:
+        return False
+    decoded = decode_response(response, 0, len(response), header.api_key, header.api_version, _SKIP_RECORDS)
+    return bool(decoded.body) and not decoded.problems
 
 
 def may_begin_request(head: bytes, *, aligned: bool) -> bool:

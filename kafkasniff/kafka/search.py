@@ -9,9 +9,11 @@ accepted
   frames have plausible request headers (responses with small correlation ids look like Produce requests);
 - as responses: when a frame of the chain answers a request that is outstanding, and decodes exactly as that API and
   version, or when RESPONSE_CHAIN frames have rising correlation ids;
+- as both: when a plausible request is followed by a response with its correlation id that decodes exactly as its API
+  and version.
 
-and dropped when a frame of its chain is implausible. The search looks at the stream segment by segment, so that its
-result does not depend on how packets were batched.
+A candidate is dropped when a frame of its chain is implausible. The search looks at the stream segment by segment, so
+that its result does not depend on how packets were batched.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from struct import Struct
 from typing import Final, Protocol
 
 from kafkasniff.kafka.other_protocols import is_gssapi_token
-from kafkasniff.kafka.plausibility import BEGINNING, judge_request, may_begin_request
+from kafkasniff.kafka.plausibility import BEGINNING, is_answer, judge_request, may_begin_request
 from kafkasniff.kafka.scan import (
     REQUEST_HEAD,
     RESPONSE_HEAD,
@@ -50,6 +52,10 @@ by default (max.request.size), since a capture may start anywhere in one."""
 MAX_SEARCH: Final = 16 << 20
 """Bytes kept while searching; where no candidate was accepted by then, the older half is given up."""
 MAX_CANDIDATES: Final = 64
+MAX_ODD: Final = 64 << 10
+"""Bytes of a plausible request that is looked at together with a response: what has an oddity is small."""
+MAX_ANSWER: Final = 1 << 20
+"""And of that response: Metadata of thousands of topics is less."""
 _CHUNK: Final = 4096
 """Bytes that are scanned for candidates at once, so that a frame that is found soon does not cost a scan of all that
 stands behind it: a segment may hold hundreds of places where frames begin and end again."""
@@ -57,6 +63,8 @@ stands behind it: a segment may hold hundreds of places where frames begin and e
 _API_VERSIONS: Final = (18).to_bytes(2, "big")
 _INT = Struct(">i")
 _RESPONSE = Struct(">ii")
+_REQUEST = Struct(">i4xi")
+"""Size and correlation id."""
 
 
 class Requests(Protocol):
@@ -75,7 +83,7 @@ class Requests(Protocol):
 class _Candidate:
     """A possible frame start and how far its chain of frames was followed."""
 
-    __slots__ = ("at", "correlation_id", "expected", "frames", "needed", "start")
+    __slots__ = ("at", "correlation_id", "expected", "frames", "needed", "refuted", "start")
 
     def __init__(self, start: int) -> None:
         self.start = start
@@ -86,6 +94,8 @@ class _Candidate:
         """The first frame of a chain of responses that answers a request."""
         self.needed = 0
         """Of a chain of requests: so many bytes have to be there before there is more to see."""
+        self.refuted = False
+        """Of a chain of responses: its first frame has the id of a request that it does not answer."""
 
 
 class Searcher:
@@ -337,6 +347,16 @@ class Searcher:
                 self._scan_for_responses(requests)
         return self._first_response(requests, chain, len(self._data))
 
+    def restart_responses(self, order: int) -> None:
+        """Follow chains of responses that begin behind this packet anew: now it is known what was asked at it."""
+        behind = bisect_right(self._orders, order)
+        first = max(self._ends[behind - 1] - self._base, 0) if behind else 0
+        for candidate in self._responses:
+            if candidate.start >= first:
+                candidate.at, candidate.frames, candidate.correlation_id = candidate.start, 0, -1
+                candidate.expected = None
+        self._scanned_responses = min(self._scanned_responses, first)
+
     def _first_response(self, requests: Requests, chain: int, stop: int) -> int | None:
         """The same among the candidates in front of `stop`."""
         for candidate in sorted(self._responses, key=lambda candidate: candidate.start):
@@ -403,6 +423,47 @@ class Searcher:
             if size < SMALLEST_RESPONSE or size > self._max_size:
                 return False
         return None
+
+    # -- pairs ------------------------------------------------------------------------------------------------------
+
+    def whole_requests(self) -> dict[int, int]:
+        """Where plausible requests begin that are there to their end, the first of each chain, by correlation id.
+
+        Of several with one id it is the last.
+        """
+        found: dict[int, int] = {}
+        for candidate in self._requests:
+            if candidate.frames:
+                size, correlation_id = _REQUEST.unpack_from(self._data, candidate.start)
+                if size <= MAX_ODD:
+                    found[correlation_id] = candidate.start
+        return found
+
+    def message(self, start: int) -> tuple[bytes, int]:
+        """The message of a whole frame that begins at `start`, and the order of the packet that completed it."""
+        end = start + 4 + _INT.unpack_from(self._data, start)[0]
+        return bytes(self._data[start + 4 : end]), self.order_at(end - 1)
+
+    def find_answer(self, requests: dict[int, int], asked: Searcher) -> int | None:
+        """Where the request begins in `asked` that a whole frame here, behind it, answers to the last byte."""
+        for candidate in self._responses:
+            if candidate.refuted or len(self._data) - candidate.start < RESPONSE_HEAD:
+                continue
+            size, correlation_id = _RESPONSE.unpack_from(self._data, candidate.start)
+            start = requests.get(correlation_id)
+            end = candidate.start + 4 + size
+            if start is None or size > MAX_ANSWER or end > len(self._data):
+                continue
+            request, order = asked.message(start)
+            if self.order_at(candidate.start) >= order:
+                if is_answer(request, bytes(self._data[candidate.start + 4 : end])):
+                    return start
+                candidate.refuted = True
+        return None
+
+    def order_at(self, position: int) -> int:
+        """Order of the packet that brought the byte at a position."""
+        return self._orders[bisect_right(self._ends, self._base + position)]
 
     # -- both -------------------------------------------------------------------------------------------------------
 

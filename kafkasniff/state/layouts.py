@@ -620,7 +620,15 @@ _STREAMS: Final = (
     ),
     Layout(
         search._Candidate,
-        {"start": int, "at": int, "frames": int, "correlation_id": int, "expected": int | None, "needed": int},
+        {
+            "start": int,
+            "at": int,
+            "frames": int,
+            "correlation_id": int,
+            "expected": int | None,
+            "needed": int,
+            "refuted": bool,
+        },
     ),
 )
 
