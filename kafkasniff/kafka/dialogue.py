@@ -18,7 +18,7 @@ from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.message import NEEDED, Decoded, decode_request, decode_response, read_rest
 from kafkasniff.kafka.message_plan import response_plan
 from kafkasniff.kafka.opening import AUTHENTICATION, Opening, refusal
-from kafkasniff.kafka.plausibility import is_exact_request
+from kafkasniff.kafka.plausibility import is_likely_request
 from kafkasniff.kafka.sasl import SCRAM_ANSWERS, RawSasl
 from kafkasniff.kafka.weight import EARLY_BYTES, REQUEST_BYTES, likely_bytes
 from kafkasniff.model import Problem, Status
@@ -204,9 +204,9 @@ class Dialogue:
         """Whether a frame is a raw token, in an authentication or behind a handshake whose answer is not there."""
         if is_request:
             if self._sasl is None:
-                exact = is_exact_request(frame.data, frame.start, frame.end)
+                is_request_frame = is_likely_request(frame.data, frame.start, frame.end)
                 offered, self._offered = self._offered, None
-                if exact:
+                if is_request_frame:
                     return False
                 self._sasl = RawSasl(offered)
             return self._sasl.takes_request_frame(frame)

@@ -10,7 +10,7 @@ from kafkasniff.kafka.message import decode_request, decode_response, request_he
 from kafkasniff.kafka.other_protocols import is_gssapi_token
 from kafkasniff.kafka.scan import highest_version
 
-__all__ = ["BEGINNING", "is_answer", "is_exact_request", "judge_request", "may_begin_request"]
+__all__ = ["BEGINNING", "is_answer", "is_exact_request", "is_likely_request", "judge_request", "may_begin_request"]
 
 BEGINNING: Final = 256
 """Bytes of a request that is not complete yet that are looked at."""
@@ -47,6 +47,22 @@ def judge_request(data: bytes, start: int, end: int, *, strict: bool) -> Literal
 def is_exact_request(data: bytes, start: int, end: int) -> bool:
     """Whether these bytes are a request of a known version that its body consumes to the last byte."""
     return judge_request(data, start, end, strict=True) == "exact"
+
+
+def is_likely_request(data: bytes, start: int, end: int) -> bool:
+    """Whether these bytes have a header that makes sense, whatever is odd about their body, or that is cut off.
+
+    A header without a client id says little: then the body has to decode, but for what may follow it, and be neither
+    all zeros, as a token may be, nor a Produce that produces nothing.
+    """
+    header = request_header(data, start, end, strict=True)
+    if header is None or header.api_key not in api_keys():
+        return False
+    if header.client_id:
+        return True
+    judgement = judge_request(data, start, end, strict=True)
+    says_something = header.api_key != _PRODUCE and any(data[start + header.length : end])
+    return judgement == "exact" or (judgement == "plausible" and says_something)
 
 
 def is_answer(request: bytes, response: bytes) -> bool:

@@ -709,7 +709,7 @@ _EXCHANGES: Final = (
             "sasl_mechanism": str | None,
         },
     ),
-    Layout(RawSasl, {"mechanism": str | None, "_client_tokens": int, "_broker_tokens": int}),
+    Layout(RawSasl, {"mechanism": str | None, "_client_tokens": int, "_broker_tokens": int, "_over": bool}),
     Layout(
         opening.Opening,
         {
