@@ -23,6 +23,8 @@ from kafkasniff.streams import Gap
 __all__ = ["Boundaries"]
 
 _INT = Struct(">i")
+_SHORTEST_RESPONSE: Final = 8
+"""Bytes of a frame up to the correlation id of a response."""
 _SHORTEST_HEADER: Final = 12
 """Bytes of a frame up to the correlation id of a request."""
 
@@ -103,11 +105,25 @@ class Boundaries:
                 return direction, start
         return None
 
-    def restart_responses(self, direction: int, order: int) -> None:
-        """Look at the broker's stream behind this packet once more: what was asked at it is known from now on."""
+    def restart_responses(self, direction: int, order: int = -1) -> None:
+        """Look at the broker's stream behind this packet once more: what was asked is known from now on."""
         searcher = self._searchers[direction]
         if searcher is not None:
             searcher.restart_responses(order)
+
+    def first_id(self, direction: int) -> tuple[int, int] | None:
+        """Correlation id of the first response of a stream that is known from its beginning, and its packet's order.
+
+        None where the beginning, or the whole response, is not there.
+        """
+        searcher = self._searchers[direction]
+        if searcher is None or not searcher.aligned or searcher.dropped or len(searcher) < _SHORTEST_RESPONSE:
+            return None
+        beginning = searcher.beginning(_SHORTEST_RESPONSE)
+        size = _INT.unpack_from(beginning)[0]
+        if not 0 < size <= len(searcher) - 4:
+            return None
+        return _INT.unpack_from(beginning, 4)[0], searcher.order_at(3 + size)
 
     def client_by(self, direction: int) -> int:
         """The client's direction, when a chain of frames was just found in the stream of `direction`."""

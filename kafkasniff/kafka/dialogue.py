@@ -45,6 +45,7 @@ class Dialogue:
         "_detail",
         "_early",
         "_every_end",
+        "_ids_rise",
         "_ids_vary",
         "_last_id",
         "_log",
@@ -73,6 +74,8 @@ class Dialogue:
         """Correlation id of the last request."""
         self._ids_vary = False
         """Two requests on end had different correlation ids: some clients give the same to all."""
+        self._ids_rise = True
+        """Each request so far had a higher correlation id than the one before: none is used twice."""
         self.last_answer: int | None = None
         """Correlation id of the last response that was paired."""
         self._ordinal = 0
@@ -121,9 +124,13 @@ class Dialogue:
             and not (self._every_end and self.retransmits)
         )
 
-    def take_pairs(self, ids: Sequence[int], most: int) -> None:
-        """Take exchanges that begin and end here: correlation ids of the requests, `most` as in `Ledger.note_most`."""
+    def take_pairs(self, ids: Sequence[int], most: int, *, rise: bool) -> None:
+        """Take exchanges that begin and end here: correlation ids of the requests, `most` as in `Ledger.note_most`.
+
+        `rise`: each id is higher than the one before it.
+        """
         self._ordinal += len(ids)
+        self._ids_rise = self._ids_rise and rise and (self._last_id is None or ids[0] > self._last_id)
         if not self._ids_vary:
             self._ids_vary = len({*ids, ids[0] if self._last_id is None else self._last_id}) > 1
         self._last_id = ids[-1]
@@ -251,6 +258,7 @@ class Dialogue:
             )
         repeats = decoded.correlation_id == self._last_id
         self._ids_vary = self._ids_vary or not (repeats or self._last_id is None)
+        self._ids_rise = self._ids_rise and (self._last_id is None or decoded.correlation_id > self._last_id)
         self._last_id = decoded.correlation_id
         mechanism = None
         if decoded.api_key == _SASL_HANDSHAKE and decoded.api_version == 0 and decoded.body is not None:
@@ -349,7 +357,8 @@ class Dialogue:
         )
         if self.gapped:
             whole = read_rest(decoded)
-            if _does_not_fit(self._to_judge(whole, pending, frame), cut=bool(_incomplete(frame))):
+            repeats = not self._ids_rise or (_elapsed(pending.time_ns, frame.first_time) or 0) < 0
+            if repeats and _does_not_fit(self._to_judge(whole, pending, frame), cut=bool(_incomplete(frame))):
                 # Ids repeat on some connections: where bytes are missing, the same id need not be the same exchange.
                 self._orphan(frame)
                 self._end_without(pending, "lost")

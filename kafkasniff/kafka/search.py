@@ -348,7 +348,7 @@ class Searcher:
         return self._first_response(requests, chain, len(self._data))
 
     def restart_responses(self, order: int) -> None:
-        """Follow chains of responses that begin behind this packet anew: now it is known what was asked at it."""
+        """Follow chains of responses that begin behind this packet anew: it is known now what was asked."""
         behind = bisect_right(self._orders, order)
         first = max(self._ends[behind - 1] - self._base, 0) if behind else 0
         for candidate in self._responses:

@@ -644,6 +644,7 @@ _EXCHANGES: Final = (
             "_early": early.EarlyResponses,
             "_last_id": int | None,
             "_ids_vary": bool,
+            "_ids_rise": bool,
             "last_answer": int | None,
             "_ordinal": int,
             "memory": ConnectionMemory,
