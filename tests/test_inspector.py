@@ -471,6 +471,72 @@ def test_proxy_protocol(prologue: bytes, segment: int) -> None:
     assert "192.0.2.7 port 4711" in problem.detail
 
 
+# -- bodies that are odd, behind a gap ------------------------------------------------------------------------------
+
+
+def odd_response(correlation_id: int) -> bytes:
+    return kb.frame(kb.metadata_response(correlation_id, "h", 1, ["t"])[4:] + b"more")
+
+
+def broken_response(correlation_id: int) -> bytes:
+    return kb.frame(kb.metadata_response(correlation_id, "h", 1, ["t"])[4:-3])
+
+
+def behind_a_gap(ids: list[int], answer: Callable[[int], bytes]) -> list[Any]:
+    """The response to the first of three requests lacks bytes in its midst; that to the third is `answer`."""
+    talk = greeted()
+    whole = kb.metadata_response(ids[0], "h" * 50, 1, ["t"])
+    talk.send(0, kb.metadata_request(ids[0], ["t"])).send(1, whole[:20]).lose(1, 30).send(1, whole[50:])
+    talk.acknowledge(0)
+    talk.send(0, kb.metadata_request(ids[1], ["t"])).send(1, kb.metadata_response(ids[1], "h", 1, ["t"]))
+    talk.send(0, kb.metadata_request(ids[2], ["t"])).send(1, answer(ids[2]))
+    return inspect(talk.end())
+
+
+@pytest.mark.parametrize("answer", [odd_response, broken_response])
+def test_behind_a_gap_an_odd_response_finds_its_request(answer: Callable[[int], bytes]) -> None:
+    out = behind_a_gap([2, 3, 4], answer)
+    assert statuses(out) == [(1, "answered"), (2, "answered"), (3, "answered"), (4, "answered")]
+    (last,) = [m for m in out if isinstance(m, Message) and m.type == "response" and m.correlation_id == 4]
+    assert last.api == "Metadata"
+    assert last.problems
+
+
+@pytest.mark.parametrize("answer", [odd_response, broken_response])
+def test_behind_a_gap_an_odd_response_with_an_id_that_repeats_is_an_orphan(answer: Callable[[int], bytes]) -> None:
+    out = behind_a_gap([2, 2, 2], answer)
+    assert [status for _, status in statuses(out)][-2:] in (["orphan", "lost"], ["lost", "orphan"])
+
+
+def test_responses_whose_requests_were_held_back_are_found() -> None:
+    """Both streams lack a segment; what is behind is let go at the end, that of the broker first."""
+    talk = greeted().acknowledge(0)
+    first = talk.packets[0]
+    assert first.sender == 0
+    lost = kb.metadata_request(2, ["t"])
+    talk.lose(0, len(lost)).lose(1, len(kb.metadata_response(2, "h", 1, ["t"])))
+    for number in (3, 4):
+        talk.send(0, kb.metadata_request(number, ["t"])).send(1, kb.metadata_response(number, "h", 1, ["t"]))
+    # The ports the other way round: it is the lower endpoint whose stream is let go first.
+    turned = [packet._replace(sender=1 - packet.sender) for packet in talk.packets]
+    for packets in (talk.packets, turned):
+        out = inspect(packets)
+        pairs = Counter(m.exchange for m in out if isinstance(m, Message) and m.api == "Metadata")
+        assert list(pairs.values()) == [2, 2]
+        assert not [m for m in out if isinstance(m, Message) and m.correlation_id == 2]
+
+
+@pytest.mark.parametrize("snap", [20, 30, 58, 100])
+@pytest.mark.parametrize("client_id", ["crafted", "a client whose name is longer than what is kept of it, as some are"])
+def test_one_exchange_that_the_snap_length_cut(snap: int, client_id: str) -> None:
+    request = kb.request(3, 1, 5, kb.array([kb.string("a topic with a long name")] * 5), client_id=client_id)
+    talk = Talk().send(0, request, snap=snap).send(1, kb.metadata_response(5, "h" * 100, 1, ["t"]), snap=snap)
+    out = inspect(talk.end())
+    assert [m[:4] for m in messages(out)] == [("request", "Metadata", 1, 5), ("response", "Metadata", 1, 5)]
+    other = Talk().send(0, request, snap=snap).send(1, kb.metadata_response(6, "h" * 100, 1, ["t"]), snap=snap)
+    assert not messages(inspect(other.end()))
+
+
 # -- raw SASL -------------------------------------------------------------------------------------------------------
 
 

@@ -159,3 +159,104 @@ def test_frames_of_another_protocol_with_equal_ids_are_not_kafka() -> None:
     named = [(">", int32(40) + int16(3) + int16(1) + int32(n) + string("worker") + bytes(24)) for n in (1, 2)]
     out = outputs(talk(named[0], answers[0], named[1], answers[1]))
     assert not pairs(out)
+
+
+# What a user says: the port is Kafka's.
+
+PORT = 9092
+
+
+def told(out: list[object]) -> list[tuple[str, str | None, int | None, int | None]]:
+    return [(one.type, one.api, one.api_version, one.correlation_id) for one in out if isinstance(one, Message)]
+
+
+def asked(key: int, version: int, correlation_id: int, body: bytes = b"", client_id: str | None = "some") -> bytes:
+    return framed(int16(key) + int16(version) + int32(correlation_id) + string(client_id) + body)
+
+
+def framed(message: bytes) -> bytes:
+    return int32(len(message)) + message
+
+
+def answered(correlation_id: int, body: bytes) -> bytes:
+    return framed(int32(correlation_id) + body)
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["with-handshake", "mid-stream"])
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([("<", ANSWER)], [("response", None, None, 7)]),
+        ([("<", answered(3, b"\x01\x02\x03"))], [("response", None, None, 3)]),
+        ([(">", asked(77, 99, 1, b"any"))], [("request", "ShareGroupDescribe", 99, 1)]),
+        ([(">", asked(500, 2, 1, b"any"))], [("request", None, 2, 1)]),
+        ([(">", asked(500, 2, 1, b"any", client_id=None))], [("request", None, 2, 1)]),
+        (
+            [(">", asked(500, 2, 1, b"any")), ("<", answered(1, b"something"))],
+            [("request", None, 2, 1), ("response", None, 2, 1)],
+        ),
+        (
+            [(">", asked(3, 1, 1, int32(9) + string("cut"))), ("<", answered(1, b"no metadata"))],
+            [("request", "Metadata", 1, 1), ("response", "Metadata", 1, 1)],
+        ),
+        (
+            [
+                ("<", answered(4, b"first")),
+                ("<", answered(5, b"second")),
+                (">", metadata_request(7, ["orders"])),
+                ("<", ANSWER),
+            ],
+            [
+                ("response", None, None, 4),
+                ("response", None, None, 5),
+                ("request", "Metadata", 1, 7),
+                ("response", "Metadata", 1, 7),
+            ],
+        ),
+    ],
+    ids=["lone", "lone-odd", "version", "key", "no-client-id", "key-answered", "odd-bodies", "in-flight"],
+)
+def test_with_a_port_what_is_there_is_shown(
+    messages: list[tuple[str, bytes]], expected: list[tuple[str, str | None, int, int]], whole: bool
+) -> None:
+    packets = talk(*messages)
+    if whole:
+        conversation = Conversation()
+        packets = [*conversation.handshake(), *packets]
+    assert sorted(told(outputs(packets, ports=[PORT])), key=str) == sorted(expected, key=str)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"GET /metrics HTTP/1.1\r\nHost: kafka\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(256)) * 2,
+        b"SSH-2.0-OpenSSH_9.2p1\r\n",
+        b"\1" + bytes(64),
+        bytes(range(256)) * 4,
+        b"\xff" * 100,
+        framed(int16(2000) + int16(1) + int32(1) + string("some")),
+        framed(int16(3) + int16(300) + int32(1) + string("some")),
+        framed(int16(3) + int16(1) + int32(1) + string("so\1me")),
+        framed(int16(3) + int16(1) + int32(1) + int16(500) + b"some"),
+    ],
+    ids=["http", "tls", "ssh", "zeros", "count", "ones", "no-key", "no-version", "no-text", "no-length"],
+)
+@pytest.mark.parametrize("whole", [True, False], ids=["with-handshake", "mid-stream"])
+def test_with_a_port_garbage_is_not_shown(first: bytes, whole: bool) -> None:
+    # With the length of a frame in front, what the broker says may be a response of any kind.
+    packets = talk((">", first)) if first[:3] == bytes(3) else talk((">", first), ("<", first))
+    if whole:
+        packets = [*Conversation().handshake(), *packets]
+    assert not told(outputs(packets, ports=[PORT]))
+    assert not told(outputs(packets))
+
+
+@pytest.mark.parametrize("name", ["librdkafka-codecs.pcap", "java-group-classic.pcap", "kafkajs.pcap"])
+def test_with_a_port_pairs_are_those_of_the_whole(name: str) -> None:
+    expected = whole(name)
+    ports = {packet.dport for packet in packets_of(name)} & {packet.sport for packet in packets_of(name)}
+    brokers = {port for port in ports if sum(port in (one.sport, one.dport) for one in packets_of(name)) > 30}
+    for start in starts(name):
+        found = pairs(outputs(packets_of(name), start, ports=brokers))
+        assert not {pair for pair in found - expected if not any(is_copy(pair, other) for other in expected)}

@@ -50,7 +50,9 @@ class Boundaries:
         """The searcher of a stream; made when there is something to search, which is a moment for most."""
         searcher = self._searchers[direction]
         if searcher is None:
-            searcher = self._searchers[direction] = Searcher(aligned=False, max_size=self._max_frame)
+            searcher = self._searchers[direction] = Searcher(
+                aligned=False, max_size=self._max_frame, forced=self._forced
+            )
         return searcher
 
     def collected(self, direction: int) -> int:
@@ -65,7 +67,7 @@ class Boundaries:
     def begin(self, direction: int) -> None:
         """The stream begins here, unless bytes of it were seen already."""
         if not self._searchers[direction]:
-            self._searchers[direction] = Searcher(aligned=True, max_size=self._max_frame)
+            self._searchers[direction] = Searcher(aligned=True, max_size=self._max_frame, forced=self._forced)
 
     def release(self, direction: int) -> None:
         """The stream is in step, or what was collected of it is of no use behind a gap."""

@@ -18,7 +18,7 @@ from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.message import NEEDED, Decoded, decode_request, decode_response, read_rest
 from kafkasniff.kafka.message_plan import response_plan
 from kafkasniff.kafka.opening import AUTHENTICATION, Opening, refusal
-from kafkasniff.kafka.plausibility import is_likely_request
+from kafkasniff.kafka.plausibility import MAX_KEY, is_likely_request
 from kafkasniff.kafka.sasl import SCRAM_ANSWERS, RawSasl
 from kafkasniff.kafka.weight import EARLY_BYTES, REQUEST_BYTES, likely_bytes
 from kafkasniff.model import Problem, Status
@@ -29,8 +29,6 @@ __all__ = ["Dialogue"]
 _SASL_HANDSHAKE: Final = 17
 _TRUNCATED: Final = ("body-truncated", "array-too-long")
 """Problems of a body that ends too early and is right up to there."""
-MAX_KEY: Final = 1_000
-"""API keys above this are none: Kafka has 95 of them after fifteen years."""
 NEAR: Final = 10_000
 """Outstanding responses have ids less than this away from the last request's."""
 NS_IN_S: Final = 1_000_000_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Final, Literal
 
 from kafkasniff.kafka.context import DecodeOptions
@@ -10,14 +11,31 @@ from kafkasniff.kafka.message import decode_request, decode_response, request_he
 from kafkasniff.kafka.other_protocols import is_gssapi_token
 from kafkasniff.kafka.scan import highest_version
 
-__all__ = ["BEGINNING", "is_answer", "is_exact_request", "is_likely_request", "judge_request", "may_begin_request"]
+__all__ = [
+    "BEGINNING",
+    "MAX_KEY",
+    "has_request_form",
+    "is_answer",
+    "is_exact_request",
+    "is_likely_request",
+    "judge_request",
+    "may_begin_request",
+]
 
 BEGINNING: Final = 256
 """Bytes of a request that is not complete yet that are looked at."""
 
+MAX_KEY: Final = 1_000
+"""API keys above this are none: Kafka has 95 of them after fifteen years."""
+MAX_VERSION: Final = 100
+"""And versions above this: Fetch has 18."""
 MAX_ODDITY: Final = 512
 """A request whose body has bytes too many is plausible up to this size."""
 _PRODUCE: Final = 0
+_HEADER: Final = Struct(">hhih")
+"""API key, version, correlation id, length of the client id."""
+_CLIENT_ID: Final = 10
+"""Bytes in front of the client id."""
 _SKIP_RECORDS: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
 
 
@@ -47,6 +65,21 @@ def judge_request(data: bytes, start: int, end: int, *, strict: bool) -> Literal
 def is_exact_request(data: bytes, start: int, end: int) -> bool:
     """Whether these bytes are a request of a known version that its body consumes to the last byte."""
     return judge_request(data, start, end, strict=True) == "exact"
+
+
+def has_request_form(data: bytes, start: int, end: int, size: int) -> bool:
+    """Whether these bytes, of a frame of `size`, are as far as they go the header of a request of any API and version.
+
+    Enough where a user says that they are a client's.
+    """
+    if size < _CLIENT_ID or end - start < _CLIENT_ID:
+        return False
+    key, version, _, length = _HEADER.unpack_from(data, start)
+    if not (0 <= key <= MAX_KEY and 0 <= version <= MAX_VERSION and -1 <= length <= size - _CLIENT_ID):
+        return False
+    stop = min(start + _CLIENT_ID + max(length, 0), end)
+    cut = stop - start - _CLIENT_ID < length
+    return data[start + _CLIENT_ID : stop].decode("utf-8", "ignore" if cut else "replace").isprintable()
 
 
 def is_likely_request(data: bytes, start: int, end: int) -> bool:

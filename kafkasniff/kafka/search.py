@@ -23,7 +23,7 @@ from struct import Struct
 from typing import Final, Protocol
 
 from kafkasniff.kafka.other_protocols import is_gssapi_token
-from kafkasniff.kafka.plausibility import BEGINNING, is_answer, judge_request, may_begin_request
+from kafkasniff.kafka.plausibility import BEGINNING, has_request_form, is_answer, judge_request, may_begin_request
 from kafkasniff.kafka.scan import (
     REQUEST_HEAD,
     RESPONSE_HEAD,
@@ -52,6 +52,8 @@ by default (max.request.size), since a capture may start anywhere in one."""
 MAX_SEARCH: Final = 16 << 20
 """Bytes kept while searching; where no candidate was accepted by then, the older half is given up."""
 MAX_CANDIDATES: Final = 64
+MAX_FORM: Final = 1 << 20
+"""Bytes of a request of which nothing but its header's form is known, and that a search waits for."""
 MAX_ODD: Final = 64 << 10
 """Bytes of a plausible request that is looked at together with a response: what has an oddity is small."""
 MAX_ANSWER: Final = 1 << 20
@@ -106,6 +108,7 @@ class Searcher:
         "_clipped",
         "_data",
         "_ends",
+        "_forced",
         "_max_size",
         "_orders",
         "_packets",
@@ -120,13 +123,15 @@ class Searcher:
         "dropped",
     )
 
-    def __init__(self, *, aligned: bool, max_size: int) -> None:
+    def __init__(self, *, aligned: bool, max_size: int, forced: bool = False) -> None:
         self.aligned = aligned
         """The first byte is the stream's first: nothing but position 0 is a candidate."""
         self.accepted_requests = False
         """What was accepted last was a chain of requests."""
         self.dropped = 0
         """Bytes given up at the bound."""
+        self._forced = forced
+        """A user says that this is Kafka: the form of a header is enough where a segment begins."""
         self._max_size = max_size
         self._data = bytearray()
         self._clipped = False
@@ -178,8 +183,11 @@ class Searcher:
             if begin == 0 and not self.dropped:
                 self._requests = [_Candidate(0)]
                 self._responses = [_Candidate(0)]
-        elif len(self._responses) < MAX_CANDIDATES:
-            self._responses.append(_Candidate(begin))
+        else:
+            if len(self._responses) < MAX_CANDIDATES:
+                self._responses.append(_Candidate(begin))
+            if self._forced and len(self._requests) < MAX_CANDIDATES:
+                self._requests.append(_Candidate(begin))
 
     def drop(self, count: int) -> None:
         """Give up the first `count` bytes (whole segments' bookkeeping included)."""
@@ -262,6 +270,8 @@ class Searcher:
         """
         if not self.aligned:
             self._scan_for_requests()
+        if self._forced:
+            self._requests.sort(key=lambda candidate: candidate.start)
         found: int | None = None
         for candidate in list(self._requests):
             verdict = self._follow_requests(candidate, chain)
@@ -313,7 +323,7 @@ class Searcher:
             start, end = candidate.at + 4, candidate.at + 4 + size
             if end > len(data):
                 head = bytes(data[start : start + BEGINNING])
-                if not may_begin_request(head, aligned=self.aligned):
+                if not (may_begin_request(head, aligned=self.aligned) or self._has_form(head, size)):
                     return False
                 if len(head) == BEGINNING:
                     candidate.needed = end
@@ -323,7 +333,9 @@ class Searcher:
                 return True
             judgement = judge_request(frame, 0, size, strict=not self.aligned)
             if judgement == "no":
-                return False
+                if not self._has_form(frame, size):
+                    return False
+                judgement = "plausible"
             candidate.frames += 1
             candidate.at = end
             # What a client says first nearly always, maybe in a version newer than the definitions.
@@ -331,6 +343,10 @@ class Searcher:
             if judgement == "exact" or greeting or (chain is not None and candidate.frames >= chain):
                 return True
         return None
+
+    def _has_form(self, head: bytes, size: int) -> bool:
+        """Whether the beginning of a frame of `size` will do for a request, by what the user says."""
+        return self._forced and (self.aligned or size <= MAX_FORM) and has_request_form(head, 0, len(head), size)
 
     # -- responses --------------------------------------------------------------------------------------------------
 
@@ -408,12 +424,16 @@ class Searcher:
             if expected and candidate.expected is None:
                 candidate.expected = candidate.at
             candidate.frames += 1
-            if candidate.frames >= chain or (
-                expected and requests.is_exact(correlation_id, bytes(data[candidate.at + 4 : end]))
+            # By what the user says, frames that begin and end where segments do are responses.
+            said = self._forced and self._starts_segment(candidate.start) and self._starts_segment(end)
+            if (
+                said
+                or candidate.frames >= chain
+                or (expected and requests.is_exact(correlation_id, bytes(data[candidate.at + 4 : end])))
             ):
                 # What stands in front of the first frame that answers a request may be the end of a longer one: a field
                 # of bytes there has a length prefix too, and ends where the frame does.
-                if candidate.expected is not None:
+                if candidate.expected is not None and not said:
                     candidate.start = candidate.expected
                 return True
             candidate.correlation_id = correlation_id

@@ -600,6 +600,7 @@ _STREAMS: Final = (
         search.Searcher,
         {
             "aligned": bool,
+            "_forced": bool,
             "accepted_requests": bool,
             "dropped": int,
             "_max_size": int,
