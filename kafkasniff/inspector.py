@@ -24,7 +24,7 @@ from kafkasniff.kafka.detail import Detail, LeftOut, Level
 from kafkasniff.kafka.events import Event, ExchangeEvent, MessageEvent, ProblemEvent, TokenEvent, VerdictEvent
 from kafkasniff.kafka.framing import MAX_FRAME
 from kafkasniff.kafka.weight import BODY_RATIO, WITH_RECORDS, likely_bytes
-from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, Beside, MemoryBudget, checked_memory
+from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, Beside, MemoryBudget, checked_memory, message_limits
 from kafkasniff.model import Connection, Direction, Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.packets import PacketBatch
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed, Item
@@ -101,6 +101,7 @@ class Inspector:
         self._known_brokers: set[tuple[int, int, int]] = set()
         self._repeats = None if shares is None else Repeats(shares)
         self._memory = MemoryBudget(checked_memory(memory))
+        self.limit_messages(self._memory.limit)
         self.slice_bytes = 0
         """Bytes of memory of the messages of the last slice, about."""
         self.summary = Summary()
@@ -315,6 +316,15 @@ class Inspector:
     def limit_memory(self, size: int) -> None:
         """From here on keep at most about so many bytes, for runs that share a budget or go on from a state."""
         self._memory.limit = size
+
+    @property
+    def decode_options(self) -> DecodeOptions:
+        """What messages are decoded with at full detail."""
+        return self._detail.full
+
+    def limit_messages(self, memory: int) -> None:
+        """From here on bound each message as in a run with a budget of so many bytes (`memory_limits`)."""
+        self._detail.limit(*message_limits(memory))
 
     def count_beside(self, beside: Beside) -> None:
         """Count this towards the budget, too, and report what its bounds cost."""
@@ -632,10 +642,10 @@ class Inspector:
                 )
             )
         for problem in event.problems:
-            what = f"{exchange.api or 'request'} v{exchange.api_version} #{exchange.correlation_id}"
+            what = f"{exchange.api or 'request'} v{exchange.api_version} corr {exchange.correlation_id}"
             told = Problem(
                 problem.kind,
-                f"exchange {exchange.number}, {what}: {problem.detail}",
+                f"#{exchange.number} {what}: {problem.detail}",
                 connection=connection.number,
                 time_ns=None if event.time_ns == NO_TIME else event.time_ns,
                 capture=self._capture(event.packet),

@@ -404,6 +404,9 @@ class KafkaConnection:
             return
         direction = item.direction
         self._log.at(item.order, item.time_ns, item.packet)
+        if item.unheard:
+            self._one_direction(item)
+            return
         if not item.snapped:
             detail = f"{item.size} bytes of the stream are not in the capture"
             place = item.packet, item.time_ns
@@ -421,6 +424,20 @@ class KafkaConnection:
             if direction != self._log.client:
                 self._dialogue.lose_responses(item.resumed_ns, has_head=True)
             self._compare_streams()
+
+    def _one_direction(self, item: Gap) -> None:
+        """Nothing of one stream was captured, and the other one's acknowledgements say that there was something."""
+        client = self._log.client
+        if client is None:
+            return
+        if item.direction == client:
+            captured, missing, by = "broker → client", "requests", "broker"
+        else:
+            captured, missing, by = "client → broker", "responses", "client"
+            self._dialogue.one_sided = True
+        detail = f"only {captured} was captured: the {by} acknowledged {item.size:,} bytes of {missing}"
+        place = item.packet, item.time_ns
+        self._tcp_problem(TcpProblem(item.order, item.direction, "one-direction", detail, *place, item.size))
 
     def _gap_in_search(self, item: Gap) -> None:
         direction = item.direction

@@ -54,6 +54,7 @@ class Dialogue:
         "last_answer",
         "ledger",
         "memory",
+        "one_sided",
         "opening",
         "requests",
         "retransmits",
@@ -83,6 +84,8 @@ class Dialogue:
         """Until the first answer that is neither a greeting nor authentication, or until something does not fit."""
         self.gapped = False
         """Bytes of this connection are missing."""
+        self.one_sided = False
+        """Responses were sent of which the capture has none: which requests they answered is unknown."""
         self.requests: Literal["none", "behind", "here"] = "none"
         """What is at hand of the client's stream: nothing so far; not all of it up to where the broker's is, because of
         a hole, or because its frames are searched for; or all that was sent."""
@@ -179,6 +182,8 @@ class Dialogue:
             elif (late := _elapsed(left_ns, rest.first_time)) is not None and late > 0:
                 # Such a request has no response, whenever the capture ends.
                 self._end_without(rest, "unanswered", f"the broker had closed it {_span(late)} before the request")
+            elif self.one_sided:
+                self._end_without(rest, "lost", told=False)
             else:
                 self._end_without(rest, "open" if reason == "end" else "unanswered")
 
@@ -287,7 +292,9 @@ class Dialogue:
             if leaver.silent:
                 self._end_silent(leaver)
             else:
-                self._end_without(leaver, "lost" if leaver.lost else "unanswered")
+                # Without any response so far the capture may lack them all, which is known at the connection's end.
+                lost = leaver.lost or self.last_answer is None
+                self._end_without(leaver, "lost" if lost else "unanswered", told=leaver.lost or not lost)
 
     def _response(self, frame: Frame) -> None:
         if frame.end - frame.start < 4:
@@ -450,19 +457,22 @@ class Dialogue:
         if not pending.hidden:
             self._end(pending.ordinal, "no_response")
 
-    def _end_without(self, pending: Pending, status: Status, reason: str = "") -> None:
-        """End an exchange that should have had a response and has none; `reason`: why, in words."""
+    def _end_without(self, pending: Pending, status: Status, reason: str = "", *, told: bool = True) -> None:
+        """End an exchange that should have had a response and has none.
+
+        `reason`: why, in words; `told`: whether the loss is reported here and not for the connection as a whole.
+        """
         problems: tuple[Problem, ...] = ()
         if status == "unanswered":
             detail = "the connection ended without a response to this request"
             problems = (Problem("request-unanswered", f"{detail}: {reason}" if reason else detail),)
-        elif status == "lost":
+        elif status == "lost" and told:
             problems = (Problem("response-lost", "the response was in bytes that are not in the capture"),)
         if pending.hidden:
             client = self._log.client
             assert client is not None  # there was a request
             for problem in problems:
-                what = f"API {pending.api_key} v{pending.api_version} #{pending.correlation_id}, not shown"
+                what = f"API {pending.api_key} v{pending.api_version} corr {pending.correlation_id}, not shown"
                 self._log.problem(problem.kind, f"{what}: {problem.detail}", client)
             return
         self._end(pending.ordinal, status)

@@ -340,6 +340,9 @@ _TCP: Final = (
             "held_bytes": int,
             "opened_count": int,
             "acked": int,
+            "heard": bool,
+            "ack": int | None,
+            "passed": int,
             "ahead_next": int,
             "ahead_count": int,
             "repeated": int,
@@ -655,6 +658,7 @@ _EXCHANGES: Final = (
             "requests": Literal["none", "behind", "here"],
             "retransmits": int,
             "unread_of": _pair(int),
+            "one_sided": bool,
         },
     ),
     Layout(

@@ -15,6 +15,9 @@ until the missing bytes arrive or the hole is declared a gap:
 - or more is held back than MAX_HELD_BYTES or MAX_HELD_SEGMENTS;
 - or the connection ends: RST, reuse of its ports, idleness, end of the capture.
 
+At the end of the connection, bytes that the peer has acknowledged and that follow the last one captured are a gap, too.
+Where no packet of a stream's sender was captured, they are all that is known of it.
+
 All of it counts packets and packet times of this connection alone.
 """
 
@@ -134,9 +137,13 @@ class TcpConnection:
             self.close("reused", packet)
             return "reuse"
         self.seen += 1
+        if not stream.heard:
+            stream.hear()
         if flags & RST:
             self._reset(packet, stream)
             return ""
+        if flags & ACK:
+            self.streams[1 - direction].acknowledge(packet.ack)
         seq = packet.seq
         if flags & SYN:
             if stream.isn is None:
@@ -504,6 +511,14 @@ class TcpConnection:
                 size, time_ns = stream.fin - stream.next, packet.time_ns
                 self.items.append(Gap(packet.order, direction, size, packet.packet, time_ns, resumed_ns=time_ns))
                 stream.next = stream.fin
+            missing = self._acknowledged_unseen(stream, self.streams[1 - direction])
+            if missing:
+                time_ns, unheard = packet.time_ns, not stream.heard
+                self.items.append(
+                    Gap(packet.order, direction, missing, packet.packet, time_ns, resumed_ns=time_ns, unheard=unheard)
+                )
+                if stream.next is not None:
+                    stream.next += missing
         if self.pending_syn is not None and reason != "reused":
             self._problem(self.pending_syn._replace(order=packet.order), "tcp-syn-ignored", _SYN_IGNORED)
             self.pending_syn = None
@@ -514,6 +529,23 @@ class TcpConnection:
         repeated, ignored = (first.repeated, second.repeated), (first.ignored, second.ignored)
         place = packet.order, reason, packet.packet, packet.time_ns
         self.items.append(Closed(*place, seen, *self.ended, repeated, ignored))
+
+    @staticmethod
+    def _acknowledged_unseen(stream: Stream, peer: Stream) -> int:
+        """Bytes behind the last one captured of a stream that its peer has acknowledged: they were sent and received.
+
+        A single one is none: FIN counts as one (RFC 9293, 3.4). Where the peer sent nothing either, acknowledgements
+        may be of what was on its way before the capture.
+        """
+        missing = 0
+        if not stream.heard:
+            if peer.next is not None:
+                missing = stream.passed - (peer.fin is not None)
+        elif stream.next is not None and stream.fin is None and stream.ack is not None:
+            missing = stream.position(stream.ack) - stream.next
+            if missing > MAX_AHEAD:
+                return 0
+        return missing if missing > 1 else 0
 
     def _problem(self, packet: Packet, kind: str, detail: str, count: int | None = None) -> None:
         told = self._counts.get(kind, 0) + 1
