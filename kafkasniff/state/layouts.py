@@ -606,6 +606,7 @@ _STREAMS: Final = (
         search.Searcher,
         {
             "aligned": bool,
+            "_forced": bool,
             "accepted_requests": bool,
             "dropped": int,
             "_max_size": int,
@@ -626,7 +627,15 @@ _STREAMS: Final = (
     ),
     Layout(
         search._Candidate,
-        {"start": int, "at": int, "frames": int, "correlation_id": int, "expected": int | None, "needed": int},
+        {
+            "start": int,
+            "at": int,
+            "frames": int,
+            "correlation_id": int,
+            "expected": int | None,
+            "needed": int,
+            "refuted": bool,
+        },
     ),
 )
 
@@ -642,6 +651,7 @@ _EXCHANGES: Final = (
             "_early": early.EarlyResponses,
             "_last_id": int | None,
             "_ids_vary": bool,
+            "_ids_rise": bool,
             "last_answer": int | None,
             "_ordinal": int,
             "memory": ConnectionMemory,
@@ -708,7 +718,7 @@ _EXCHANGES: Final = (
             "sasl_mechanism": str | None,
         },
     ),
-    Layout(RawSasl, {"mechanism": str | None, "_client_tokens": int, "_broker_tokens": int}),
+    Layout(RawSasl, {"mechanism": str | None, "_client_tokens": int, "_broker_tokens": int, "_over": bool}),
     Layout(
         opening.Opening,
         {
