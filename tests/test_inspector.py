@@ -508,6 +508,55 @@ def test_behind_a_gap_an_odd_response_with_an_id_that_repeats_is_an_orphan(answe
     assert [status for _, status in statuses(out)][-2:] in (["orphan", "lost"], ["lost", "orphan"])
 
 
+def late(*missing: bytes, sender: int = 1) -> Talk:
+    """Two exchanges, of which one side's segments come when a gap was declared long ago."""
+    talk = greeted().acknowledge(0)
+    frames = [kb.metadata_request(2, ["t"]), kb.metadata_response(2, "h", 1, ["t"])]
+    place = talk.seq[sender]
+    if sender == 1:
+        talk.send(0, frames[0]).lose(1, len(frames[1]))
+    else:
+        talk.lose(0, len(frames[0])).send(1, frames[1])
+    talk.send(0, kb.metadata_request(3, ["t"])).send(1, kb.metadata_response(3, "h", 1, ["t"]))
+    talk.acknowledge(0).acknowledge(1)
+    for data in missing:
+        talk.packets.append(talk._raw(sender, place, data, ack=talk.seq[1 - sender], ident=len(talk.packets)))
+        place += len(data)
+    return talk.acknowledge(0, 1)
+
+
+def test_a_segment_long_after_its_gap_is_taken_where_its_bytes_are_missing() -> None:
+    response = kb.metadata_response(2, "h", 1, ["t"])
+    out = inspect(late(response))
+    assert [m[:4] for m in messages(out)].count(("response", "Metadata", 1, 2)) == 1
+    # Its request counts as unanswered as soon as the response to a later one is there.
+    answered = [e for e in out if isinstance(e, Exchange) and e.request and e.request.correlation_id == 2]
+    assert [e.status for e in answered] == ["answered"]
+
+
+@pytest.mark.parametrize("sender", [0, 1])
+def test_a_late_segment_counts_once(sender: int) -> None:
+    data = kb.metadata_response(2, "h", 1, ["t"]) if sender else kb.metadata_request(2, ["t"])
+    for times, missing in ((0, len(data)), (1, 0), (3, 0)):
+        talk = late(*[data] * min(times, 1), sender=sender)
+        talk.packets += talk.packets[-2:-1] * max(times - 1, 0)
+        inspector = Inspector()
+        inspector.feed(batch(talk.packets))
+        inspector.close()
+        summary = inspector.summary
+        assert summary.bytes_lost == missing
+        assert summary.bytes_decoded + summary.bytes_skipped + summary.bytes_lost == summary.bytes_stream
+        assert summary.bytes_repeated == len(data) * max(times - 1, 0)
+
+
+@pytest.mark.parametrize(
+    "data", [b"x" * 60, kb.metadata_response(9, "h", 1, ["t"]), kb.metadata_response(2, "h", 1, ["t"])[:-1]]
+)
+def test_a_late_segment_that_is_no_response_is_not_shown(data: bytes) -> None:
+    found = messages(inspect(late(data)))
+    assert found == messages(inspect(late()))
+
+
 def test_responses_whose_requests_were_held_back_are_found() -> None:
     """Both streams lack a segment; what is behind is let go at the end, that of the broker first."""
     talk = greeted().acknowledge(0)

@@ -38,6 +38,7 @@ from kafkasniff.streams import (
     Gap,
     Hole,
     Item,
+    Late,
     Rejected,
     Retransmit,
     Run,
@@ -260,6 +261,8 @@ class KafkaConnection:
                 self._started(item)
             elif isinstance(item, Gap):
                 self._gap(item)
+            elif isinstance(item, Late):
+                self._late(item)
             elif isinstance(item, Hole):
                 self._holes[item.direction] = item.open
                 self._compare_streams()
@@ -458,6 +461,22 @@ class KafkaConnection:
             self._trials[direction] = None
             self._framers[direction] = None
         self._compare_streams()
+
+    def _late(self, item: Late) -> None:
+        """Take whole frames that come after their gap was declared, where they are messages for sure."""
+        direction, size = item.direction, len(item.data)
+        self.bytes_seen += size
+        self.bytes_of[direction] += size
+        self.bytes_lost -= size
+        self.lost_of[direction] -= size
+        if self.verdict != "kafka":
+            return
+        run = Run(item.data, [0], [size], [size], [item.packet], [item.time_ns], [item.order], [item.time_ns], 0, 1)
+        framer = Framer(direction, self._options.max_frame)
+        frames = framer.cut(run, 0, 1)
+        if framer.lost_at is None and framer.at_boundary and self._dialogue.are_messages(frames):
+            for frame in frames:
+                self._take_frame(frame)
 
     def _tcp_problem(self, item: TcpProblem) -> None:
         if self.verdict == "undecided":

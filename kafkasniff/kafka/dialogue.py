@@ -18,7 +18,7 @@ from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.message import NEEDED, Decoded, decode_request, decode_response, read_rest
 from kafkasniff.kafka.message_plan import response_plan
 from kafkasniff.kafka.opening import AUTHENTICATION, Opening, refusal
-from kafkasniff.kafka.plausibility import MAX_KEY, is_likely_request
+from kafkasniff.kafka.plausibility import MAX_KEY, is_exact_request, is_likely_request
 from kafkasniff.kafka.sasl import SCRAM_ANSWERS, RawSasl
 from kafkasniff.kafka.weight import EARLY_BYTES, REQUEST_BYTES, likely_bytes
 from kafkasniff.model import Problem, Status
@@ -170,6 +170,18 @@ class Dialogue:
             return False
         decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, _TRIAL)
         return all(problem.kind in _TRUNCATED for problem in decoded.problems)
+
+    def are_messages(self, frames: Sequence[Frame]) -> bool:
+        """Whether each of these frames of one stream is a request, or a response to an outstanding one, exactly."""
+        for frame in frames:
+            if frame.direction == self._log.client:
+                if not is_exact_request(frame.data, frame.start, frame.end):
+                    return False
+            elif frame.end - frame.start < 4 or not self.is_exact(
+                _INT.unpack_from(frame.data, frame.start)[0], frame.data[frame.start : frame.end]
+            ):
+                return False
+        return True
 
     def close(self, reason: Literal["fin", "rst", "reused", "idle", "end"], left_ns: int = NO_TIME) -> None:
         """The connection is over: so are its exchanges. `left_ns`: when the broker closed its side, where it did."""

@@ -40,7 +40,7 @@ from kafkasniff.state.wire import DamagedError
 from kafkasniff.tcp.connection import MAX_HELD_SEGMENTS, TcpConnection
 from kafkasniff.tcp.plan import Key
 from kafkasniff.tcp.reassembly import Reassembler
-from kafkasniff.tcp.stream import RECENT, Held, Packet, Stream
+from kafkasniff.tcp.stream import MAX_MISSING, RECENT, Held, Packet, Stream
 from kafkasniff.tls import clear, gate, keylog, session
 from kafkasniff.tls.half import Half, Loss
 from kafkasniff.tls.handshake import ClientHello, HandshakeBuffer, ServerHello
@@ -338,6 +338,7 @@ _TCP: Final = (
             "finished": bool,
             "held": _most(list[Held], MAX_HELD_SEGMENTS),
             "held_bytes": int,
+            "missing": _most(list[tuple[int, int]], MAX_MISSING),
             "opened_count": int,
             "acked": int,
             "heard": bool,
@@ -378,6 +379,7 @@ _ITEMS: Final = (
             streams.Gap,
             streams.Hole,
             streams.Retransmit,
+            streams.Late,
             streams.TcpProblem,
             streams.Wrapped,
             streams.Rejected,
