@@ -41,6 +41,11 @@ ATTEMPT_COLUMNS: Final = ("api", "status", "acks", "transactional_id", "partitio
 """Columns of `exchanges` for `add_attempts`, besides the order."""
 
 
+_OF_PRODUCER: Final = frozenset({"producer_id", "producer_epoch", "base_sequence"})
+NO_PRODUCER: Final = -1
+"""Instead of the fields of an idempotent producer; message sets (formats 0 and 1) have none."""
+
+
 class Attempt(msgspec.Struct, frozen=True):
     """A batch that was refused or not answered, all attempts with the same outcome together."""
 
@@ -114,7 +119,7 @@ class Attempts:
     def __init__(self, detector: Detector[Any]) -> None:
         names = Attempt.__struct_fields__
         self.failed = [
-            Attempt(**{name: row[name] for name in names})
+            Attempt(**{name: NO_PRODUCER if row[name] is None and name in _OF_PRODUCER else row[name] for name in names})
             for row in detector.told("failed").to_pylist()
             if row["partition"] is not None
         ]
