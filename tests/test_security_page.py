@@ -56,6 +56,7 @@ NO_MATTER_OF_MEMORY = {
     "tls.record.MAX_FRAGMENT": "TLS's own limit",
     "tls.session.MAX_FLIGHT": "a part of MAX_WAITING",
     "tls.session.MAX_PROBLEMS": "length of the output",
+    "tls.telling.MAX_NAMES": "length of the output",
     "tls.telling.MAX_SUBJECT": "length of the output",
 }
 """Constants with such a name that are no bounds on what input takes, and why."""

@@ -297,6 +297,9 @@ class Dialogue:
             carry=decoded.carry,
             hidden=hidden,
         )
+        if decoded.silent and self.opening is not None and self.opening.heard:
+            # It went on to produce: a broker that closes the connection now refuses a batch, and not the client.
+            self.opening = None
         if self._early:
             # Where bytes are missing and ids may all be the same, what came before this request may answer another one.
             sure = not self.gapped or (self._ids_vary and not repeats)

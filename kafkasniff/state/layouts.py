@@ -22,7 +22,7 @@ from kafkasniff.enrich.sessions import MAX_PENDING, MAX_SESSIONS, FetchSession, 
 from kafkasniff.enrich.tellings import MAX_TOLD, Place, Tellings
 from kafkasniff.exports.carried import Carried, ShardState
 from kafkasniff.inspector import Inspector
-from kafkasniff.kafka import early, exchange, opening, search, trial
+from kafkasniff.kafka import early, exchange, opening, search, trial, waits
 from kafkasniff.kafka.boundaries import Boundaries
 from kafkasniff.kafka.connection import ConnectionOptions, KafkaConnection
 from kafkasniff.kafka.context import DecodeOptions
@@ -479,6 +479,7 @@ _TLS: Final = (
             "server": ServerHello | None,
             "retried": bool,
             "agreed": Negotiated | None,
+            "lacks_certificate": bool,
             "_certificate": bytes | None,
             "_alpn": str | None,
         },
@@ -508,8 +509,10 @@ _CONNECTIONS: Final = (
             "id": int,
             "exchanges": dict[int, accounts.OpenExchange],
             "held": int,
+            "turns": waits.Turns,
         },
     ),
+    Layout(waits.Turns, {"answered": int | None, "muted_until": int | None, "open_until": int | None}, new=waits.Turns),
     Layout(
         accounts.Account,
         {
