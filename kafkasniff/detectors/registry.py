@@ -29,6 +29,7 @@ DETECTORS: Final[tuple[tuple[str, str], ...]] = (
     ("uncompressed-batches", "kafkasniff.detectors.batches"),
     ("repeated-sequences", "kafkasniff.detectors.producers"),
     ("acks-zero", "kafkasniff.detectors.producers"),
+    ("lost-records", "kafkasniff.detectors.lost_records"),
     ("hanging-transactions", "kafkasniff.detectors.transactions"),
     ("fenced-producers", "kafkasniff.detectors.transactions"),
     ("throttled-clients", "kafkasniff.detectors.throttling"),

@@ -19,7 +19,19 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.streams import NO_TIME, Closed, Gap, Item, Rejected, Run, Started, Stretch, TcpProblem, Wrapped
+from kafkasniff.streams import (
+    NO_TIME,
+    Closed,
+    Gap,
+    Item,
+    Late,
+    Rejected,
+    Run,
+    Started,
+    Stretch,
+    TcpProblem,
+    Wrapped,
+)
 from kafkasniff.tls.clear import ClearBytes
 from kafkasniff.tls.failing import NO_CLIENT_CERTIFICATE, is_settled, why_failed
 from kafkasniff.tls.half import Half, Loss
@@ -110,7 +122,7 @@ class TlsSession:
                 self._gap(item)
             elif isinstance(item, Closed):
                 self._close(item)
-            else:
+            elif not isinstance(item, Late):
                 self._put(item)
         clear = self._clear.size
         for direction in (0, 1):

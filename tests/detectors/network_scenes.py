@@ -279,7 +279,8 @@ def of_two_clusters() -> list[Conversation]:
     return offers(*_DIFFERENT, clusters=[_of("one", BROKER), _of("other", OTHER)])
 
 
-def of_two_clusters_without_ids() -> list[Conversation]:
+def of_clusters_without_ids() -> list[Conversation]:
+    """Old responses without a cluster id, which list one broker each: of two clusters, or of two listeners of one."""
     return offers(*_DIFFERENT, clusters=[_of(None, BROKER), _of(None, OTHER)])
 
 
