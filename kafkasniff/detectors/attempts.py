@@ -41,6 +41,11 @@ ATTEMPT_COLUMNS: Final = ("api", "status", "acks", "transactional_id", "partitio
 """Columns of `exchanges` for `add_attempts`, besides the order."""
 
 
+_OF_PRODUCER: Final = frozenset({"producer_id", "producer_epoch", "base_sequence"})
+NO_PRODUCER: Final = -1
+"""Instead of the fields of an idempotent producer; message sets (formats 0 and 1) have none."""
+
+
 class Attempt(msgspec.Struct, frozen=True):
     """A batch that was refused or not answered, all attempts with the same outcome together."""
 
@@ -108,16 +113,16 @@ def _add(detector: Detector[Any], name: str, parts: pa.RecordBatch, keys: Any, *
     )
 
 
+def _attempt(row: dict[str, Any]) -> Attempt:
+    none = dict.fromkeys((name for name in _OF_PRODUCER if row[name] is None), NO_PRODUCER)
+    return Attempt(**{name: row[name] for name in Attempt.__struct_fields__} | none)
+
+
 class Attempts:
     """The batches of a detector's partial answers, to be asked what became of them."""
 
     def __init__(self, detector: Detector[Any]) -> None:
-        names = Attempt.__struct_fields__
-        self.failed = [
-            Attempt(**{name: row[name] for name in names})
-            for row in detector.told("failed").to_pylist()
-            if row["partition"] is not None
-        ]
+        self.failed = [_attempt(row) for row in detector.told("failed").to_pylist() if row["partition"] is not None]
         self._acked = {tuple(row[key] for key, _ in _PRODUCER): row for row in detector.told("acked").to_pylist()}
         self._sizes = {
             tuple(row[key] for key, _ in (*_PLACE, *_SIZE)): row["last"] for row in detector.told("sizes").to_pylist()

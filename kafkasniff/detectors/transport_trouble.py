@@ -115,7 +115,7 @@ class TransportTrouble(Detector[TransportThresholds]):
         answered = only(batch, pc.and_(pc.is_valid(column(batch, "latency_us")), pc.invert(waits)))
         self.parts["latencies"].add(distribution_rows(_pair(answered), column(answered, "latency_us")))
         took = integers(column(batch, "duration_us"))
-        lost = in_any(batch, "status", ("unanswered", "open", "lost")).to_numpy(zero_copy_only=False)
+        lost = in_any(batch, "status", ("unanswered", "open")).to_numpy(zero_copy_only=False)
         # A wait that was asked for, or a quota's, may be as long without any retransmission.
         slow = (took - excused_us(batch)) * 1000 >= self.thresholds.slow
         again = integers(column(batch, "retransmits"))

@@ -42,8 +42,8 @@ MAX_WAITING: Final = 64
 DEFAULT_THRESHOLD_NS: Final = 1_000_000_000
 """Above what a Fetch waits by default (`fetch.max.wait.ms` 500)."""
 
-_WITHOUT: Final = frozenset({"unanswered", "lost", "open"})
-"""Statuses of exchanges whose response should be there."""
+_WITHOUT: Final = frozenset({"unanswered", "open"})
+"""Statuses of exchanges whose response should be in the capture."""
 _QUANTILES: Final = (0.5, 0.99)
 OTHER: Final = "other"
 

@@ -61,7 +61,6 @@ def test_the_text(too_large: Path, without_acks: Path) -> None:
         "         else raise max.message.bytes of the topic together with the limits of producers,",
         "         consumers and replicas.",
         "         oversized-messages: 2026-06-09 10:13:20.123 to 10:13:20.125 UTC; #1, #2",
-        "         (3.1 kB)",
         "",
         f"To look at #N: kafkasniff decode -v {too_large} --exchange N",
     ]
@@ -77,6 +76,19 @@ def test_the_number_leads_to_the_exchange(too_large: Path) -> None:
         assert [line["type"] for line in lines] == ["request", "response"]
         assert lines[0]["time"] == one["time"]
         assert lines[1]["errors"][0]["name"] == "MESSAGE_TOO_LARGE"
+
+
+def test_the_number_of_a_connection_without_messages_leads_to_what_it_is() -> None:
+    """Connections to a listener without TLS: `decode` has no lines of them, but says why."""
+    capture = ROOT / "captures/tls/tls-plaintext-listener.pcap"
+    (finding,) = (one for one in answered(capture, "--only", "wrong-protocol")["findings"])
+    numbers = {one["connection"] for one in finding["evidence"]}
+    assert numbers == {1, 2, 3}
+    result = kafkasniff("decode", capture, "--connection", ",".join(map(str, sorted(numbers))))
+    told = [line for line in result.err.splitlines() if "is not Kafka" in line]
+    assert [line.partition(",")[0] for line in told] == [f"kafkasniff: conn {number}" for number in sorted(numbers)]
+    assert all("TLS" in line for line in told)
+    assert "is not Kafka" not in kafkasniff("decode", "-q", capture, "--connection", 1).err
 
 
 def test_json(too_large: Path, without_acks: Path) -> None:

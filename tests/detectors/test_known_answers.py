@@ -54,7 +54,7 @@ CASES = [
         "warning",
         1,
         {},
-        "nothing of the traffic could be decoded; not decoded: 100% only broker → client was captured (1 connection)",
+        "none of the traffic could be decoded; not decoded: 100% only broker → client was captured (1 connection)",
         [None],
         {"bytes": 4 * 20 + 4 * 33, "bytes_decoded": 0},
     ),
