@@ -93,6 +93,8 @@ class MixedBrokerVersions(Detector[MixedVersionsThresholds]):
     def _compared(self, offers: list[_Offer], cluster: str | None) -> list[Finding]:
         """A finding where the offers differ; `cluster` None: it is not known whether these brokers are of one."""
         offers = sorted(offers, key=lambda one: (one.row["first"] or 0, one.row["broker"], one.row["offer"]))
+        if len(offers) < 2:
+            return []
         # An API that not all offer says less: listeners of one broker may differ in that.
         common = set.intersection(*(set(one.versions) for one in offers))
         differ = sorted(key for key in common if len({one.versions[key] for one in offers}) > 1)
