@@ -85,9 +85,8 @@ class MixedBrokerVersions(Detector[MixedVersionsThresholds]):
             alone.setdefault(one.row["broker"], []).append(one)
         for offers in alone.values():
             found += self._compared(offers, None)
-        every = [*unknown, *(one for offers in by_cluster.values() for one in offers)]
-        if every and not found and not self.clusters.several:
-            found += self._compared(every, None)
+        if not found and not self.clusters.several:
+            found += self._compared([*unknown, *(one for offers in by_cluster.values() for one in offers)], None)
         return found
 
     def _compared(self, offers: list[_Offer], cluster: str | None) -> list[Finding]:
