@@ -21,12 +21,15 @@ __all__ = [
     "Role",
     "Turns",
     "Wait",
+    "WaitPlan",
     "WaitReason",
     "answers_at_once",
-    "reason_of",
+    "asked_limit_ns",
+    "planned_role",
     "role_of",
     "throttle_ns",
     "wait_of",
+    "wait_plan",
     "waiting_apis",
 ]
 
@@ -60,21 +63,45 @@ UNLIMITED_NS: Final = 60_000_000_000
 rebalance timeout of Connect's workers, which is the shortest default."""
 
 
+class WaitPlan(NamedTuple):
+    """What requests of an API may ask the broker to wait for, and where they say who sends them."""
+
+    reason: WaitReason | None
+    limits: tuple[str, ...]
+    """Fields that limit the wait, in milliseconds; the first positive one counts."""
+    replica_id: str | None
+    """Field of the request with the sender's replica id, in the versions in which it is in no struct."""
+    replica_ids: tuple[tuple[str, ...], ...]
+    """All ways to such a field."""
+
+
 @lru_cache(maxsize=1024)  # keys come from the wire
-def _definition(api_key: int) -> tuple[str | None, tuple[str, ...], range]:
-    """Reason and limits of the wait, and the versions that are throttled by KIP-219."""
+def wait_plan(api_key: int | None) -> WaitPlan | None:
+    """The plan of an API, over all versions; None where its requests ask for no wait and do not say who sends them."""
+    api = None if api_key is None else dissectors.api(api_key)
+    if api is None:
+        return None
+    reason, limits = api.definition.waits or (None, ())
+    ways = tuple(_ways(api.definition.request.fields))
+    if reason is None and not ways:
+        return None
+    return WaitPlan(
+        reason,  # type: ignore[arg-type]  # the parser takes no others
+        limits,
+        next((way[0] for way in ways if len(way) == 1), None),
+        ways,
+    )
+
+
+@lru_cache(maxsize=1024)  # keys come from the wire
+def _throttled_at_once(api_key: int) -> range:
+    """The versions of an API that are throttled by KIP-219."""
     api = dissectors.api(api_key)
     if api is None:
-        return None, (), range(0)
-    reason, limits = api.definition.waits or (None, ())
+        return range(0)
     mutes = api.definition.mutes
     # Later versions than those known are throttled in the same way.
-    return reason, limits, range(mutes.low, 1 << 15 if mutes.high >= mutes.low else 0)
-
-
-def reason_of(api_key: int | None) -> str | None:
-    """What requests of an API may ask the broker to wait for; None: nothing."""
-    return None if api_key is None else _definition(api_key)[0]
+    return range(mutes.low, 1 << 15 if mutes.high >= mutes.low else 0)
 
 
 @cache
@@ -82,10 +109,9 @@ def waiting_apis() -> dict[str, WaitReason]:
     """The APIs that may ask for a wait, by name."""
     found: dict[str, WaitReason] = {}
     for key in dissectors.api_keys():
-        reason = _definition(key)[0]
-        api = dissectors.api(key)
-        if reason is not None and api is not None:
-            found[api.name] = reason  # type: ignore[assignment]  # the parser takes no others
+        plan, api = wait_plan(key), dissectors.api(key)
+        if plan is not None and plan.reason is not None and api is not None:
+            found[api.name] = plan.reason
     return found
 
 
@@ -94,7 +120,7 @@ def answers_at_once(api_key: int | None, api_version: int | None) -> bool:
 
     Where it is false, a broker before Kafka 2.0 held the response back; a later one answers old versions at once, too.
     """
-    return api_key is not None and api_version is not None and api_version in _definition(api_key)[2]
+    return api_key is not None and api_version is not None and api_version in _throttled_at_once(api_key)
 
 
 def throttle_ns(response: Message) -> int:
@@ -115,41 +141,56 @@ def wait_of(
     `fetched`: bytes of record batches in the response; `errors`: error codes in it that are not zero. Bodies as
     decoded, or as in the JSON of the tables; what they lack makes it None. Without a response nothing is sure.
     """
-    if request is None or api_key is None:
+    plan = None if request is None else wait_plan(api_key)
+    if plan is None or plan.reason is None or request is None:
         return None
-    reason, limits, _ = _definition(api_key)
-    if reason is None:
+    limit = asked_limit_ns(plan, request)
+    if limit == 0:
         return None
-    limit = next((found for name in limits if (found := _milliseconds(request.get(name)))), None)
-    match reason:
+    match plan.reason:
         case "data":
-            return _of_fetch(request, response, limit, fetched, errors)
-        case "replicas":
-            return Wait("replicas", limit, sure=False) if request.get("acks") == ALL_REPLICAS else None
+            least = 1 if _is_metadata_log(request.get("topics")) else request["min_bytes"]
+            # A fetch with an error is answered at once, or in its wait when the error comes up (a leader that moves);
+            # one beyond its quota for bytes at once, with nothing, one beyond that for the broker's time in the end
+            # (KafkaApis).
+            sure = response is not None and not errors and not response.get("throttle_time_ms") and fetched < least
         case "members":
             # An error may come at once, or in the end: to a member whose rebalance has failed.
-            return Wait("members", limit, sure=not errors and response is not None)
+            sure = not errors and response is not None
         case "leader":
-            if request.get("assignments") != []:
-                return None
             error = None if response is None else response.get("error_code")
-            return Wait("leader", None, sure=error in (0, REBALANCE_IN_PROGRESS))
+            sure = error in (0, REBALANCE_IN_PROGRESS)
         case _:
-            return None if limit is None else Wait("operation", limit, sure=False)
+            sure = False
+    return Wait(plan.reason, limit, sure)
 
 
-def _of_fetch(
-    request: Mapping[str, Any], response: Mapping[str, Any] | None, limit: int | None, fetched: int, errors: int
-) -> Wait | None:
-    least = request.get("min_bytes")
-    if limit and _is_metadata_log(request.get("topics")):
-        least = 1  # a controller waits until there is anything, whatever is asked for (KafkaRaftClient)
-    if not limit or not isinstance(least, int) or least <= 0:
-        return None
-    # A fetch with an error is answered at once, or in its wait when the error comes up (a leader that moves); one
-    # beyond its quota for bytes at once, with nothing, one beyond that for the broker's time in the end (KafkaApis).
-    sure = response is not None and not errors and not response.get("throttle_time_ms")
-    return Wait("data", limit, sure=sure and fetched < least)
+def asked_limit_ns(plan: WaitPlan, request: Mapping[str, Any]) -> int | None:
+    """How long a request asks the broker to wait at most, in nanoseconds; 0: not at all; None: it sets no limit. Hot.
+
+    `plan`: that of its API, which has a reason.
+    """
+    reason, limit = plan.reason, None
+    for name in plan.limits:
+        value = request.get(name)
+        if isinstance(value, int) and value > 0:
+            limit = value * 1_000_000
+            break
+    if reason == "replicas":
+        return limit if request.get("acks") == ALL_REPLICAS else 0
+    if reason == "data":
+        if limit is None:
+            return 0
+        least = request.get("min_bytes")
+        if isinstance(least, int) and least > 0:
+            return limit
+        # A controller waits until there is anything, whatever is asked for (KafkaRaftClient).
+        return limit if _is_metadata_log(request.get("topics")) else 0
+    if reason == "leader":
+        return limit if request.get("assignments") == [] else 0
+    if reason == "operation":
+        return limit or 0
+    return limit
 
 
 def _is_metadata_log(topics: object) -> bool:
@@ -159,35 +200,29 @@ def _is_metadata_log(topics: object) -> bool:
     return topics[0].get("topic") == METADATA_LOG or topics[0].get("topic_id") == METADATA_LOG_ID
 
 
-def _milliseconds(value: object) -> int | None:
-    """As nanoseconds."""
-    return value * 1_000_000 if isinstance(value, int) and value > 0 else None
-
-
 def role_of(api_key: int | None, request: Mapping[str, Any] | None) -> Role | None:
     """Who sends a request, by its replica id and the log that it asks for; None where it does not say."""
-    if request is None or api_key is None:
-        return None
-    ways = _replica_ids(api_key)
-    if not ways:
+    plan = None if request is None else wait_plan(api_key)
+    return None if plan is None or request is None else planned_role(plan, request)
+
+
+def planned_role(plan: WaitPlan, request: Mapping[str, Any]) -> Role | None:
+    """Who sends a request, by the plan of its API. Hot."""
+    if not plan.replica_ids:
         return None
     if _is_metadata_log(request.get("topics")):
         return "quorum"
-    for way in ways:
-        value: Any = request
+    value: Any = request.get(plan.replica_id) if plan.replica_id is not None else None
+    if isinstance(value, int):
+        return "replica" if value >= 0 else "client"
+    for way in plan.replica_ids:
+        value = request
         for name in way:
             value = value.get(name) if isinstance(value, dict) else None
         if isinstance(value, int):
             return "replica" if value >= 0 else "client"
     # A tagged struct that is not there has its default: no replica.
     return "client" if request else None
-
-
-@lru_cache(maxsize=1024)  # keys come from the wire
-def _replica_ids(api_key: int) -> tuple[tuple[str, ...], ...]:
-    """The ways to the fields of a request that hold the sender's replica id."""
-    api = dissectors.api(api_key)
-    return () if api is None else tuple(_ways(api.definition.request.fields))
 
 
 def _ways(fields: tuple[FieldDefinition, ...]) -> list[tuple[str, ...]]:
@@ -226,25 +261,29 @@ class Turns:
         Of a request without a response: how long it may have, from its last byte on. (None, None) where it cannot be
         known. `answerable`: it has no response though it should have one. Hot.
         """
-        if request is None or request.time_ns is None:
+        if request is None:
             return None, None
         asked = request.time_ns
-        if response is None or latency_ns is None or response.time_ns is None:
+        if asked is None:
+            return None, None
+        done = None if response is None else response.time_ns
+        if done is None or latency_ns is None or response is None:
             return self._without(request, asked) if answerable else (None, None)
-        first, behind, muted = asked + latency_ns, 0, 0
+        behind = muted = 0
         answered = self.answered
+        if answered is None or done > answered:
+            self.answered = done
         if answered is not None and answered > asked:
-            behind = max(min(answered, first) - asked, 0)
+            behind = max(min(answered, asked + latency_ns) - asked, 0)
         if self.muted_until is not None:
-            muted = max(min(self.muted_until, first) - asked - behind, 0)
-        if answered is None or response.time_ns > answered:
-            self.answered = response.time_ns
-        throttle = throttle_ns(response)
-        if throttle:
+            muted = max(min(self.muted_until, asked + latency_ns) - asked - behind, 0)
+        body = response.body
+        if body is not None and body.get("throttle_time_ms"):
+            throttle = throttle_ns(response)
             if not answers_at_once(request.api_key, request.api_version) and latency_ns - behind - muted >= throttle:
                 muted += throttle
-            else:
-                self.muted_until = max(self.muted_until or 0, first + throttle)
+            elif throttle:
+                self.muted_until = max(self.muted_until or 0, asked + latency_ns + throttle)
         return behind, muted
 
     def _without(self, request: Message, asked: int) -> tuple[int, int]:
