@@ -15,7 +15,7 @@ PYTHON ?=
 DEMO_CAPTURE ?= captures/librdkafka-codecs.pcap
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types check fuzz vectors golden manual bench bench-live scale clean
+.PHONY: help demo test lint types check fuzz vectors golden manual wheels bench bench-live scale clean
 
 help:
 	@echo "make demo    decode a capture of a real Apache Kafka broker"
@@ -26,13 +26,15 @@ help:
 	@echo "make fuzz    fuzz every parser with a million inputs, a day or more (FUZZ=quick: a minute; FUZZ='records --seconds 60')"
 	@echo "make vectors have the classes of Kafka's newest release write the vectors again (needs Java and Maven)"
 	@echo "make golden  write golden files, evidence, the list of what is proven and docs/coverage.md again (needs the same)"
+	@echo "make wheels  wheels for Linux and macOS on both machines, compiled here, and a pure one, in dist/"
 	@echo "make manual  write docs/kafkasniff.1 again, which is made of what --help says"
 	@echo "make bench   time beside tshark, memory, growth (hours; needs tshark, tcpdump and root; BENCH=--quick for a try-out)"
 	@echo "make bench-live  live capture under rising load, beside tshark (needs root, Linux, tshark, tcpdump, tcpreplay)"
 	@echo "make scale   both engines of export on 1 to 8 GB of captures (some hours, 60 GB of disk; BENCH as above)"
 	@echo "make clean   remove the virtual environment and all caches"
 
-# A stamp per set of dependencies: pip runs again when pyproject.toml changes, else not at all.
+# A stamp per set of dependencies: pip runs again when pyproject.toml or the native kernel changes, else not at all.
+KERNEL := pyproject.toml hatch_build.py $(wildcard kafkasniff/kernel/*.zig)
 $(VENV)/bin/python:
 	@python="$(PYTHON)"; \
 	for candidate in python3 python3.13 python3.12 python3.11 python3.14; do \
@@ -47,15 +49,15 @@ $(VENV)/bin/python:
 	fi; \
 	"$$python" -m venv "$(VENV)"
 
-$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.installed: $(KERNEL) | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-$(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.installed-test: $(KERNEL) | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@ $(VENV)/.installed
 
-$(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.installed-dev: $(KERNEL) | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.installed-test $(VENV)/.installed
 
@@ -93,6 +95,13 @@ golden: $(VENV)/.installed-test
 	$(BIN)/python -m tests.vectors proven
 	$(BIN)/python -m tests.evidence
 	$(BIN)/python -m tests.coverage
+
+# One environment with the compiler serves all of them.
+wheels: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$($(BIN)/python hatch_build.py --compiler)" 'hatchling>=1.25'
+	for platform in linux-x86_64 linux-aarch64 macos-arm64 macos-x86_64 none; do \
+	    KAFKASNIFF_BUILD_PLATFORM=$$platform $(BIN)/python -m build --wheel --no-isolation --outdir dist . || exit 1; \
+	done
 
 manual: $(VENV)/.installed
 	$(BIN)/python -m kafkasniff.cli.manual > docs/kafkasniff.1

@@ -1,0 +1,58 @@
+"""What the kernel makes of bytes beside what Python makes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
+from kafkasniff.kafka.layout import Struct
+from kafkasniff.kafka.program import program_of
+from kafkasniff.kafka.walker import walk
+from kafkasniff.native import Kernel, kernel
+from kafkasniff.native.caller import Caller, Made, Program
+from kafkasniff.native.calls import FORMS, RECORDS, SHOW_SECRETS
+from kafkasniff.sinks.jsonl import BytesForm, body_json
+
+
+def the_kernel() -> Kernel:
+    """The kernel; skips where it is not there."""
+    found = kernel()
+    if found is None:
+        pytest.skip("the native kernel is not there")
+    return found
+
+
+def caller(*, form: BytesForm = "auto", records: str = "full", show_secrets: bool = True) -> Caller:
+    """A caller that wants this."""
+    made = Caller(the_kernel(), headers=(b"traceparent",), marks=CONNECT_KEYS)
+    made.wants = FORMS[form] | RECORDS[records] | (SHOW_SECRETS if show_secrets else 0)
+    return made
+
+
+def program(root: Struct) -> Program:
+    """The program of a layout."""
+    return Program(the_kernel(), program_of(root))
+
+
+def walked(root: Struct, data: bytes, start: int, end: int, options: DecodeOptions) -> tuple[Any, DecodeContext, bool]:
+    """The body, its context, and whether the walker has nothing to report and ends at the end."""
+    context = DecodeContext(options, start)
+    result = walk(root, data, start, end, context)
+    clean = result.complete and result.position == end and not context.problems
+    return result.body, context, clean
+
+
+def agree(  # noqa: PLR0917 - a body, and where it is
+    made: Made | None, root: Struct, data: bytes, start: int, end: int, options: DecodeOptions, form: BytesForm = "auto"
+) -> bool:
+    """Whether the kernel took the body; raises AssertionError where it says anything else than the walker."""
+    if made is None:
+        return False
+    body, context, clean = walked(root, data, start, end, options)
+    assert clean, context.problems
+    assert made.json.decode() == body_json(body, form)
+    assert list(made.codes) == [(error.code, error.path) for error in context.errors]
+    return True
