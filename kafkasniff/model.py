@@ -46,6 +46,18 @@ class SharedBody(dict[str, Any]):
     __slots__ = ()
 
 
+class RenderedBody(msgspec.Struct, frozen=True, gc=False):
+    """Stands for a body in a run that only writes JSON lines, where nobody else looks at messages of its kind.
+
+    Only an `Inspector` with a renderer yields such bodies, and only a sink of the same run gets them.
+    """
+
+    json: bytes
+    """The body as in the JSON lines."""
+    errors: tuple[Any, ...] = ()
+    """Its error codes that are not zero, as `ErrorCode`."""
+
+
 class Endpoint(msgspec.Struct, frozen=True, gc=False):
     """One end of a connection."""
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate
     from kafkasniff.inspector import Inspector
+    from kafkasniff.kafka.rendered import Renderer
     from kafkasniff.payload import Payload
     from kafkasniff.sinks.jsonl import JsonSink
     from kafkasniff.sinks.text import TextSink
@@ -35,6 +36,7 @@ __all__ = [
     "make_catalog",
     "make_inspector",
     "make_predicate",
+    "make_renderer",
     "make_sink",
     "output_options",
     "reads_twice",
@@ -271,6 +273,21 @@ def inspector_arguments(
     arguments["memory"] = options.pop("memory")
     del options["ports"], options["max_frame"], options["keylog"]
     return {"records": records, "exchanges": exchanges, "show_secrets": options.pop("show_secrets"), **arguments}
+
+
+def make_renderer(options: OutputOptions, payload: Payload) -> Renderer | None:
+    """What makes bodies of which only the JSON line is wanted; None where they are wanted as dicts, or by Python."""
+    if options.form != "json" or payload.hides:
+        return None
+    from kafkasniff.native import kernel
+
+    found = kernel()
+    if found is None:
+        return None
+    from kafkasniff.enrich.plan import reads_nothing
+    from kafkasniff.kafka.rendered import Renderer
+
+    return Renderer(found, options.bytes_form, reads_nothing)
 
 
 def framing_arguments(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from kafkasniff.enrich.plan import ENVELOPE, Plan, data_plan, message_plan, name
 from kafkasniff.enrich.sessions import FETCH, FIRST_VERSION, FetchSessions, session_fields
 from kafkasniff.kafka import cluster_metadata
 from kafkasniff.kafka.uuids import ZERO_UUID
-from kafkasniff.model import Body, Connection, Direction, Exchange, Message, Problem, SaslToken, Summary
+from kafkasniff.model import Body, Connection, Direction, Exchange, Message, Problem, RenderedBody, SaslToken, Summary
 
 __all__ = ["Enricher", "internal_topics"]
 
@@ -119,8 +119,8 @@ class Enricher:
         ways = self._ways
         for event in events:
             if type(event) is Message:
-                body = event.body
-                if body is None:
+                body: Any = event.body
+                if body is None or body.__class__ is RenderedBody:
                     continue
                 kind = (event.api_key, event.api_version, event.type)
                 way = ways.get(kind) or self._way(*kind)

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from kafkasniff.model import Body, Endpoint, Exchange, Message, Problem, SaslToken, SharedBody
+from kafkasniff.model import Body, Endpoint, Exchange, Message, Problem, RenderedBody, SaslToken, SharedBody
 from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.sinks.lines import ByteStream, LineWriter
 from kafkasniff.sinks.printable import visible_json
@@ -257,7 +257,9 @@ class JsonSink:
             if self._payload is not None:
                 event = self._payload.hide(event)
             body: Any = event.body
-            if body.__class__ is SharedBody:
+            if body.__class__ is RenderedBody:
+                body = orjson.Fragment(body.json)
+            elif body.__class__ is SharedBody:
                 body = self._shared.made.get(id(body)) or self._share(body)
             elif event.api_key in FLOAT_APIS:
                 body = _finite(body)
