@@ -89,7 +89,8 @@ class Inspector:
     ) -> None:
         self._ports = frozenset(ports)
         self._show_secrets = show_secrets
-        self._detail = Detail(DecodeOptions(records, show_secrets, bodies=not headers, headers=headers))
+        options = DecodeOptions(records, show_secrets, bodies=not headers, headers=headers)
+        self._detail = Detail(options, renderer)
         self._options = ConnectionOptions(
             detail=self._detail,
             max_frame=max_frame,

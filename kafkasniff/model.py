@@ -6,6 +6,7 @@ Sizes are bytes. Packet numbers are 1-based and count every packet of their capt
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -56,6 +57,16 @@ class RenderedBody(msgspec.Struct, frozen=True, gc=False):
     """The body as in the JSON lines."""
     errors: tuple[Any, ...] = ()
     """Its error codes that are not zero, as `ErrorCode`."""
+
+
+class RenderedRecords(msgspec.Struct, frozen=True, gc=False):
+    """Stands for a `records` field in such a run: nothing is to be told of it but its JSON."""
+
+    json: bytes
+    truncated: int
+    """Its `truncated_bytes`."""
+    decode: Callable[[], Body]
+    """Makes what stands for the field in any other run, for who has to look at it after all."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, gc=False):

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.kafka.compression import codec_name, decompress
-from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.compression import decompress
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions, RenderingOptions
 from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
 from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS
@@ -23,7 +23,9 @@ from kafkasniff.kafka.message import Decoded
 from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
 from kafkasniff.kafka.program import ops_of, program_of
 from kafkasniff.kafka.record_batch import HEADER_SIZE
-from kafkasniff.model import Direction, ErrorCode, RenderedBody
+from kafkasniff.kafka.record_list import MAX_RECORDS
+from kafkasniff.kafka.records import decode_records
+from kafkasniff.model import Direction, ErrorCode, RenderedBody, RenderedRecords
 from kafkasniff.native.caller import ITEM, Caller, Code, Program, Wanted
 from kafkasniff.native.calls import COMPRESSED, DONE, FORMS, RECORDS, SHOW_SECRETS
 from kafkasniff.native.library import Kernel
@@ -33,7 +35,9 @@ __all__ = ["Ahead", "Renderer", "program_for"]
 MAX_KINDS: Final = 4096
 """Kinds of messages of which is kept whether they are rendered; versions come from the wire."""
 MAX_SIZE: Final = 4 << 20
-"""Bytes of a body that is rendered, and of all that its batches decompress to times four: others are Python's."""
+"""Bytes of a body, or of a `records` field, that is rendered: larger ones are Python's."""
+MAX_INFLATED: Final = 16 << 20
+"""Bytes that its batches may decompress to; as above."""
 AT_ONCE: Final = 128
 """Bodies that are rendered ahead: as many as are told at a time (`inspector.SLICE`)."""
 
@@ -108,19 +112,27 @@ class Renderer:
         """The body `data[start:end]`; None where Python has to read it."""
         if end - start > MAX_SIZE:
             return None
-        assert self._options is not None
-        limit = min(self._options.max_decompressed, MAX_SIZE * 4)
-
-        def inflate(batch: Wanted) -> bytes | None:
-            nonlocal limit
-            if codec_name(batch.codec).startswith("unknown"):
-                return None
-            result = decompress(batch.codec, data[batch.position + HEADER_SIZE : batch.end], limit)
-            limit -= result.produced
-            return None if result.failure is not None or result.detail else result.data
-
+        inflate = _Inflate(data, MAX_INFLATED)
         made = self._caller.body(program, data, start, end, inflate)
         return None if made is None else RenderedBody(made.json, _error_codes(made.codes))
+
+    def records(self, data: bytes, start: int, end: int, context: DecodeContext) -> RenderedRecords | None:
+        """The `records` field `data[start:end]`; None where it has to be decoded."""
+        assert isinstance(context.options, RenderingOptions)
+        if not self.use(context.options) or end - start > MAX_SIZE:
+            return None
+        inflate = _Inflate(data, min(MAX_INFLATED, context.options.max_decompressed - context.decompressed))
+        made = self._caller.records(data, start, end, inflate)
+        if made is None or made.records > MAX_RECORDS - context.records:
+            return None
+        context.decompressed += inflate.produced
+        context.records += made.records
+        raw, options = data[start:end], context.options.decoding()
+        return RenderedRecords(
+            made.json,
+            made.truncated,
+            lambda: decode_records(raw, 0, len(raw), DecodeContext(options)),  # type: ignore[return-value,arg-type]
+        )
 
     def ahead(
         self,
@@ -181,6 +193,24 @@ class Renderer:
 
 def _error_codes(codes: tuple[Code, ...] | list[Code]) -> tuple[ErrorCode, ...]:
     return tuple([ErrorCode(code, error_name(code), path) for code, path in codes])
+
+
+class _Inflate:
+    """Decompresses batches of one message, to at most `limit` bytes in all."""
+
+    __slots__ = ("_data", "_limit", "produced")
+
+    def __init__(self, data: bytes, limit: int) -> None:
+        self._data = data
+        self._limit = limit
+        self.produced = 0
+
+    def __call__(self, batch: Wanted) -> bytes | None:
+        """The records of a batch; None where there is anything to report."""
+        data = self._data[batch.position + HEADER_SIZE : batch.end]
+        result = decompress(batch.codec, data, self._limit - self.produced)
+        self.produced += result.produced
+        return None if result.failure is not None or result.detail else result.data
 
 
 class Ahead:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sys import getsizeof
 from typing import Any, Final
 
-from kafkasniff.model import Body, RenderedBody
+from kafkasniff.model import Body, RenderedBody, RenderedRecords
 
 __all__ = [
     "BODY_RATIO",
@@ -62,6 +62,10 @@ def likely_bytes(api_key: int | None, size: int, body: Body | RenderedBody | Non
         for partition in topic.get(partitions_in) or ():
             total += 2 * RECORD_BYTES
             field = partition.get("records")
+            if isinstance(field, RenderedRecords):
+                # Its JSON, and its bytes on the wire.
+                total += 2 * len(field.json)
+                continue
             for batch in () if field is None else field["batches"]:
                 total += RECORD_BYTES + RECORD_BYTES * len(batch.get("records") or ())
                 if batch.get("compression") != "none":

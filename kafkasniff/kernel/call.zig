@@ -56,6 +56,7 @@ pub const Call = extern struct {
     written: u64,
     errors_written: u64,
     batches_wanted: u64,
+    /// Records, or headers of them, whichever are more in each batch.
     records: u64,
     /// Bytes behind the last whole batch of the last `records` field that has such.
     truncated: u64,

@@ -233,7 +233,7 @@ fn records(out: *Output, bytes: []const u8, base: Base, account: *Account) Error
     }
     if (odd_start) return error.Odd;
     account.left -= @max(count, headers);
-    call.records += count;
+    call.records += @max(count, headers);
     return count;
 }
 

@@ -13,7 +13,17 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from kafkasniff.model import Body, Endpoint, Exchange, Message, Problem, RenderedBody, SaslToken, SharedBody
+from kafkasniff.model import (
+    Body,
+    Endpoint,
+    Exchange,
+    Message,
+    Problem,
+    RenderedBody,
+    RenderedRecords,
+    SaslToken,
+    SharedBody,
+)
 from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.sinks.lines import ByteStream, LineWriter
 from kafkasniff.sinks.printable import visible_json
@@ -44,25 +54,31 @@ CONNECTIONS_KEPT: Final = 4096
 Default = Callable[[Any], Any]
 
 
+def _rendered(value: Any) -> Any:
+    if value.__class__ is RenderedRecords:
+        return orjson.Fragment(value.json)
+    raise TypeError(f"{type(value).__name__} in a body")
+
+
 def _auto(value: Any) -> Any:
     if isinstance(value, bytes):
         try:
             return value.decode()
         except UnicodeDecodeError:
             return {"base64": b64encode(value).decode("ascii")}
-    raise TypeError(f"{type(value).__name__} in a body")
+    return _rendered(value)
 
 
 def _base64(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"base64": b64encode(value).decode("ascii")}
-    raise TypeError(f"{type(value).__name__} in a body")
+    return _rendered(value)
 
 
 def _hex(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"hex": value.hex()}
-    raise TypeError(f"{type(value).__name__} in a body")
+    return _rendered(value)
 
 
 def json_default(form: BytesForm = "auto") -> Default:
