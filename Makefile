@@ -15,7 +15,7 @@ PYTHON ?=
 DEMO_CAPTURE ?= captures/librdkafka-codecs.pcap
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types check fuzz vectors golden manual wheels bench bench-live scale clean
+.PHONY: help demo test lint types check fuzz fuzz-kernel vectors golden manual wheels bench bench-live scale clean
 
 help:
 	@echo "make demo    decode a capture of a real Apache Kafka broker"
@@ -24,6 +24,7 @@ help:
 	@echo "make types   mypy --strict"
 	@echo "make check   lint, types and test"
 	@echo "make fuzz    fuzz every parser with a million inputs, a day or more (FUZZ=quick: a minute; FUZZ='records --seconds 60')"
+	@echo "make fuzz-kernel give the native kernel 100 million changed inputs, with the walker as the oracle"
 	@echo "make vectors have the classes of Kafka's newest release write the vectors again (needs Java and Maven)"
 	@echo "make golden  write golden files, evidence, the list of what is proven and docs/coverage.md again (needs the same)"
 	@echo "make wheels  wheels for Linux and macOS on both machines, compiled here, and a pure one, in dist/"
@@ -86,6 +87,12 @@ check: lint types test
 fuzz: $(VENV)/.installed-test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	$(BIN)/python -m tests.fuzz $(FUZZ)
+
+# A hundred million inputs take some minutes; KERNEL_FUZZ='--records --executions 10000000' for others.
+KERNEL_FUZZ ?= --executions 100000000
+fuzz-kernel: $(VENV)/.installed-test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ)
 
 vectors: $(VENV)/.installed-test
 	$(BIN)/python -m tests.vectors make

@@ -24,7 +24,7 @@ from kafkasniff.kafka.detail import Detail, LeftOut, Level
 from kafkasniff.kafka.events import Event, ExchangeEvent, MessageEvent, ProblemEvent, TokenEvent, VerdictEvent
 from kafkasniff.kafka.framing import MAX_FRAME
 from kafkasniff.kafka.weight import BODY_RATIO, WITH_RECORDS, likely_bytes
-from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, Beside, MemoryBudget, checked_memory
+from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, Beside, MemoryBudget, checked_memory, message_limits
 from kafkasniff.model import Connection, Direction, Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.packets import PacketBatch
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed, Item
@@ -108,6 +108,7 @@ class Inspector:
         self._repeats = None if shares is None else Repeats(shares)
         self._renderer = renderer
         self._memory = MemoryBudget(checked_memory(memory))
+        self.limit_messages(self._memory.limit)
         self.slice_bytes = 0
         """Bytes of memory of the messages of the last slice, about."""
         self.summary = Summary()
@@ -323,6 +324,15 @@ class Inspector:
         """From here on keep at most about so many bytes, for runs that share a budget or go on from a state."""
         self._memory.limit = size
 
+    @property
+    def decode_options(self) -> DecodeOptions:
+        """What messages are decoded with at full detail."""
+        return self._detail.full
+
+    def limit_messages(self, memory: int) -> None:
+        """From here on bound each message as in a run with a budget of so many bytes (`memory_limits`)."""
+        self._detail.limit(*message_limits(memory))
+
     def count_beside(self, beside: Beside) -> None:
         """Count this towards the budget, too, and report what its bounds cost."""
         self._memory.beside = beside
@@ -432,13 +442,14 @@ class Inspector:
                 summary.bytes_repeated += tcp.untold_repeated
                 summary.bytes_ignored += tcp.untold_ignored
                 tcp.untold_repeated = tcp.untold_ignored = 0
-            if kafka.verdict == "undecided" and kafka.bytes_seen and isinstance(items[-1], Closed):
+            # What its peer sent behind a RST may be told behind the end.
+            last = next((item for item in reversed(items) if isinstance(item, Closed)), None) if tcp.closed else None
+            if kafka.verdict == "undecided" and kafka.bytes_seen and last is not None:
                 summary.undecided += 1
             place = connection.place
             keyed.extend((event.order, place, index, connection, event) for index, event in enumerate(events, base))
             self._memory.note(connection, tcp)
-            last = items[-1]
-            if isinstance(last, Closed):
+            if last is not None:
                 summary.bytes_pending += sum(kafka.pending_of)
                 if connection.account is not None and (kafka.bytes_seen or kafka.bytes_lost):
                     keyed.append((last.order, place, base + len(events), connection, ConnectionEnd(tcp, last)))
@@ -638,10 +649,10 @@ class Inspector:
                 )
             )
         for problem in event.problems:
-            what = f"{exchange.api or 'request'} v{exchange.api_version} #{exchange.correlation_id}"
+            what = f"{exchange.api or 'request'} v{exchange.api_version} corr {exchange.correlation_id}"
             told = Problem(
                 problem.kind,
-                f"exchange {exchange.number}, {what}: {problem.detail}",
+                f"#{exchange.number} {what}: {problem.detail}",
                 connection=connection.number,
                 time_ns=None if event.time_ns == NO_TIME else event.time_ns,
                 capture=self._capture(event.packet),

@@ -12,7 +12,8 @@ connections themselves, and what the enricher knows beside them (names, fetch se
 2. Above the budget connections are ended (`memory-bound`) until three quarters are left: first those that hold most,
    then those that are over, then those silent for longest.
 
-Between two looks the process may exceed the budget by what one batch of packets adds.
+One message has a part of the budget besides, for what its batches decompress to and for its records
+(`message_limits`). Between two looks the process may exceed the budget by what one batch of packets adds.
 
 Caches beside the inspector (fetch sessions, names, links of `timing`) have bounds by number, which hold for a budget of
 1 GiB or more and are smaller in proportion below it (`in_proportion`). Their oldest entries go, never connections of
@@ -29,27 +30,35 @@ import msgspec
 
 from kafkasniff.accounts import InspectedConnection, OpenExchange
 from kafkasniff.errors import UsageError
+from kafkasniff.kafka.context import MAX_DECOMPRESSED, MAX_RECORDS
 from kafkasniff.kafka.weight import RECORD_BYTES, body_bytes, likely_bytes
 from kafkasniff.model import Message, Problem
 from kafkasniff.tcp import Reassembler, TcpConnection
 
 __all__ = [
     "CONNECTION_BYTES",
+    "DECOMPRESSED_PART",
     "DEFAULT_MEMORY",
     "MAX_ENDPOINTS",
     "MAX_NAMES",
     "MIN_MEMORY",
+    "RECORD_SHARE",
     "Beside",
     "MemoryBudget",
     "checked_memory",
     "in_proportion",
     "message_bytes",
+    "message_limits",
 ]
 
 DEFAULT_MEMORY: Final = 1 << 30
 """The budget of a process, in bytes (`--memory`)."""
 MIN_MEMORY: Final = 128 << 20
 """The smallest budget: less would let go of what ordinary traffic needs."""
+DECOMPRESSED_PART: Final = 4
+"""The part of the budget that one message may decompress to, 256 MiB at most (`MAX_DECOMPRESSED`)."""
+RECORD_SHARE: Final = 1024
+"""Bytes of the budget for each record, or header of records, that one message may have, 4,000,000 at most."""
 MAX_ENDPOINTS: Final = 1 << 16
 """Endpoints that are known to speak Kafka: of connections to others nothing is reported where they turn out not to."""
 MAX_NAMES: Final = 1 << 16
@@ -202,6 +211,15 @@ def checked_memory(size: int | None) -> int:
     if size < MIN_MEMORY:
         raise UsageError(f"memory: {size:,} bytes are too few, {_size(MIN_MEMORY)} are the least")
     return size
+
+
+def message_limits(memory: int) -> tuple[int, int]:
+    """What one message may hold in a run with a budget of `memory` bytes: decompressed bytes, and records or headers.
+
+    Records that are decoded take some 400 bytes each, without keys and values; those with headers up to twice as much.
+    Both bounds are those of the whole run, whatever the number of its processes and whatever else they hold.
+    """
+    return min(MAX_DECOMPRESSED, memory // DECOMPRESSED_PART), min(MAX_RECORDS, memory // RECORD_SHARE)
 
 
 def in_proportion(bound: int, memory: int) -> int:

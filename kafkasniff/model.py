@@ -295,6 +295,11 @@ class Connection(msgspec.Struct, frozen=True):
     client_stream: StreamBytes = StreamBytes()
     """What became of the bytes of the client's stream."""
     broker_stream: StreamBytes = StreamBytes()
+    protocol: str | None = None
+    """`Kafka`, `Kafka over TLS`; where it is not Kafka, the protocol that its first bytes name: `TLS` (not decrypted),
+    `TLS with ALPN` (of another protocol), `HTTP`, `SSH` …; None where it is unknown."""
+    captured: Literal["both", "client", "broker"] = "both"
+    """Whose packets are in the capture."""
 
 
 class Summary(msgspec.Struct):

@@ -110,6 +110,8 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
     exact: bool = True
     """As many bytes as `size` are missing of what the next run goes on with; False: an unknown number (of clear bytes,
     where what is missing was encrypted)."""
+    unheard: bool = False
+    """No packet of the stream's sender was captured: the bytes are those that its peer acknowledged."""
 
 
 class Hole(msgspec.Struct, frozen=True, gc=False):

@@ -25,6 +25,8 @@ __all__ = ["Export", "answer", "missing_tables"]
 MAX_MANIFEST: Final = 1 << 28
 """Bytes of a manifest, which names each file and capture in some hundred bytes."""
 
+LATER_COLUMNS: Final = {"connections": ("protocol", "captured")}
+"""Columns of text that exports of earlier releases lack: null there."""
 _PAYLOAD: Final = frozenset({"key", "value", "headers"})
 """Columns of `records` with payload."""
 
@@ -141,21 +143,26 @@ class Export(msgspec.Struct, frozen=True):
         schema: pa.Schema | None = None
         condition: pc.Expression | None = None
         needed: list[str] = []
+        later: list[str] = []
         for file in self._opened(table, files):
             if schema is None:
                 schema = file.schema
-                missing = [name for name in reading.columns if name not in schema.names]
+                later = [name for name in LATER_COLUMNS.get(table, ()) if name not in schema.names]
+                missing = [name for name in reading.columns if name not in (*schema.names, *later)]
                 if missing:
                     raise UsageError(
                         f"the table {table} of {self.folder} has no column {missing[0]}: another version wrote it"
                     )
                 condition, needed = _condition(schema, reading.apis, since_ns, until_ns)
-            rows = file.batches(reading.columns, condition, needed, schema)
+            there = [name for name in reading.columns if name not in later]
+            rows = file.batches(there, condition, needed, schema)
             while True:
                 with _readable(file.path):
                     batch = next(rows, None)
                 if batch is None:
                     break
+                for name in later:
+                    batch = batch.append_column(name, pa.nulls(batch.num_rows, pa.string()))
                 yield batch
 
 

@@ -153,9 +153,10 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
             from kafkasniff.memory_limits import checked_memory
 
             # Messages and tables are decoded by inspectors of their own, which share the budget.
-            half = checked_memory(memory) // 2
-            inspector.limit_memory(half)
-            exporting = {**exporting, "given": catalog.given, "predicate": predicate, "memory": half}
+            whole = checked_memory(memory)
+            inspector.limit_memory(whole // 2)
+            exporting = {**exporting, "given": catalog.given, "predicate": predicate}
+            exporting |= {"memory": whole // 2, "whole": whole}
             with rights.acting():
                 tables = around.enter_context(LiveExport(interface=interfaces[0], **exporting))
             if "keys" in table_keys:

@@ -30,7 +30,7 @@ from kafkasniff.detectors.absences import (
 )
 from kafkasniff.detectors.detector import Bodies, Detector
 from kafkasniff.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
-from kafkasniff.detectors.tally import BROKER
+from kafkasniff.detectors.tally import BROKER, CLUSTER, CLUSTER_COLUMNS, clusters
 from kafkasniff.detectors.wording import plural, some
 from kafkasniff.exports.transport import TABLE
 from kafkasniff.model import Endpoint
@@ -68,10 +68,11 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
     summary: ClassVar[str] = "Brokers that were killed, stopped or restarted."
     parameters_type = BrokerGoneThresholds
     bodies: ClassVar[Bodies] = {("response", "Metadata"): None}
+    parts_clusters = True
 
     def reads(self) -> Mapping[str, Reading]:
         return {
-            "exchanges": Reading(("time_ns", "api", "response_body")),
+            "exchanges": Reading(("time_ns", "api", *CLUSTER_COLUMNS, "response_body")),
             "connections": Reading(("broker_ip", "broker_port", "verdict")),
             TABLE: TRANSPORT_READING,
         }
@@ -79,7 +80,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
     def shapes(self) -> Mapping[str, Shape]:
         count: Any = (("count", pa.int64(), "sum"),)
         seen: Any = (("first", pa.int64(), "min"), ("last", pa.int64(), "max"))
-        partition = (("topic", pa.string()), ("partition", pa.int64()), ("leader", pa.int64()))
+        partition = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int64()), ("leader", pa.int64()))
         node = (("node", pa.int64()), ("host", pa.string()), ("port", pa.int64()))
         return {
             "links": links_shape(),
@@ -101,12 +102,13 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
     def _metadata(self, batch: pa.RecordBatch) -> None:
         nodes: dict[str, list[Any]] = {name: [] for name in ("node", "host", "port", "count")}
         leaders: dict[str, list[Any]] = {
-            name: [] for name in ("topic", "partition", "leader", "count", "first", "last")
+            name: [] for name in ("cluster", "topic", "partition", "leader", "count", "first", "last")
         }
-        rows = pa.table({"time": column(batch, "time_ns"), "body": column(batch, "response_body")})
+        told = {**clusters(batch), "time": column(batch, "time_ns"), "body": column(batch, "response_body")}
+        rows = pa.table(told)
         # Many requests get the same answer: each text is read once.
         times = [("time", "min"), ("time", "max"), ([], "count_all")]
-        for row in rows.group_by(["body"]).aggregate(times).to_pylist():
+        for row in rows.group_by(["cluster", "body"]).aggregate(times).to_pylist():
             body = _read(row["body"])
             for one in body.brokers:
                 _append(nodes, one.node_id, _LOCAL.get(one.host, one.host), one.port, row["count_all"])
@@ -114,7 +116,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                 name = topic.name or topic.topic_id
                 for partition in topic.partitions:
                     seen = row["count_all"], row["time_min"], row["time_max"]
-                    _append(leaders, name, partition.partition_index, partition.leader_id, *seen)
+                    _append(leaders, row["cluster"], name, partition.partition_index, partition.leader_id, *seen)
         self.parts["nodes"].add(nodes)
         self.parts["leaders"].add(leaders)
 
@@ -194,7 +196,10 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         (node,) = own
         before: set[tuple[str, int]] = set()
         after: dict[tuple[str, int], tuple[int, int]] = {}
-        for row in self.parts["leaders"].table().to_pylist():
+        cluster = self.clusters.group(broker)
+        for row in self.told("leaders").to_pylist():
+            if row["cluster"] != cluster:
+                continue
             place = (row["topic"], row["partition"])
             if row["leader"] == node and row["first"] is not None and row["first"] < gone.first_ns:
                 before.add(place)

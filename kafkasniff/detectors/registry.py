@@ -12,6 +12,7 @@ from kafkasniff.errors import UsageError
 __all__ = ["DETECTORS", "detector_names", "find_detector"]
 
 DETECTORS: Final[tuple[tuple[str, str], ...]] = (
+    ("undecoded-traffic", "kafkasniff.detectors.undecoded"),
     ("broker-gone", "kafkasniff.detectors.broker_gone"),
     ("unanswered-requests", "kafkasniff.detectors.waiting"),
     ("late-answers", "kafkasniff.detectors.waiting"),

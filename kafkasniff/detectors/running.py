@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kafkasniff.analysis.export import Export
+from kafkasniff.analysis.visibility import VisibleTraffic
 from kafkasniff.detectors.finding import Finding
 from kafkasniff.detectors.numbers import Numbers
 from kafkasniff.detectors.together import Detectors
@@ -31,6 +32,8 @@ class Checked(msgspec.Struct, frozen=True):
     """What a reader must know: what is not known, and what bounds have cost."""
     broken: bool
     """A capture was structurally broken or cut; what could be read was."""
+    visible: VisibleTraffic
+    """How much of the traffic could be decoded."""
 
 
 def tables_for(detectors: Detectors) -> tuple[str, ...]:
@@ -76,4 +79,4 @@ def run(
             broken = source.broken
         names = rows.end()
     found = numbers.numbered(detectors.findings(names))
-    return Checked(found, detectors.notes(), broken)
+    return Checked(found, detectors.notes(), broken, detectors.visible())

@@ -39,6 +39,7 @@ class SlowBroker(Detector[SlowBrokerThresholds]):
     name: ClassVar[str] = "slow-broker"
     summary: ClassVar[str] = "Brokers that are slower than their peers."
     parameters_type = SlowBrokerThresholds
+    parts_clusters = True
 
     def questions(self) -> Mapping[str, Accumulator[Any]]:
         limits = self.thresholds
@@ -79,6 +80,7 @@ class SlowBroker(Detector[SlowBrokerThresholds]):
 
     def findings(self) -> list[Finding]:
         by_broker: dict[str, list[dict[str, Any]]] = {}
+        self.asked["slow"].clusters = self.clusters
         for row in self.asked["slow"].result().to_pylist():
             if row["slow"] and (row["p50_us"] - row["peers_p50_us"]) * 1000 >= self.thresholds.beyond:
                 by_broker.setdefault(row["broker"], []).append(row)

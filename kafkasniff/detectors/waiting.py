@@ -99,7 +99,8 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
     What a broker may wait on purpose is taken off (`max_wait_ms` of Fetch, `rebalance_timeout_ms` of JoinGroup …). A
     request that its connection's end cut off sooner is a note, unless the broker was still allowed to wait. Requests
     that were open when the capture ended count only if they had waited long enough by then; responses that a gap may
-    have swallowed never do. Where nothing was answered at all, it is a warning: captures may have one direction only.
+    have swallowed never do, nor those of connections of which one direction alone was captured. Where nothing was
+    answered at all and no packet of the broker was captured on any connection, it is a warning.
     """
 
     name: ClassVar[str] = "unanswered-requests"
@@ -111,7 +112,7 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
         own = ("api", "status", *CLIENT_COLUMNS, "broker_ip", "broker_port", "request_body", "duration_us")
         return {
             "exchanges": Reading((*ORDER, *own)),
-            "connections": Reading(("connection_id", "end_time_ns", "unanswered"), optional=True),
+            "connections": Reading(("connection_id", "end_time_ns", "unanswered", "captured"), optional=True),
         }
 
     def shapes(self) -> Mapping[str, Shape]:
@@ -128,7 +129,8 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         if table == "connections":
             end = column(batch, "end_time_ns")
-            self._ends(end, 0)
+            # Whoever acknowledges what the broker sends would show that responses are missing (`lost`).
+            self._ends(end, pc.sum(in_any(batch, "captured", ["both"])).as_py() or 0)
             mask = pc.greater(column(batch, "unanswered"), 0)
             self.parts["connections"].add(
                 {"connection_id": column(batch, "connection_id").filter(mask), "end_ns": end.filter(mask)}
@@ -183,7 +185,7 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
                 "(request.timeout.ms): it is overloaded, hangs, or something on the way dropped the response."
             )
             if not answered:
-                meaning = f"Nothing was answered at all: the capture may hold only what clients send. Else: {meaning}"
+                meaning = f"The capture holds only what clients send, and they acknowledge no response. {meaning}"
             advice = (
                 "See what else this broker answered at that time, and its request queue and log; "
                 "look for retransmits of the connection, and for proxies or firewalls that forget connections."

@@ -28,10 +28,11 @@ class ShardState(msgspec.Struct):
     """Time of the first packet, for relative filters."""
 
     def limit_memory(self, size: int, processes: int = 1) -> None:
-        """From here on keep at most about so many bytes, where each of `processes` has as many."""
-        self.inspector.limit_memory(size)
-        # What is known must not depend on the number of processes.
-        self.enricher.limit_memory(size * processes)
+        """From here on keep at most about so many bytes in all of `processes`, which share them evenly."""
+        self.inspector.limit_memory(size // processes)
+        # What is known and what a message may hold must not depend on the number of processes.
+        self.inspector.limit_messages(size)
+        self.enricher.limit_memory(size)
         self.inspector.count_beside(self.enricher)
 
 

@@ -93,7 +93,7 @@ class LiveExport:
     - `given`: names by topic id; `predicate`: only the exchanges that it is true of
     - `every_seconds`: time between two commits, by `clock`
     - `discard_state`: do not read what earlier runs left, which tells names of topics and brokers
-    - `memory`: budget in bytes
+    - `memory`: budget in bytes; `whole`: that of the run, if this is a part of it, which bounds each message
 
     Raises UsageError where the folder holds an export of another kind or of other options, OutputError where it cannot
     be written: here, and in `feed` and `close`. Left by an exception from elsewhere, the block commits what was fed.
@@ -111,6 +111,7 @@ class LiveExport:
         discard_state: bool = False,
         clock: Callable[[], float] = time.monotonic,
         memory: int = DEFAULT_MEMORY,
+        whole: int | None = None,
     ) -> None:
         self.directory = directory
         self._options = options
@@ -134,12 +135,12 @@ class LiveExport:
         """Feeding was interrupted or failed: what came since the last commit is not whole and will not be committed."""
         self._folder = ExportFolder(directory)
         try:
-            self._begin(given or {}, interface, discard_state=discard_state, memory=memory)
+            self._begin(given or {}, interface, discard_state=discard_state, memory=memory, whole=whole or memory)
         except BaseException:
             self.__exit__(*sys.exc_info())
             raise
 
-    def _begin(self, given: Mapping[str, str], interface: str, *, discard_state: bool, memory: int) -> None:
+    def _begin(self, given: Mapping[str, str], interface: str, *, discard_state: bool, memory: int, whole: int) -> None:
         folder, options = self._folder, self._options
         if folder.manifest is not None:
             check_no_stream(folder.manifest, folder.directory)
@@ -154,6 +155,7 @@ class LiveExport:
         catalog = Catalog({**given, **told}, tellings=Tellings())
         self._state = new_state(options, catalog, sessions=self._predicate is not None)
         self._state.limit_memory(memory)
+        self._state.inspector.limit_messages(whole)
         self._result = LiveResult(rows=dict.fromkeys(options.tables, 0), summary=self._state.inspector.summary)
         with folder.output():
             self._carried = folder.staged / _CARRIED

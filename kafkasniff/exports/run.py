@@ -206,7 +206,7 @@ class _Making:
                 predicate,
                 self._seconds,
                 self._keylog,
-                self._memory // plan.shards,
+                self._memory,
             )
             for number, state in enumerate(states)
         ]

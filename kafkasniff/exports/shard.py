@@ -94,7 +94,7 @@ class ShardTask(msgspec.Struct, frozen=True):
     keylog: str | None = None
     """A file with secrets of TLS."""
     memory: int = DEFAULT_MEMORY
-    """The process's budget in bytes."""
+    """The budget in bytes of all shards."""
 
 
 class _Checkpoint(msgspec.Struct):

@@ -11,6 +11,7 @@ import pyarrow as pa
 from kafkasniff.bulk import PairColumns
 from kafkasniff.enrich import Enricher
 from kafkasniff.exports.options import ExportOptions
+from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.memory_limits import DEFAULT_MEMORY
 from kafkasniff.model import Connection, Exchange, Message, Problem
 from kafkasniff.rows import ExchangeRows
@@ -31,6 +32,7 @@ MAX_BYTES: Final = 32 << 20
 ROWS_PART: Final = 16
 """The part of the memory budget that these bytes are at most; `ROW_BYTES` of it count for each row."""
 ROW_BYTES: Final = 1024
+_DEFAULT: Final = DecodeOptions()
 
 
 class Staged(Protocol):
@@ -49,7 +51,7 @@ class Stager:
     The enricher's catalog has to note tellings (`Catalog.tellings`) and the enricher what it missed (`notes_missed`).
     `selector`: only what it passes, and the connections of exchanges that it passes; `wants_body`: of which messages
     the body is wanted as JSON, where bodies are wanted at all. `memory`: the process's budget in
-    bytes; rows wait within a part of it.
+    bytes; rows wait within a part of it. `limits`: bounds of each message.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Stager:
         selected: set[int] | None = None,
         wants_body: Callable[[Message], bool] | None = None,
         memory: int = DEFAULT_MEMORY,
+        limits: DecodeOptions = _DEFAULT,
     ) -> None:
         assert enricher.catalog.tellings is not None
         self._tellings = enricher.catalog.tellings
@@ -81,7 +84,11 @@ class Stager:
         self.takes_columns = options.reads_headers and selector is None
         """Exchanges may come as columns, too."""
         self._records = RecordRows(
-            show_secrets=options.show_secrets, payload=options.payload, full=self._write_full_records, memory=memory
+            show_secrets=options.show_secrets,
+            payload=options.payload,
+            full=self._write_full_records,
+            memory=memory,
+            limits=limits,
         )
         self._connections = ConnectionRows()
         self._problems = ProblemRows()

@@ -50,6 +50,7 @@ def new_stager(
         selected=state.selected,
         wants_body=wants_body,
         memory=state.inspector.memory,
+        limits=state.inspector.decode_options,
     )
 
 

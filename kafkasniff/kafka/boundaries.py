@@ -13,7 +13,7 @@ from kafkasniff.kafka.dialogue import Dialogue
 from kafkasniff.kafka.events import EventLog
 from kafkasniff.kafka.framing import Framer
 from kafkasniff.kafka.message import request_header
-from kafkasniff.kafka.other_protocols import name_protocol
+from kafkasniff.kafka.other_protocols import NAMED, name_protocol
 from kafkasniff.kafka.proxy import MAX_PROLOGUE, proxy_prologue
 from kafkasniff.kafka.search import MIN_CHAIN, RESPONSE_CHAIN, Searcher
 from kafkasniff.kafka.trial import Trial
@@ -162,7 +162,7 @@ class Boundaries:
             return None
         name = name_protocol(searcher.beginning(16))
         if name is not None:
-            return f"this is {name}"
+            return f"{NAMED}{name}"
         if not searcher.aligned:
             return "its bytes are no Kafka"
         # Where a length or a magic number stands. What follows, or what mid-stream bytes are, could be a secret.

@@ -8,6 +8,7 @@ in proportion to the value's own size. The libraries of the codecs are imported 
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Final, Literal, NamedTuple
 
 __all__ = [
@@ -45,6 +46,8 @@ Brokers take 1 MiB compressed unless told otherwise (message.max.bytes), and pro
 
 _STEP: Final = 1 << 20
 """Most bytes of output that lz4 and zstd allocate at once."""
+_JOINED: Final = 4 << 20
+"""Bytes of output that are joined in one go."""
 _FEED: Final = 1 << 16
 """Bytes of input given at once, so that the rest behind a frame's end is not copied whole for each of many frames."""
 _SNAPPY_MAX_RATIO: Final = 64
@@ -99,6 +102,22 @@ class _Output:
             raise _Bound
         self.chunks.append(chunk)
 
+    def taken(self) -> bytes:
+        """All chunks as one, which are gone then: large ones go into a buffer that grows, one by one.
+
+        Joining them would take their memory twice.
+        """
+        chunks = self.chunks
+        if len(chunks) == 1:
+            return chunks[0]
+        if self.produced <= _JOINED:
+            return b"".join(chunks)
+        whole = BytesIO()
+        chunks.reverse()
+        while chunks:
+            whole.write(chunks.pop())
+        return whole.getvalue()
+
 
 def codec_name(codec: int) -> str:
     """Name of a codec number; `unknown-5` and the like for those that Kafka has not given out."""
@@ -136,7 +155,7 @@ def decompress(codec: int, data: bytes, limit: int, *, magic: int = 2) -> Decomp
         ratio = output.produced / len(data) if data else 0.0
         detail = f"{len(data)} bytes of {CODECS[codec]} hold more than the "
         if limit <= allowed:
-            detail += f"{limit} bytes that are left of the bound"
+            detail += f"{limit} bytes that are left of what one message may decompress to (see --memory)"
         else:
             detail += f"{allowed} bytes that so many may hold"
         if ratio >= 1:
@@ -144,8 +163,7 @@ def decompress(codec: int, data: bytes, limit: int, *, magic: int = 2) -> Decomp
         return Decompressed(b"", output.produced, "decompression-bound", detail)
     except _Corrupt as error:
         return Decompressed(b"", output.produced, "decompression-failed", f"{CODECS[codec]}: {error}")
-    chunks = output.chunks
-    return Decompressed(chunks[0] if len(chunks) == 1 else b"".join(chunks), output.produced, None, output.note)
+    return Decompressed(output.taken(), output.produced, None, output.note)
 
 
 def _gzip(data: bytes, output: _Output) -> None:

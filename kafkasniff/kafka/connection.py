@@ -33,6 +33,7 @@ from kafkasniff.kafka.search import Searcher
 from kafkasniff.kafka.trial import Trial
 from kafkasniff.kafka.weight import FRAME_BYTES, PROBLEM_BYTES
 from kafkasniff.streams import (
+    NO_TIME,
     Closed,
     Gap,
     Hole,
@@ -395,6 +396,9 @@ class KafkaConnection:
             return
         direction = item.direction
         self._log.at(item.order, item.time_ns, item.packet)
+        if item.unheard:
+            self._one_direction(item)
+            return
         if not item.snapped:
             detail = f"{item.size} bytes of the stream are not in the capture"
             place = item.packet, item.time_ns
@@ -412,6 +416,20 @@ class KafkaConnection:
             if direction != self._log.client:
                 self._dialogue.lose_responses(item.resumed_ns, has_head=True)
             self._compare_streams()
+
+    def _one_direction(self, item: Gap) -> None:
+        """Nothing of one stream was captured, and the other one's acknowledgements say that there was something."""
+        client = self._log.client
+        if client is None:
+            return
+        if item.direction == client:
+            captured, missing, by = "broker → client", "requests", "broker"
+        else:
+            captured, missing, by = "client → broker", "responses", "client"
+            self._dialogue.one_sided = True
+        detail = f"only {captured} was captured: the {by} acknowledged {item.size:,} bytes of {missing}"
+        place = item.packet, item.time_ns
+        self._tcp_problem(TcpProblem(item.order, item.direction, "one-direction", detail, *place, item.size))
 
     def _gap_in_search(self, item: Gap) -> None:
         direction = item.direction
@@ -601,7 +619,8 @@ class KafkaConnection:
                 what = "of a frame that was not complete" if framer is not None else "in which no frame was found"
                 self._log.problem("stream-cut", f"the stream ended with {pending} bytes {what}", direction, pending)
         rejected = self._rejected_by_broker(item)
-        self._dialogue.close(item.reason)
+        by_broker = self._log.client is not None and item.by == 1 - self._log.client
+        self._dialogue.close(item.reason, item.by_ns if by_broker else NO_TIME)
         if rejected is not None:
             assert self._log.client is not None
             self._log.problem("connection-rejected", rejected, 1 - self._log.client)

@@ -12,6 +12,7 @@ from kafkasniff.model import ErrorCode, Problem, RenderedRecords
 __all__ = [
     "MAX_DECOMPRESSED",
     "MAX_PROBLEMS",
+    "MAX_RECORDS",
     "UNMARKED",
     "DecodeContext",
     "DecodeOptions",
@@ -20,7 +21,13 @@ __all__ = [
 ]
 
 MAX_DECOMPRESSED: Final = 256 << 20
-"""Bytes that the record batches of one message may decompress to: Kafka's own limit (message.max.bytes) is lower."""
+"""Bytes that the record batches of one message may decompress to: Kafka's own limit (message.max.bytes) is lower. Less
+with a memory budget below 1 GiB (`memory_limits.message_limits`)."""
+
+MAX_RECORDS: Final = 4_000_000
+"""Records, or headers of them, of one message: an empty record takes 7 bytes on the wire and some 400 as a dict. A
+response of 50 MiB (fetch.max.bytes) with records of 50 bytes, compressed to a quarter, has as many. Less with a memory
+budget below 4 GiB (`memory_limits.message_limits`)."""
 
 MAX_PROBLEMS: Final = 100
 """Problems kept per message, so that hostile bytes cannot make a message's problems outgrow the message."""
@@ -43,6 +50,8 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     show_secrets: bool = False
     """False: secret values are `{"redacted": N}`, N their length in bytes."""
     max_decompressed: int = MAX_DECOMPRESSED
+    max_records: int = MAX_RECORDS
+    """Records of a message, and headers of them, beyond which none are read."""
     bodies: bool = True
     """False: only those are decoded that pairing or later messages need (`message.NEEDED`)."""
     headers: bool = False
@@ -90,7 +99,7 @@ class DecodeContext(msgspec.Struct, eq=False):
     """Bytes decompressed so far for this message, held against `options.max_decompressed`."""
     records: int = 0
     """Records or headers, whichever are more, of the batches of this message so far, held against
-    `record_list.MAX_RECORDS`."""
+    `options.max_records`."""
     problems_dropped: int = 0
     unknown_tags: int = 0
     """Tagged fields without a definition that were kept so far, held against `wire.MAX_UNKNOWN_TAGS`."""

@@ -89,6 +89,11 @@ class Detail:
         """Whether there are records to be left out: without, the first level changes nothing."""
         return self._full.records in _WHOLE
 
+    def limit(self, decompressed: int, records: int) -> None:
+        """From the next message on, its bounds."""
+        self._full = msgspec.structs.replace(self._full, max_decompressed=decompressed, max_records=records)
+        self.set(self.level)
+
     def set(self, level: Level) -> None:
         """From the next message on."""
         self.level = level

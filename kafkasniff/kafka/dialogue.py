@@ -33,6 +33,7 @@ MAX_KEY: Final = 1_000
 """API keys above this are none: Kafka has 95 of them after fifteen years."""
 NEAR: Final = 10_000
 """Outstanding responses have ids less than this away from the last request's."""
+NS_IN_S: Final = 1_000_000_000
 _INT = Struct(">i")
 _TRIAL: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
 
@@ -54,6 +55,7 @@ class Dialogue:
         "last_answer",
         "ledger",
         "memory",
+        "one_sided",
         "opening",
         "requests",
         "retransmits",
@@ -81,6 +83,8 @@ class Dialogue:
         """Until the first answer that is neither a greeting nor authentication, or until something does not fit."""
         self.gapped = False
         """Bytes of this connection are missing."""
+        self.one_sided = False
+        """Responses were sent of which the capture has none: which requests they answered is unknown."""
         self.requests: Literal["none", "behind", "here"] = "none"
         """What is at hand of the client's stream: nothing so far; not all of it up to where the broker's is, because of
         a hole, or because its frames are searched for; or all that was sent."""
@@ -162,14 +166,19 @@ class Dialogue:
         decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, _TRIAL)
         return all(problem.kind in _TRUNCATED for problem in decoded.problems)
 
-    def close(self, reason: Literal["fin", "rst", "reused", "idle", "end"]) -> None:
-        """The connection is over: so are its exchanges."""
+    def close(self, reason: Literal["fin", "rst", "reused", "idle", "end"], left_ns: int = NO_TIME) -> None:
+        """The connection is over: so are its exchanges. `left_ns`: when the broker closed its side, where it did."""
         self._give_up(self._early.drain())
         for rest in self.ledger.drain():
             if rest.silent:
                 self._end_silent(rest)
             elif rest.lost:
                 self._end_without(rest, "lost")
+            elif (late := _elapsed(left_ns, rest.first_time)) is not None and late > 0:
+                # Such a request has no response, whenever the capture ends.
+                self._end_without(rest, "unanswered", f"the broker had closed it {_span(late)} before the request")
+            elif self.one_sided:
+                self._end_without(rest, "lost", told=False)
             else:
                 self._end_without(rest, "open" if reason == "end" else "unanswered")
 
@@ -277,7 +286,9 @@ class Dialogue:
             if leaver.silent:
                 self._end_silent(leaver)
             else:
-                self._end_without(leaver, "lost" if leaver.lost else "unanswered")
+                # Without any response so far the capture may lack them all, which is known at the connection's end.
+                lost = leaver.lost or self.last_answer is None
+                self._end_without(leaver, "lost" if lost else "unanswered", told=leaver.lost or not lost)
 
     def _response(self, frame: Frame) -> None:
         if frame.end - frame.start < 4:
@@ -439,18 +450,22 @@ class Dialogue:
         if not pending.hidden:
             self._end(pending.ordinal, "no_response")
 
-    def _end_without(self, pending: Pending, status: Status) -> None:
-        """End an exchange that should have had a response and has none."""
+    def _end_without(self, pending: Pending, status: Status, reason: str = "", *, told: bool = True) -> None:
+        """End an exchange that should have had a response and has none.
+
+        `reason`: why, in words; `told`: whether the loss is reported here and not for the connection as a whole.
+        """
         problems: tuple[Problem, ...] = ()
         if status == "unanswered":
-            problems = (Problem("request-unanswered", "the connection ended without a response to this request"),)
-        elif status == "lost":
+            detail = "the connection ended without a response to this request"
+            problems = (Problem("request-unanswered", f"{detail}: {reason}" if reason else detail),)
+        elif status == "lost" and told:
             problems = (Problem("response-lost", "the response was in bytes that are not in the capture"),)
         if pending.hidden:
             client = self._log.client
             assert client is not None  # there was a request
             for problem in problems:
-                what = f"API {pending.api_key} v{pending.api_version} #{pending.correlation_id}, not shown"
+                what = f"API {pending.api_key} v{pending.api_version} corr {pending.correlation_id}, not shown"
                 self._log.problem(problem.kind, f"{what}: {problem.detail}", client)
             return
         self._end(pending.ordinal, status)
@@ -474,6 +489,13 @@ def _incomplete(frame: Frame) -> tuple[Problem, ...]:
     if have == frame.size:
         return ()
     return (Problem("frame-incomplete", f"{have} of {frame.size} bytes of the message are in the capture", have),)
+
+
+def _span(nanoseconds: int) -> str:
+    """A time for people."""
+    if nanoseconds < NS_IN_S:
+        return f"{nanoseconds / 1_000_000:.3g} ms"
+    return f"{nanoseconds / NS_IN_S:,.1f} s"
 
 
 def _elapsed(earlier: int, later: int) -> int | None:

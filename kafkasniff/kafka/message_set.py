@@ -15,7 +15,7 @@ from isal import isal_zlib
 from kafkasniff.kafka.compression import MAX_RATIO, codec_name, decompress
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.record_batch import LOG_APPEND_TIME, Batch
-from kafkasniff.kafka.record_list import MAX_RECORD_RATE, MAX_RECORDS, wrap64
+from kafkasniff.kafka.record_list import MAX_RECORD_RATE, too_many_records, wrap64
 
 __all__ = ["MAX_NESTING", "MIN_SIZES", "decode_message"]
 
@@ -74,7 +74,7 @@ class _Account:
     def tell_bound(self, context: DecodeContext) -> None:
         """Report that there is more than may be."""
         self.full = True
-        detail = f"more than {MAX_RECORDS} records or headers in one message"
+        detail = too_many_records(context)
         if self.budget < self.budget_given:
             detail = f"more than {self.budget} messages in one of {self.size} bytes"
         context.problem("record-bound", detail, self.place)

@@ -13,11 +13,7 @@ from kafkasniff.kafka.embedded.schema_registry import add_from_header
 from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, add_trace_id
 from kafkasniff.kafka.record_flaw import MalformedError, find_flaw, read_varint
 
-__all__ = ["MAX_HEADER_RATE", "MAX_RECORDS", "MAX_RECORD_RATE", "decode_record_list", "wrap64"]
-
-MAX_RECORDS: Final = 4_000_000
-"""Records, or headers of them, of one message: an empty record takes 7 bytes on the wire and some 400 as a dict. A
-response of 50 MiB (fetch.max.bytes) with records of 50 bytes, compressed to a quarter, has as many."""
+__all__ = ["MAX_HEADER_RATE", "MAX_RECORD_RATE", "decode_record_list", "too_many_records", "wrap64"]
 
 MAX_RECORD_RATE: Final = 4
 """Records for each byte that their batch takes on the wire. Writers number the records of a batch, so that no two are
@@ -228,7 +224,7 @@ def decode_record_list(  # noqa: PLR0917 - called for each batch, where keywords
             detail = f"more than {reached} {'headers' if headers_left < 0 else 'records'} in a batch of {wire} bytes"
             context.problem("record-bound", detail, place)
             return records, False, left
-        context.problem("record-bound", f"more than {MAX_RECORDS} records or headers in one message", place)
+        context.problem("record-bound", too_many_records(context), place)
         return records, False, 0
     if position == _MALFORMED:
         at, detail = find_flaw(data, start, end)
@@ -278,6 +274,11 @@ def _may_tell(records: list[dict[str, Any]]) -> bool:
             if mark in key:
                 return True
     return False
+
+
+def too_many_records(context: DecodeContext) -> str:
+    """What to say where a message has more records, or headers of them, than may be."""
+    return f"more than {context.options.max_records} records or headers in one message (see --memory)"
 
 
 def wrap64(value: int) -> int:

@@ -14,7 +14,6 @@ from kafkasniff.kafka.checksum import crc32c
 from kafkasniff.kafka.context import DecodeContext, RenderingOptions
 from kafkasniff.kafka.message_set import MIN_SIZES, decode_message
 from kafkasniff.kafka.record_batch import HEADER, HEADER_SIZE, decode_batch
-from kafkasniff.kafka.record_list import MAX_RECORDS
 from kafkasniff.model import RenderedRecords
 
 __all__ = [
@@ -81,19 +80,20 @@ def _decode(data: bytes, start: int, end: int, context: DecodeContext) -> dict[s
         and _length(data, start + 8)[0] == size - _ENTRY
     ):
         # One batch fills the field, as nearly always where messages are small.
-        batch, budget = decode_batch(data, start, end, context, MAX_RECORDS - context.records)
-        context.records = MAX_RECORDS - budget
+        most = context.options.max_records
+        batch, budget = decode_batch(data, start, end, context, most - context.records)
+        context.records = most - budget
         return {"batches": [batch], "truncated_bytes": 0}
     spans, truncated = find_batches(data, start, end, context)
     batches: list[dict[str, Any]] = []
-    budget = MAX_RECORDS - context.records
+    budget = context.options.max_records - context.records
     for position, batch_end, magic in spans:
         if magic == 2:
             batch, budget = decode_batch(data, position, batch_end, context, budget)
         else:
             batch, budget = decode_message(data, position, batch_end, context, budget)
         batches.append(batch)
-    context.records = MAX_RECORDS - budget
+    context.records = context.options.max_records - budget
     if truncated:
         context.truncated = True
     return {"batches": batches, "truncated_bytes": truncated}

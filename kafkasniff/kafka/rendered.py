@@ -23,7 +23,6 @@ from kafkasniff.kafka.message import Decoded
 from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
 from kafkasniff.kafka.program import ops_of, program_of
 from kafkasniff.kafka.record_batch import HEADER_SIZE
-from kafkasniff.kafka.record_list import MAX_RECORDS
 from kafkasniff.kafka.records import decode_records
 from kafkasniff.model import Direction, ErrorCode, RenderedBody, RenderedRecords
 from kafkasniff.native.caller import ITEM, Caller, Code, Program, Wanted
@@ -87,6 +86,7 @@ class Renderer:
             if self._active:
                 secrets = SHOW_SECRETS if options.show_secrets else 0
                 self._caller.wants = self._form | RECORDS[options.records] | secrets
+                self._caller.most_records = options.max_records
         return self._active
 
     def program(self, key: int, version: int, direction: Direction) -> Program | None:
@@ -112,7 +112,8 @@ class Renderer:
         """The body `data[start:end]`; None where Python has to read it."""
         if end - start > MAX_SIZE:
             return None
-        inflate = _Inflate(data, MAX_INFLATED)
+        assert self._options is not None
+        inflate = _Inflate(data, min(MAX_INFLATED, self._options.max_decompressed))
         made = self._caller.body(program, data, start, end, inflate)
         return None if made is None else RenderedBody(made.json, _error_codes(made.codes))
 
@@ -123,7 +124,7 @@ class Renderer:
             return None
         inflate = _Inflate(data, min(MAX_INFLATED, context.options.max_decompressed - context.decompressed))
         made = self._caller.records(data, start, end, inflate)
-        if made is None or made.records > MAX_RECORDS - context.records:
+        if made is None or made.records > context.options.max_records - context.records:
             return None
         context.decompressed += inflate.produced
         context.records += made.records

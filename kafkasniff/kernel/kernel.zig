@@ -1,13 +1,15 @@
 //! The exported functions. No state: all memory is the caller's.
 
 const build = @import("build_facts");
-const calls = @import("call.zig");
+pub const calls = @import("call.zig");
 const output = @import("output.zig");
 const programs = @import("program.zig");
 const reading = @import("reader.zig");
 const record_fields = @import("records.zig");
 const std = @import("std");
 const walking = @import("walk.zig");
+
+pub const crc32c = @import("checksum.zig").crc32c;
 
 const Call = calls.Call;
 const Status = calls.Status;
@@ -23,17 +25,17 @@ fn stop(_: []const u8, _: ?usize) noreturn {
 const IDENTITY = "kafkasniff-kernel abi=1 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
 
 /// What was compiled, by what.
-export fn kafkasniff_identity() [*:0]const u8 {
+pub export fn kafkasniff_identity() [*:0]const u8 {
     return IDENTITY;
 }
 
 /// 1 where these bytes are a program: any other must not be used.
-export fn kafkasniff_check(program: [*]const u8, size: u64) i32 {
+pub export fn kafkasniff_check(program: [*]const u8, size: u64) i32 {
     return @intFromBool(programs.check(program[0..size]));
 }
 
 /// The body `data[start:end]` as JSON.
-export fn kafkasniff_body(call: *Call, program: [*]const u8, data: [*]const u8, start: u64, end: u64) Status {
+pub export fn kafkasniff_body(call: *Call, program: [*]const u8, data: [*]const u8, start: u64, end: u64) Status {
     if (start > end) return .misuse;
     reset(call);
     var out = output.Output{ .bytes = call.output[0..call.output_size] };
@@ -47,7 +49,7 @@ export fn kafkasniff_body(call: *Call, program: [*]const u8, data: [*]const u8, 
 }
 
 /// The `records` field `data[start:end]` as JSON.
-export fn kafkasniff_records(call: *Call, data: [*]const u8, start: u64, end: u64) Status {
+pub export fn kafkasniff_records(call: *Call, data: [*]const u8, start: u64, end: u64) Status {
     if (start > end) return .misuse;
     reset(call);
     var out = output.Output{ .bytes = call.output[0..call.output_size] };
@@ -61,7 +63,7 @@ export fn kafkasniff_records(call: *Call, data: [*]const u8, start: u64, end: u6
 
 /// Bodies one behind the other: those of items with a program, up to the first for which there is no room. Returns how
 /// many items were looked at. Those with compressed records are for `kafkasniff_body`.
-export fn kafkasniff_bodies(call: *Call, data: [*]const u8, size: u64, items: [*]calls.Item, count: u64) u64 {
+pub export fn kafkasniff_bodies(call: *Call, data: [*]const u8, size: u64, items: [*]calls.Item, count: u64) u64 {
     reset(call);
     const whole = call.output[0..call.output_size];
     const errors = call.errors;

@@ -99,6 +99,16 @@ class Caller:
     def wants(self, bits: int) -> None:
         self._call.wants = bits
 
+    @property
+    def most_records(self) -> int:
+        """Records, or headers of them, that a message may hold; messages with more are Python's."""
+        found: int = self._call.max_records
+        return found
+
+    @most_records.setter
+    def most_records(self, count: int) -> None:
+        self._call.max_records = min(count, MAX_RECORDS)
+
     def _grow(self, size: int) -> None:
         self._output = ctypes.create_string_buffer(size)
         self._address = ctypes.addressof(self._output)

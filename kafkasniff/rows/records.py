@@ -23,7 +23,6 @@ from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.definition import FieldDefinition
 from kafkasniff.kafka.record_batch import HEADER_SIZE, Batch, batch_payload, decode_held
 from kafkasniff.kafka.record_columns import RecordColumns, parse_records
-from kafkasniff.kafka.record_list import MAX_RECORDS
 from kafkasniff.kafka.uuids import ZERO_UUID
 from kafkasniff.memory_limits import DEFAULT_MEMORY, in_proportion
 from kafkasniff.model import Direction, Exchange, Message, Problem
@@ -51,7 +50,7 @@ MAX_PLAIN: Final = 500_000
 """Rows that wait as Python objects, some 500 bytes each, before they become columns: those of control batches, legacy
 messages and batches that are odd."""
 
-_NO_RECORDS: Final = DecodeOptions()
+_DEFAULT: Final = DecodeOptions()
 _SCHEMA: Final = STAGED["records"]
 
 
@@ -99,7 +98,7 @@ class RecordRows:
     """Rows of `records` that wait to become record batches.
 
     `full`: called whenever rows were added, so that those of many messages need not wait together; it may `take` them.
-    `memory`: the process's budget in bytes.
+    `memory`: the process's budget in bytes; `limits`: bounds of each message.
     """
 
     def __init__(
@@ -109,8 +108,10 @@ class RecordRows:
         payload: Payload = SHOWN,
         full: Callable[[], None] | None = None,
         memory: int = DEFAULT_MEMORY,
+        limits: DecodeOptions = _DEFAULT,
     ) -> None:
         self._full = full
+        self._options = limits
         self._most_joined = in_proportion(JOINED_BYTES, memory)
         self._most_plain = in_proportion(MAX_PLAIN, memory)
         self._show_secrets = show_secrets
@@ -141,7 +142,7 @@ class RecordRows:
                     continue
                 place = _place(message.api_key, message.type)
                 if place is not None:
-                    context = DecodeContext(_NO_RECORDS)
+                    context = DecodeContext(self._options)
                     contexts.append((exchange, message, context))
                     for field, batches in _fields(exchange, message, place, context):
                         self._field(field, batches)
@@ -170,8 +171,9 @@ class RecordRows:
             if isinstance(batch, Batch) and "records" not in batch:
                 if batch.held is None or batch["control"]:
                     context = field.context
-                    piece.rows, left = decode_held(batch, context, MAX_RECORDS - context.records)
-                    context.records = MAX_RECORDS - left
+                    most = context.options.max_records
+                    piece.rows, left = decode_held(batch, context, most - context.records)
+                    context.records = most - left
                 elif not self._hold(piece, batch):
                     continue
             else:
@@ -209,7 +211,7 @@ class RecordRows:
             return
         pieces, data, spans, columnar, last = self._in_order()
         wire = [_on_wire(pieces[index]) for index in columnar]
-        columns, refused = parse_records(data, spans, MAX_RECORDS, wire)
+        columns, refused = parse_records(data, spans, self._options.max_records, wire)
         refused = sorted({*refused, *_odd_headers(data, columns), *_beyond_bound(pieces, columnar, columns, refused)})
         if refused:
             keep = ~np.isin(columns.batch, refused)
@@ -356,7 +358,7 @@ def _beyond_bound(pieces: list[Piece], columnar: Numbers, columns: RecordColumns
         totals[id(context)] = totals.get(id(context), 0) + most[index]
     for index, piece in enumerate(columnar.tolist()):
         context = pieces[piece].field.context
-        if context.records + totals[id(context)] > MAX_RECORDS:
+        if context.records + totals[id(context)] > context.options.max_records:
             yield index
         elif index not in without:
             context.records += most[index]
@@ -376,9 +378,10 @@ def _decode_again(piece: Piece) -> None:
     assert isinstance(piece.batch, Batch)
     # What is decompressed a second time does not count again.
     decompressed, field.context.decompressed = field.context.decompressed, 0
-    piece.rows, left = decode_held(piece.batch, field.context, MAX_RECORDS - field.context.records)
+    most = field.context.options.max_records
+    piece.rows, left = decode_held(piece.batch, field.context, most - field.context.records)
     field.context.decompressed = decompressed
-    field.context.records = MAX_RECORDS - left
+    field.context.records = most - left
 
 
 def _check_counts(pieces: list[Piece], columnar: Numbers, columns: RecordColumns) -> None:

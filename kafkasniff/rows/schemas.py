@@ -156,6 +156,8 @@ CONNECTIONS: Final = pa.schema(
         ("bytes_pending", pa.int64()),
         ("bytes_repeated", pa.int64()),
         ("bytes_ignored", pa.int64()),
+        ("protocol", pa.string()),
+        ("captured", pa.string()),
     ]
 )
 """Schema of the table `connections`."""

@@ -164,6 +164,7 @@ class ReadConnections:
             if state is None:
                 state = load_state(batch.column("state")[0].as_py(), self._options)
                 state.inspector.limit_memory(self._memory)
+                state.inspector.limit_messages(self._memory)
                 # Earlier runs had their own summaries.
                 state.enricher.count_into(state.inspector.begin_summary())
                 secrets = self._keys.begin(state.inspector, shard)

@@ -56,6 +56,7 @@ class Stream:
     """One direction of a connection."""
 
     __slots__ = (
+        "ack",
         "acked",
         "ahead_count",
         "ahead_next",
@@ -63,12 +64,14 @@ class Stream:
         "bulk",
         "fin",
         "finished",
+        "heard",
         "held",
         "held_bytes",
         "ignored",
         "isn",
         "next",
         "opened_count",
+        "passed",
         "recent",
         "repeated",
     )
@@ -91,6 +94,12 @@ class Stream:
         """The connection's packet count when the first hole opened, or when a packet of the peer was seen since."""
         self.acked = -1
         """The highest position that the peer was seen to acknowledge while a hole was open."""
+        self.heard = False
+        """A packet of its sender was captured, with or without data."""
+        self.ack: int | None = None
+        """Acknowledgement number of the peer's last packet."""
+        self.passed = 0
+        """While nothing of the sender was captured: bytes that the peer acknowledged since its own first packet."""
         self.ahead_next = -1
         self.ahead_count = 0
         self.repeated = 0
@@ -126,6 +135,17 @@ class Stream:
         if self.bulk is not None:
             self.recent = [*self.recent, *zip(*self.bulk, strict=True)][-RECENT:]
             self.bulk = None
+
+    def hear(self) -> None:
+        """Note that a packet of the sender was captured."""
+        self.heard = True
+        self.passed = 0
+
+    def acknowledge(self, ack: int) -> None:
+        """Note the acknowledgement number of a packet of the peer."""
+        if not self.heard and self.ack is not None:
+            self.passed += ((ack - self.ack + _HALF) & MASK) - _HALF
+        self.ack = ack
 
     def position(self, seq: int) -> int:
         """Unwrap a sequence number: the position nearest to `next` that has these low 32 bits (RFC 9293, 3.4)."""

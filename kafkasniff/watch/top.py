@@ -340,6 +340,7 @@ class TopModel:
 
     def _waiting(self, message: Message) -> Waiting:
         return Waiting(
+            message.exchange,
             self._now_ns - (message.time_ns or 0),
             api_name(message),
             message.api_version,
@@ -412,6 +413,7 @@ def _recent(exchange: Exchange) -> Recent:
     known = request or response
     errors = response.errors if response is not None else ()
     return Recent(
+        exchange.exchange,
         None if known is None else known.time_ns,
         "?" if known is None else api_name(known),
         None if known is None else known.api_version,

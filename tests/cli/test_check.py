@@ -60,12 +60,12 @@ def test_the_text(too_large: Path, without_acks: Path) -> None:
         "         Try: Send smaller records, or keep large ones elsewhere and send where they are;",
         "         else raise max.message.bytes of the topic together with the limits of producers,",
         "         consumers and replicas.",
-        "         oversized-messages: 2026-06-09 10:13:20.123 to 10:13:20.125 UTC; #1 (3.1 kB), #2",
+        "         oversized-messages: 2026-06-09 10:13:20.123 to 10:13:20.125 UTC; #1, #2",
         "         (3.1 kB)",
         "",
         f"To look at #N: kafkasniff decode -v {too_large} --exchange N",
     ]
-    assert kafkasniff("check", too_large, "--only", "acks-zero").lines == [f"nothing was found in {too_large}"]
+    assert kafkasniff("check", too_large, "--only", "acks-zero").lines == [f"no problems found in {too_large}"]
     both = kafkasniff("check", too_large, without_acks, *ONLY)
     assert both.lines[0] == f"1 error, 1 note in {too_large}, {without_acks}"
 
@@ -81,7 +81,7 @@ def test_the_number_leads_to_the_exchange(too_large: Path) -> None:
 
 def test_json(too_large: Path, without_acks: Path) -> None:
     answer = answered(too_large, without_acks, *ONLY)
-    assert list(answer) == ["sources", "broken", "counts", "findings", "notes"]
+    assert list(answer) == ["sources", "broken", "counts", "findings", "notes", "visibility"]
     assert answer["sources"] == [str(too_large), str(without_acks)]
     assert answer["counts"] == {"error": 1, "warning": 0, "note": 1}
     assert (answer["broken"], answer["notes"]) == (False, [])
@@ -113,7 +113,7 @@ def test_an_export(too_large: Path, tmp_path: Path) -> None:
     # Rows have no numbers: the key of the tables, and nothing to look up by number.
     (finding,) = answered(folder, *ONLY)["findings"]
     place = finding["evidence"][0]
-    assert f"({place['connection_id']}, {place['exchange_id']})" in " ".join(result.text.split())
+    assert f"connection_id {place['connection_id']} exchange_id {place['exchange_id']}" in " ".join(result.text.split())
     assert (place["exchange"], place["connection"]) == (None, None)
     assert "--exchange" not in result.text
     together = answered(folder, too_large, *ONLY)
@@ -264,7 +264,7 @@ def test_an_empty_capture(tmp_path: Path) -> None:
     path = tmp_path / "empty.pcap"
     path.write_bytes(pcap_bytes([]))
     result = kafkasniff("check", path)
-    assert (result.code, result.lines) == (Exit.OK, [f"nothing was found in {path}"])
+    assert (result.code, result.lines) == (Exit.OK, [f"no Kafka traffic in {path}"])
 
 
 # -- memory

@@ -103,7 +103,7 @@ def test_the_screen(slow: Path) -> None:
         "",
         "The slowest, without the waits that they asked for (--exchange N)",
         "  exchange  what                      time  most of it",
-        "         5  Metadata v1 of crafted  350 ms  the broker 300 ms",
+        "        #5  Metadata v1 of crafted  350 ms  the broker 300 ms",
     ]
 
 
@@ -111,8 +111,8 @@ def test_one_exchange(slow: Path) -> None:
     result = kafkasniff("timing", slow, "--exchange", "3", width=90)
     assert result.code == Exit.OK
     assert result.lines == [
-        "exchange 3  Metadata v1 of crafted, connection 1",
-        "10.0.0.5:51334 to 10.0.0.9:9092 (broker 0), correlation id 3",
+        "#3  Metadata v1 of crafted, conn 1",
+        "10.0.0.5:51334 to 10.0.0.9:9092 (broker 0), corr 3",
         "10:13:20.243456  24.0 ms from the request's first byte to the response's last",
         "",
         "   14.0 ms  ████████████████············  in line: the broker answered earlier requests",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from tests.craft.conversation import Conversation, Side
 from tests.craft.packet import ACK, RST, SYN
@@ -155,19 +155,57 @@ def arrived() -> list[Conversation]:
 # -- versions
 
 
-def offers(*highest: tuple[tuple[str, int], dict[int, int]]) -> list[Conversation]:
-    """Each broker tells the highest version of some APIs."""
+Told = dict[str, Any]
+
+
+def offers(*highest: tuple[tuple[str, int], dict[int, int]], clusters: Sequence[Told] = ()) -> list[Conversation]:
+    """Each broker tells the highest version of some APIs, and in Metadata (version and body) of its cluster."""
     talks = []
     for number, (broker, versions) in enumerate(highest):
         talk = Talk(port=51_000 + number, after=number, broker=broker)
         keys = [{"api_key": key, "min_version": 0, "max_version": high} for key, high in versions.items()]
         talk.ask("ApiVersions", 0, {}, {"api_keys": keys})
+        for told in clusters[number : number + 1]:
+            talk.ask("Metadata", told["version"], {"topics": []}, told["body"])
         talks.append(talk.ended())
     return talks
 
 
+def _of(cluster_id: str | None, *brokers: tuple[str, int]) -> Told:
+    """What Metadata says; without a cluster id as the version before there were any."""
+    listed = [{"node_id": 1 + place, "host": host, "port": port} for place, (host, port) in enumerate(brokers)]
+    body: Told = {"brokers": listed, "topics": []}
+    return (
+        {"version": 1, "body": body}
+        if cluster_id is None
+        else {"version": 2, "body": body | {"cluster_id": cluster_id}}
+    )
+
+
+_DIFFERENT: Final = ((BROKER, {0: 9, 1: 12, 18: 3}), (OTHER, {0: 9, 1: 16, 18: 3, 75: 0}))
+
+
 def upgraded() -> list[Conversation]:
-    return offers((BROKER, {0: 9, 1: 12, 18: 3}), (OTHER, {0: 9, 1: 16, 18: 3, 75: 0}))
+    """One broker says that both are of one cluster."""
+    return offers(*_DIFFERENT, clusters=[_of("one", BROKER, OTHER)])
+
+
+def upgraded_without_id() -> list[Conversation]:
+    return offers(*_DIFFERENT, clusters=[_of(None, BROKER, OTHER)])
+
+
+def perhaps_upgraded() -> list[Conversation]:
+    """Nothing says whether these are of one cluster."""
+    return offers(*_DIFFERENT)
+
+
+def of_two_clusters() -> list[Conversation]:
+    """Each is alone in its cluster, and has the same number."""
+    return offers(*_DIFFERENT, clusters=[_of("one", BROKER), _of("other", OTHER)])
+
+
+def of_two_clusters_without_ids() -> list[Conversation]:
+    return offers(*_DIFFERENT, clusters=[_of(None, BROKER), _of(None, OTHER)])
 
 
 def alike() -> list[Conversation]:

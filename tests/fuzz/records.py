@@ -14,11 +14,10 @@ from typing import Any, Final
 
 import orjson
 
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.context import MAX_RECORDS, DecodeContext, DecodeOptions
 from kafkasniff.kafka.embedded.schema_registry import add_schema_ids
 from kafkasniff.kafka.record_batch import HEADER_SIZE, Batch, decode_held
 from kafkasniff.kafka.record_columns import MAX_COLUMN_HEADERS, parse_records
-from kafkasniff.kafka.record_list import MAX_RECORDS
 from kafkasniff.kafka.records import decode_records, decode_unaligned, find_batches
 from kafkasniff.sinks.jsonl import body_json
 from tests.fuzz.corpus import vectors_of

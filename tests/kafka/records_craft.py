@@ -17,7 +17,7 @@ import crc32c
 import lz4.frame
 import zstandard
 
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.context import MAX_RECORDS, DecodeContext, DecodeOptions
 from kafkasniff.kafka.records import decode_records
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
@@ -145,8 +145,11 @@ def wrapper(
     return message(offset, None, value, magic=magic, attributes=attributes | codec, timestamp=timestamp)
 
 
-def context(records: str = "full", *, max_decompressed: int = 16 << 20, base: int = 0) -> DecodeContext:
-    return DecodeContext(DecodeOptions(records=records, max_decompressed=max_decompressed), base)
+def context(
+    records: str = "full", *, max_decompressed: int = 16 << 20, max_records: int = MAX_RECORDS, base: int = 0
+) -> DecodeContext:
+    options = DecodeOptions(records=records, max_decompressed=max_decompressed, max_records=max_records)
+    return DecodeContext(options, base)
 
 
 def decode(data: bytes, **options: Any) -> tuple[dict[str, Any], DecodeContext]:

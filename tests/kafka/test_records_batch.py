@@ -288,14 +288,12 @@ def test_a_bomb_of_records(monkeypatch):
     """A record without content takes seven bytes that compress to nothing: the number of records is bounded."""
     monkeypatch.setattr(record_list, "MAX_RECORD_RATE", 1_000)
     bomb = batch(zstd(record(Record(0, 0, None, None)) * 3_000), 3_000, attributes=ZSTD)
-    monkeypatch.setattr(records, "MAX_RECORDS", 1_000)
-    out, where = decode(bomb)
+    out, where = decode(bomb, max_records=1_000)
     assert kinds(where) == ["record-bound"]
     assert len(out["batches"][0]["records"]) == 1_000
-    out, where = decode(bomb * 2)
+    out, where = decode(bomb * 2, max_records=1_000)
     assert [len(found["records"]) for found in out["batches"]] == [1_000, 0]
-    monkeypatch.setattr(records, "MAX_RECORDS", 3_000)
-    out, where = decode(bomb)
+    out, where = decode(bomb, max_records=3_000)
     assert where.problems == []
     assert len(out["batches"][0]["records"]) == 3_000
 
@@ -326,25 +324,22 @@ def test_headers_that_are_all_alike_are_bounded_by_the_bytes_on_the_wire():
     assert len(out["batches"][0]["records"]) == 10_000
 
 
-def test_all_fields_of_a_message_have_one_bound(monkeypatch):
-    monkeypatch.setattr(records, "MAX_RECORDS", 5)
+def test_all_fields_of_a_message_have_one_bound():
     one = batch_of([Record(number, 0, None, None) for number in range(3)])
-    out, where = decode(one)
+    out, where = decode(one, max_records=5)
     assert (len(out["batches"][0]["records"]), where.problems) == (3, [])
     again = decode_records(one, 0, len(one), where)
     assert len(again["batches"][0]["records"]) == 2
     assert kinds(where) == ["record-bound"]
 
 
-def test_a_bomb_of_headers(monkeypatch):
+def test_a_bomb_of_headers():
     body = b"\0\0\0\1\1" + varint(2_000) + b"\0\1" * 2_000
     bomb = batch(varint(len(body)) + body, 1)
-    monkeypatch.setattr(records, "MAX_RECORDS", 1_000)
-    out, where = decode(bomb)
+    out, where = decode(bomb, max_records=1_000)
     assert kinds(where) == ["record-bound"]
     assert out["batches"][0]["records"] == []
-    monkeypatch.setattr(records, "MAX_RECORDS", 2_001)
-    out, where = decode(bomb)
+    out, where = decode(bomb, max_records=2_001)
     assert where.problems == []
     assert out["batches"][0]["records"][0]["headers"] == [{"key": "", "value": None}] * 2_000
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka import records
 from kafkasniff.kafka.compression import MAX_UNRATED
 from kafkasniff.kafka.message_set import MAX_NESTING
 from tests.kafka.records_craft import (
@@ -238,13 +237,12 @@ def test_what_cannot_be_decompressed(mode):
     assert all(found.get("records", []) == [] for found in out["batches"])
 
 
-def test_the_number_of_records_is_bounded(monkeypatch):
-    monkeypatch.setattr(records, "MAX_RECORDS", 100)
-    out, where = decode(wrapper(199, [message(index, None, None) for index in range(200)]))
+def test_the_number_of_records_is_bounded():
+    out, where = decode(wrapper(199, [message(index, None, None) for index in range(200)]), max_records=100)
     assert kinds(where) == ["record-bound"]
     assert len(out["batches"][0]["records"]) == 100
     assert out["batches"][0]["record_count"] is None
-    out, where = decode(wrapper(99, [message(index, None, None) for index in range(100)]))
+    out, where = decode(wrapper(99, [message(index, None, None) for index in range(100)]), max_records=100)
     assert where.problems == []
     assert out["batches"][0]["record_count"] == 100
 

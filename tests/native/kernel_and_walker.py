@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.dissectors import api, api_keys, data_definitions, data_schema
 from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
+from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
+from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS
 from kafkasniff.kafka.layout import Struct
 from kafkasniff.kafka.program import program_of
 from kafkasniff.kafka.walker import walk
@@ -25,9 +29,25 @@ def the_kernel() -> Kernel:
     return found
 
 
+def roots() -> Iterator[Struct]:
+    """The layouts of all messages and data blocks, in one order."""
+    for key in api_keys():
+        found = api(key)
+        assert found is not None
+        for version in found.versions:
+            yield found.request(version).root
+            yield found.response(version).root
+    for name, definition in data_definitions().items():
+        for version in range(definition.message.versions.low, definition.message.versions.high + 1):
+            schema = data_schema(name, version)
+            assert schema is not None
+            yield schema.root
+
+
 def caller(*, form: BytesForm = "auto", records: str = "full", show_secrets: bool = True) -> Caller:
     """A caller that wants this."""
-    made = Caller(the_kernel(), headers=(b"traceparent",), marks=CONNECT_KEYS)
+    headers = [name.encode() for name in (*SCHEMA_HEADERS, *TRACE_HEADERS)]
+    made = Caller(the_kernel(), headers=headers, marks=CONNECT_KEYS)
     made.wants = FORMS[form] | RECORDS[records] | (SHOW_SECRETS if show_secrets else 0)
     return made
 

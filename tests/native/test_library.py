@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkasniff.kafka.dissectors import api, api_keys, data_definitions, data_schema
-from kafkasniff.kafka.layout import Struct
+from kafkasniff.kafka.dissectors import api, api_keys
 from kafkasniff.kafka.program import FLAGS, KINDS, listing, ops_of, program_of
 from kafkasniff.native import library
 from tests.cli.console import kafkasniff
-from tests.native.kernel_and_walker import the_kernel
+from tests.native.kernel_and_walker import roots, the_kernel
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -82,20 +81,6 @@ def test_without_its_sources_it_is_used(elsewhere: Path) -> None:
 
 
 # -- programs
-
-
-def roots() -> Iterator[Struct]:
-    for key in api_keys():
-        found = api(key)
-        assert found is not None
-        for version in found.versions:
-            yield found.request(version).root
-            yield found.response(version).root
-    for name, definition in data_definitions().items():
-        for version in range(definition.message.versions.low, definition.message.versions.high + 1):
-            schema = data_schema(name, version)
-            assert schema is not None
-            yield schema.root
 
 
 def test_every_layout_has_a_program_that_the_kernel_takes() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.context import MAX_RECORDS, DecodeContext, DecodeOptions
 from kafkasniff.kafka.record_batch import Batch
 from kafkasniff.kafka.records import decode_records
 from kafkasniff.model import Exchange, Message, Problem
@@ -62,11 +62,14 @@ def exchange(records: dict[str, Any] | None, problems: tuple[Problem, ...] = (),
     return Exchange(number, 1, "answered", None, response, connection_id=-7, exchange_id=number)
 
 
-def made(data: bytes, how: str) -> tuple[list[dict[str, Any]], list[tuple[str, str, int | None]]]:
+def made(
+    data: bytes, how: str, most: int = MAX_RECORDS
+) -> tuple[list[dict[str, Any]], list[tuple[str, str, int | None]]]:
     """Rows and problems of a `records` field."""
-    context = DecodeContext(DecodeOptions(records=how))  # type: ignore[arg-type]
+    options = DecodeOptions(records=how, max_records=most)  # type: ignore[arg-type]
+    context = DecodeContext(options)
     one = exchange(decode_records(data, 0, len(data), context), tuple(context.problems))
-    rows = RecordRows()
+    rows = RecordRows(limits=options)
     found = rows.feed([one])
     problems = [*context.problems, *(problem for _, problem in found.get(1, ()))]
     table = pa.Table.from_batches(rows.take(), schema=STAGED["records"])
@@ -183,17 +186,14 @@ def test_how_much_is_joined_changes_nothing(fields: list[list[bytes]], joined: i
         assert positions == list(range(len(positions)))
 
 
-def test_the_bound_of_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bound_of_a_field() -> None:
     """All batches of a field together have no more records than a field may have."""
-    for name in ("kafkasniff.kafka.record_list.MAX_RECORDS", "kafkasniff.kafka.records.MAX_RECORDS"):
-        monkeypatch.setattr(name, 10)
-    monkeypatch.setattr(module, "MAX_RECORDS", 10)
     four = craft.batch_of([Record(0, place, None, b"v") for place in range(4)], ZSTD)
     for count in (2, 3, 5):
-        rows, problems = made(four * count, "columns")
+        rows, problems = made(four * count, "columns", 10)
         assert len(rows) == min(4 * count, 10)
         assert ("record-bound" in {kind for kind, _, _ in problems}) == (count > 2)
-        assert made(four * count, "full") == (rows, problems)
+        assert made(four * count, "full", 10) == (rows, problems)
 
 
 def test_the_bound_by_the_bytes_on_the_wire() -> None:

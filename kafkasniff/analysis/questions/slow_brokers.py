@@ -63,11 +63,13 @@ class SlowBrokers(Accumulator[SlowBrokerParameters]):
         keys, found = distributions(self.parts["latencies"], self._dimensions.names, _QUANTILES)
         columns: dict[str, Any] = {**self._dimensions.answer(keys), "count": found["count"]}
         columns |= {name: found[name] for name in _QUANTILES}
-        judged: dict[str | None, list[tuple[int, int]]] = {}
-        rows = zip(keys.column("api").to_pylist(), found["count"].to_pylist(), found["p50_us"].to_pylist(), strict=True)
-        for row, (api, count, median) in enumerate(rows):
+        # Brokers of another cluster are no peers.
+        judged: dict[tuple[str | None, str | None], list[tuple[int, int]]] = {}
+        names = (keys.column(name).to_pylist() for name in ("broker", "api"))
+        rows = zip(*names, found["count"].to_pylist(), found["p50_us"].to_pylist(), strict=True)
+        for row, (broker, api, count, median) in enumerate(rows):
             if count >= self.parameters.at_least:
-                judged.setdefault(api, []).append((median, row))
+                judged.setdefault((self.clusters.group(broker), api), []).append((median, row))
         peers: list[int | None] = [None] * keys.num_rows
         for brokers in judged.values():
             brokers.sort()
@@ -92,5 +94,5 @@ class SlowBrokers(Accumulator[SlowBrokerParameters]):
             ("ratio", pa.float64()),
             ("slow", pa.bool_()),
         ]
-        names = [(name, "ascending") for name, _ in self._dimensions.fields]
-        return table_of(columns, fields, [("ratio", "descending"), *names])
+        order = [(name, "ascending") for name, _ in self._dimensions.fields]
+        return table_of(columns, fields, [("ratio", "descending"), *order])

@@ -1,0 +1,23 @@
+"""Recordings of trouble, and of traffic that only looks like it: ``captures/faults``.
+
+Each module of this package lists its recordings in ``FAULTS``. A recording is a function that starts brokers and
+clients on a ``Stage`` and breaks something. The client programs keep no journal: tests compare with the findings and
+problems in ``tests/detectors/faults``, which are read in review.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from .stage import Fault, Stage, record
+
+__all__ = ["Fault", "Stage", "faults", "record"]
+
+
+def faults() -> dict[str, Fault]:
+    """All recordings by file name."""
+    own = {"__main__", "stage"}
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in own)
+    modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
+    return {fault.file: fault for module in modules for fault in module.FAULTS}

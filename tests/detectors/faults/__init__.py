@@ -1,0 +1,42 @@
+"""What kafkasniff concludes from the captures in ``captures/faults``: one text file per capture, read in review.
+
+A file holds the exit code and output of ``check``, then the problems of ``decode`` by kind. ``python -m
+tests.detectors.faults [NAME…]`` writes them again; whoever commits one has compared it with what the recording did.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+from tests.cli.console import kafkasniff
+
+ROOT = Path(__file__).resolve().parents[3]
+CAPTURES = ROOT / "captures" / "faults"
+FOLDER = Path(__file__).parent
+MESSAGES = ("request", "response", "sasl")
+
+
+def captures() -> list[Path]:
+    """The captures of trouble and of its look-alikes, sorted by name."""
+    return sorted(path for path in CAPTURES.iterdir() if path.suffix in (".pcap", ".pcapng"))
+
+
+def answer_file(capture: Path) -> Path:
+    """The file of answers of a capture."""
+    return FOLDER / f"{capture.name}.txt"
+
+
+def answers(capture: Path) -> str:
+    """What ``check`` and ``decode`` say of a capture; the current folder has to be the checkout."""
+    name = capture.relative_to(ROOT).as_posix()
+    options = ("--keylog", f"{name}.keys") if Path(f"{name}.keys").exists() else ()
+    checked = kafkasniff("check", "--color", "never", *options, name)
+    decoded = kafkasniff("decode", "--quiet", "--format", "json", *options, name)
+    lines = [json.loads(line) for line in decoded.out.splitlines()]
+    kinds = Counter(line["kind"] for line in lines if line["type"] == "problem")
+    parts = [f"check: exit code {checked.code}", checked.out.decode().rstrip(), checked.err.rstrip(), ""]
+    parts.append(f"decode: exit code {decoded.code}, {sum(line['type'] in MESSAGES for line in lines)} messages")
+    parts += [f"problem {kind}: {count}" for kind, count in sorted(kinds.items())]
+    return "\n".join(parts) + "\n"
