@@ -263,13 +263,17 @@ def make_inspector(
     exchanges: bool,
     connections: bool = False,
     grows: bool = False,
+    renderer: Renderer | None = None,
 ) -> Inspector:
-    """An inspector by `inspector_options`, which are taken out of `options`; `grows`: a key log is being written."""
+    """An inspector by `inspector_options`, which are taken out of `options`.
+
+    `grows`: a key log is being written; `renderer`: see `make_renderer`.
+    """
     from kafkasniff.enrich import leaves_alone
     from kafkasniff.inspector import Inspector
 
     arguments = inspector_arguments(options, records, exchanges=exchanges, grows=grows)
-    return Inspector(**arguments, connections=connections, shares=leaves_alone)
+    return Inspector(**arguments, connections=connections, shares=leaves_alone, renderer=renderer)
 
 
 def inspector_arguments(

@@ -29,7 +29,7 @@ from kafkasniff.sinks.jsonl import body_json
 from tests.fuzz.records import seeds as record_seeds
 from tests.kafka import records_craft as craft
 from tests.kafka.encode import Encoder, Plan
-from tests.native.kernel_and_walker import agree, caller
+from tests.native.kernel_and_walker import agree, caller, roots
 
 ROOM: Final = 64 << 10
 HEADERS: Final = (("trace", b"\xff\x00"), ("größe", None))
@@ -91,7 +91,7 @@ def _records(rng: random.Random) -> list[bytes]:
 
 def _fuzz(options: argparse.Namespace) -> int:
     rng = random.Random(options.seed)
-    roots: list[Struct | None] = []
+    layouts: list[Struct | None] = []
     inputs: list[tuple[int, bytes]] = []
     kept: list[Any] = []
     for root in roots():
@@ -99,12 +99,12 @@ def _fuzz(options: argparse.Namespace) -> int:
         kept.append(program)
         for _ in range(3):
             inputs.append((ctypes.addressof(program), Encoder(Plan(rng)).body(root)[0][:ROOM]))
-            roots.append(root)
+            layouts.append(root)
     if options.records:
-        inputs, roots = [], []
+        inputs, layouts = [], []
     fields = _records(rng) if options.records or options.bodies else []
     inputs += [(0, field) for field in fields]
-    roots += [None] * len(fields)
+    layouts += [None] * len(fields)
     seeds = (_Seed * len(inputs))(*[_Seed(address or None, data, len(data)) for address, data in inputs])
 
     with tempfile.TemporaryDirectory(prefix="kafkasniff-fuzz-") as folder:
@@ -136,7 +136,7 @@ def _fuzz(options: argparse.Namespace) -> int:
         if not options.programs:
             data = ctypes.string_at(room + ROOM - run.size, run.size)
             compared += 1
-            taken += _compare(asks, roots[run.seed], inputs[run.seed][0], data)
+            taken += _compare(asks, layouts[run.seed], inputs[run.seed][0], data)
     counts = dict(zip(("done", "odd", "no room", "compressed", "misuse"), run.ended, strict=True))
     seconds = time.process_time() - cpu
     print(f"{done:,} executions, {seconds:,.0f} s of CPU, {counts}")

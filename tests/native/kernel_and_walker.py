@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.dissectors import api, api_keys, data_definitions, data_schema
 from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
@@ -15,17 +13,18 @@ from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS
 from kafkasniff.kafka.layout import Struct
 from kafkasniff.kafka.program import program_of
 from kafkasniff.kafka.walker import walk
-from kafkasniff.native import Kernel, kernel
+from kafkasniff.native import Kernel, kernel, kernel_note
 from kafkasniff.native.caller import Caller, Made, Program
 from kafkasniff.native.calls import FORMS, RECORDS, SHOW_SECRETS
 from kafkasniff.sinks.jsonl import BytesForm, body_json
+from tests.conftest import missing
 
 
 def the_kernel() -> Kernel:
     """The kernel; skips where it is not there."""
     found = kernel()
     if found is None:
-        pytest.skip("the native kernel is not there")
+        missing(kernel_note())
     return found
 
 
