@@ -13,6 +13,7 @@ from typing import Final
 from kafkasniff.kafka.connection import ConnectionOptions, KafkaConnection
 from kafkasniff.kafka.events import ExchangeEvent, MessageEvent, VerdictEvent
 from kafkasniff.kafka.other_protocols import protocol_in
+from kafkasniff.kafka.waits import Turns
 from kafkasniff.model import Connection, Endpoint, Message, StreamBytes
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER, Closed
 from kafkasniff.tcp import TcpConnection
@@ -93,6 +94,7 @@ class InspectedConnection:
         "number",
         "place",
         "tls",
+        "turns",
     )
 
     def __init__(self, number: int, tcp: TcpConnection, options: ConnectionOptions, ports: frozenset[int]) -> None:
@@ -115,6 +117,7 @@ class InspectedConnection:
         self.held: int = 0
         """Bytes of memory of what it holds, as they were counted last (`memory_limits.MemoryBudget`)."""
         self.exchanges: dict[int, OpenExchange] = {}
+        self.turns = Turns()
 
     def assign(self, client: int) -> None:
         """The roles are known."""

@@ -40,6 +40,8 @@ __all__ = ["Inspector", "Output"]
 
 BEHIND: Final = 1 << 20
 """Place of what stands behind a connection's messages in bulk, where it comes at the same packet; theirs are below."""
+_UNANSWERED: Final = ("unanswered", "open")
+"""Statuses of exchanges whose response did not come, as far as the capture shows."""
 SLICE: Final = 128
 """Events that `feed_slices` yields at a time, at most."""
 SLICE_BYTES: Final = 8 << 20
@@ -517,6 +519,7 @@ class Inspector:
                 software = (None, None) if account is None else account.software
                 latency = entry[14]
                 number, _, _, _, request = opened
+                turns = connection.turns.take(request, message, latency, answerable=False)
                 identity = connection.identify(), entry[6], 0, None
                 out.append(
                     Exchange(
@@ -530,6 +533,7 @@ class Inspector:
                         (),
                         *identity,
                         *software,
+                        *turns,
                     )
                 )
         if message.problems:
@@ -631,13 +635,16 @@ class Inspector:
         if account is not None:
             account.exchange(event)
         if self._want_exchanges:
+            request, response = exchange.request, exchange.response
+            answerable = event.status in _UNANSWERED
+            turns = connection.turns.take(request, response, event.latency_ns, answerable=answerable)
             out.append(
                 Exchange(
                     exchange.number,
                     connection.number,
                     event.status,
-                    exchange.request,
-                    exchange.response,
+                    request,
+                    response,
                     event.latency_ns,
                     event.duration_ns,
                     event.problems,
@@ -646,6 +653,7 @@ class Inspector:
                     event.retransmits,
                     None,
                     *((None, None) if account is None else account.software),
+                    *turns,
                 )
             )
         for problem in event.problems:

@@ -7,7 +7,7 @@ Sizes are bytes. Packet numbers are 1-based and count every packet of their capt
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -45,6 +45,16 @@ class SharedBody(dict[str, Any]):
     """
 
     __slots__ = ()
+
+
+class LargeBody(dict[str, Any]):
+    """A body that takes much memory (`LARGE_BODY`), so that sinks render it in pieces; else a dict like any other."""
+
+    __slots__ = ()
+
+
+LARGE_BODY: Final = 1 << 20
+"""Bytes of a message, decompressed ones counted, from which on its body is a `LargeBody`."""
 
 
 class RenderedBody(msgspec.Struct, frozen=True, gc=False):
@@ -210,6 +220,10 @@ class Exchange(msgspec.Struct, frozen=True, gc=False):
     software_name: str | None = None
     """What the client said in ApiVersions (v3 and later) that it is."""
     software_version: str | None = None
+    behind_ns: int | None = None
+    """Of the latency: the broker was still answering earlier requests of the connection (`kafka.waits.Turns`)."""
+    muted_ns: int | None = None
+    """Of the latency: a quota kept the broker from reading the request, or held the response back (KIP-219)."""
 
 
 class StreamBytes(msgspec.Struct, frozen=True, gc=False):

@@ -23,7 +23,7 @@ import msgspec
 from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.layout import Struct
 from kafkasniff.kafka.secrets import may_be_misread
-from kafkasniff.model import Body, Direction, Message
+from kafkasniff.model import Body, Direction, LargeBody, Message
 
 __all__ = ["HASH_BYTES", "SALT_BYTES", "SHOWN", "Payload", "PayloadForm", "stand_in_text"]
 
@@ -120,7 +120,7 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
         return body if way is None else self._struct(body, way)
 
     def _struct(self, struct: Body, way: _Way) -> Body:
-        hidden = dict(struct)
+        hidden = LargeBody(struct) if struct.__class__ is LargeBody else dict(struct)
         for name in way.records:
             hidden = self._replace(hidden, name, self._records)
         for name in way.marked:

@@ -127,13 +127,14 @@ class Clusters(Accumulator[Parameters]):
         for broker, root in roots.items():
             together.setdefault(root, set()).update(ids.get(broker, ()))
         labels: dict[str, str] = {}
+        named = {one for some in ids.values() for one in some}
         for broker in {*ids, *roots}:
             own = ids.get(broker) or together.get(roots.get(broker, ""), set())
             if len(own) == 1:
                 labels[broker] = next(iter(own))
             elif not own:
                 labels[broker] = roots[broker]
-        return Known(dict(sorted(labels.items())))
+        return Known(dict(sorted(labels.items())), frozenset(named))
 
     def result(self) -> pa.Table:
         """Columns `broker` and `cluster`."""

@@ -73,7 +73,8 @@ def causes(api_key: int, body: Any) -> Iterator[Cause]:
         for field in codes:
             if node[field]:
                 found += 1
-                message = node.get(field.removesuffix(CODE) + MESSAGE) or next(_messages_below(node), None)
+                # What is said of single records is more precise than what is said of all.
+                message = next(_messages_below(node), None) or node.get(field.removesuffix(CODE) + MESSAGE)
                 has_index = plan.index is not None and isinstance(node.get(plan.index), int)
                 name = None if named is None else node[named]
                 yield Cause(node[field], topic, named, name, message, has_index)

@@ -17,12 +17,15 @@ class Known(msgspec.Struct, frozen=True):
     """The clusters of brokers, which go by their endpoints (`address:port`)."""
 
     labels: Mapping[str, str] = {}
-    """Cluster ids; a cluster without an id goes by the endpoint of its first broker."""
+    """Cluster ids by broker; a cluster without an id goes by the endpoint of its first broker."""
+
+    ids: frozenset[str] = frozenset()
+    """Cluster ids."""
 
     @property
     def several(self) -> bool:
-        """Whether there are two or more."""
-        return len(set(self.labels.values())) > 1
+        """Whether there are two or more for sure: a cluster without an id may be any of the others."""
+        return len(self.ids) > 1
 
     def label(self, broker: str | None) -> str | None:
         """The cluster of a broker; None where it is not known."""

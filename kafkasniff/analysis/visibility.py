@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
-from kafkasniff.analysis.columns import column, in_any, only
+from kafkasniff.analysis.columns import column, in_any
 from kafkasniff.analysis.partials import Shape
 
 __all__ = ["HIGH", "REASONS", "TLS", "OtherProtocols", "Undecoded", "Visibility", "VisibleTraffic"]
@@ -189,7 +189,6 @@ class Visibility(Accumulator[Parameters]):
                 }
             )
         elif table == "problems":
-            batch = only(batch, in_any(batch, "kind", (_GAP, *_KINDS)))
             self._count("problems", {"kind": column(batch, "kind")}, pc.fill_null(column(batch, "bytes"), 0))
         else:
             orphan = in_any(batch, "status", ["orphan"])
@@ -286,8 +285,9 @@ class _Sums:
         self, problems: dict[str, dict[str, Any]], orphans: dict[str, Any], *, exchanges: int
     ) -> VisibleTraffic:
         """The answer."""
-        gaps = problems.get(_GAP)
-        missing = self.lost[1] if gaps is None and not problems else min(self.lost[1], gaps["bytes"] if gaps else 0)
+        # Bytes that a snap length cut off are no gap. Without problems, as in exports without that table, nobody knows.
+        gaps = problems.get(_GAP, {"bytes": 0})["bytes"] if problems else self.lost[1]
+        missing = min(self.lost[1], gaps)
         self.add("packet-loss", self.lost[0], missing)
         self.add("snap-length", self.lost[0], self.lost[1] - missing)
         unasked = min(max(orphans["bytes"] - self.one_sided, 0), self.decoded)

@@ -113,7 +113,15 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
 
             width = min(max(environment.width, MIN_WIDTH), MAX_WIDTH) if stream.is_stdout else FILE_WIDTH
             coloured = environment.colour(options["color"], to_stdout=stream.is_stdout)
-            text = check_text(findings, sources, visible, captures=bool(captures), width=width, coloured=coloured)
+            text = check_text(
+                findings,
+                sources,
+                visible,
+                captures=bool(captures),
+                filtered=predicate is not None,
+                width=width,
+                coloured=coloured,
+            )
             stream.write(text.encode(environment.encoding if stream.is_stdout else "utf-8", "replace"))
     if not quiet:
         from kafkasniff.detectors.visible_wording import undecoded_line

@@ -56,21 +56,23 @@ def check_text(
     visible: VisibleTraffic | None = None,
     *,
     captures: bool,
+    filtered: bool = False,
     width: int,
     coloured: bool,
 ) -> str:
     """What was found, worst first. `captures`: there are some, so that exchanges can be looked up by number.
 
-    `visible`: how much of the traffic was looked at, without which no all-clear is given.
+    `visible`: how much of the traffic was looked at, without which no all-clear is given;
+    `filtered`: filters selected it.
     """
     paint = COLOUR if coloured else PLAIN
-    found = headline(findings) or all_clear(visible)
+    found = headline(findings) or all_clear(visible, filtered=filtered)
     lines = [f"{paint.api}{found}{paint.reset} in {', '.join(printable(one) for one in sources)}"]
     if not any(finding.detector == UndecodedTraffic.name for finding in findings):
         lines += [f"{paint.warn}{line}{paint.reset}" for line in visibility_lines(visible)]
     for finding in findings:
         lines += ["", *_finding(finding, paint, width, captures=captures)]
-    shown = [one for finding in findings for one in finding.evidence[:SHOWN]]
+    shown = [one for finding in findings for one in finding.evidence]
     hints = list(_how_to_look(shown, sources)) if captures else []
     if not captures and shown:
         hints = ["connection_id and exchange_id are the key of the export's tables"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from kafkasniff.cli.environment import Environment
@@ -125,7 +126,8 @@ class Jobs:
 
         shards, coordinator = make_shards(self._jobs, self._arguments, self._catalog, self._form, self._predicate)
         begun = None
-        with Crew(shards, coordinator) as crew:
+        # A signal waits until a line whose pieces come one by one is whole.
+        with Crew(shards, coordinator) as crew, ExitStack() as within:
             try:
                 for window, runs in crew.lines(_marked(source, progress)):
                     if window is not begun:
@@ -136,8 +138,11 @@ class Jobs:
                                 self._names[note.value[0]] = note.value[1]
                     if runs is not None:
                         if not self.full:
-                            with self._environment.interrupts.held():
-                                self._form.write(self._limited(runs))
+                            if not self._form.within:
+                                within.enter_context(self._environment.interrupts.held())
+                            self._form.write(self._limited(runs))
+                            if not self._form.within:
+                                within.close()
                         crew.written(runs)
                         continue
                     self._summary.add(window.summary)

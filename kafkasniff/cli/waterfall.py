@@ -47,6 +47,7 @@ _REASONS: Final = {
     "members": "for the group's other members",
     "leader": "for the group's leader",
     "replicas": "for the replicas in sync",
+    "operation": "for the cluster to do it",
 }
 _UNKNOWN: Final[dict[Unknown, str]] = {
     "response": "there is no response, or a time is missing: nothing can be told apart",

@@ -85,13 +85,15 @@ class MixedBrokerVersions(Detector[MixedVersionsThresholds]):
             alone.setdefault(one.row["broker"], []).append(one)
         for offers in alone.values():
             found += self._compared(offers, None)
-        if not found and len(by_cluster) < 2 and unknown:
+        if not found and not self.clusters.several:
             found += self._compared([*unknown, *(one for offers in by_cluster.values() for one in offers)], None)
         return found
 
     def _compared(self, offers: list[_Offer], cluster: str | None) -> list[Finding]:
         """A finding where the offers differ; `cluster` None: it is not known whether these brokers are of one."""
         offers = sorted(offers, key=lambda one: (one.row["first"] or 0, one.row["broker"], one.row["offer"]))
+        if len(offers) < 2:
+            return []
         # An API that not all offer says less: listeners of one broker may differ in that.
         common = set.intersection(*(set(one.versions) for one in offers))
         differ = sorted(key for key in common if len({one.versions[key] for one in offers}) > 1)
@@ -135,7 +137,11 @@ class MixedBrokerVersions(Detector[MixedVersionsThresholds]):
                     Evidence(one.connection_id, one.exchange_id, one.time_ns, "what the broker offers")
                     for one in evidence[:MAX_EVIDENCE]
                 ),
-                values={"apis": len(differ), "offers": [_release(one.versions) for one in offers]},
+                values={
+                    "apis": len(differ),
+                    "offers": [_release(one.versions) for one in offers],
+                    "different": names[:MAX_APIS],
+                },
             )
         ]
 

@@ -18,7 +18,7 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.detectors.detector import Detector
 from kafkasniff.detectors.finding import Evidence, Finding, Severity
 from kafkasniff.detectors.tally import CLIENT, CLIENT_COLUMNS, CLUSTER, CLUSTER_COLUMNS, Tally, clients, clusters
-from kafkasniff.detectors.wording import MAX_QUOTE, client, in_cluster, plural, quoted, some, subject
+from kafkasniff.detectors.wording import client, in_cluster, plural, quoted, shortened, some, subject
 from kafkasniff.kafka.errors import error_by_code, error_meaning
 from kafkasniff.sinks.printable import word
 
@@ -34,7 +34,6 @@ MAX_NAMED: Final = 1 << 16
 """Topics, groups and messages of errors that are kept; those seen least go first."""
 MAX_NAMES: Final = 20
 """Topics, names and messages that a finding has in its values."""
-SHOWN_MESSAGES: Final = 3
 _CAUSE: Final = (*CLIENT, *CLUSTER, ("api", pa.string()), ("error_code", pa.int64()))
 """One cause: the same error for a client, whatever topics it is about."""
 _SAYS: Final = (*_CAUSE, ("kind", pa.string()), ("text", pa.string()))
@@ -82,7 +81,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
     """
 
     name: ClassVar[str] = "hidden-errors"
-    summary: ClassVar[str] = "Errors of single partitions or resources in responses that look fine at the top."
+    summary: ClassVar[str] = "Errors of single partitions or resources in responses whose own error code is 0."
     parameters_type = HiddenErrorThresholds
     error_bodies = True
     parts_clusters = True
@@ -210,8 +209,6 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         times = "" if row["errors"] == row["count"] else f" ({row['errors']:,} in all)"
         where = in_cluster(self.clusters, row["cluster"])
         said = f": {quoted(messages[0])}" if messages else ""
-        others = [quoted(one) for one in messages[1:SHOWN_MESSAGES]]
-        also = f" The broker also said {' and '.join(others)}." if others else ""
         meaning = error_meaning(row["error_code"])
         known = "The code has no known meaning." if meaning is None else f"{name}: {meaning}."
         topics = [one for kind, one in about if kind == _TOPIC]
@@ -219,7 +216,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         return self.finding(
             severity,
             f"{responses} to {client(row)}{where} with {level} {name}{_about(about)}{times}{said}",
-            meaning=f"{known}{also} The response's own error code says nothing of it. {after}",
+            meaning=f"{known} The response's own error code says nothing of it. {after}",
             advice=advice,
             subject={
                 **subject(row, "client_id", "client_ip", "api"),
@@ -264,7 +261,7 @@ def _kind(cause: Cause, group: str | None, transaction: str | None) -> str:
 
 
 def _text(message: Any) -> str:
-    return message[: 2 * MAX_QUOTE] if isinstance(message, str) else word(message)
+    return shortened(message) if isinstance(message, str) else word(message)
 
 
 def _note(some_causes: Sequence[Cause]) -> str:

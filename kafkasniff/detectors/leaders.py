@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.between_brokers import is_broker
 from kafkasniff.analysis.columns import ORDER, column, exploded, floor_divided, in_any, named, only
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
@@ -52,7 +53,7 @@ class NotLeader(Detector[NotLeaderThresholds]):
     parameters_type = NotLeaderThresholds
     parts_clusters = True
 
-    _refused = Tally("refused", (*CLIENT, *CLUSTER))
+    _refused = Tally("refused", (*CLIENT, *CLUSTER), sums=tuple(f"code_{code}" for code in _CODES))
 
     def reads(self) -> Mapping[str, Reading]:
         return {"exchanges": Reading((*ORDER, "api", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "error_count", "partitions"))}
@@ -82,7 +83,9 @@ class NotLeader(Detector[NotLeaderThresholds]):
         refused = batch.take(pa.array(places))
         codes = column(parts, "error_code").take(pa.array(firsts)).to_pylist()
         keys = {**clients(refused), **clusters(refused)}
-        self._refused.add(self, refused, keys, pa.array([error_name(code) for code in codes], pa.string()))
+        notes = pa.array([error_name(code) for code in codes], pa.string())
+        counts = {f"code_{code}": np.array([one == code for one in codes], np.int64) for code in _CODES}
+        self._refused.add(self, refused, keys, notes, **counts)
         self._seconds(refused, "refused")
 
     def _seconds(self, batch: pa.RecordBatch, what: str) -> None:
@@ -116,27 +119,36 @@ class NotLeader(Detector[NotLeaderThresholds]):
         lasted, refused, asked = loop
         lasts = lasted * _SECOND
         where = in_cluster(self.clusters, row["cluster"])
-        what = f"{plural(row['count'], 'request')} of {client(row)}{where}"
-        title = f"{what} refused by brokers that do not lead {some(topics)}"
+        what = f"{plural(row['count'], 'request')} of {client(row)}{where} for {some(topics)}"
+        title = f"{what} refused with {_named(row)}"
+        # Brokers and controllers learn leaders from each other, not by Metadata requests.
+        inside = is_broker(row["client_id"], ())
         severity: Severity = "note"
         if refused >= self.thresholds.at_least and lasts >= self.thresholds.lasting:
             severity = "error" if lasts >= self.thresholds.stuck else "warning"
             how = (
                 f"though it asked for metadata {plural(asked, 'time')}" if asked else "and it never asked for metadata"
             )
-            title = f"{title}, {refused:,} of them in a row within {elapsed(lasts)}, {how}"
+            title = f"{title}, {refused:,} of them in a row within {elapsed(lasts)}"
+            if not inside:
+                title = f"{title}, {how}"
             meaning = (
-                "The client keeps sending to the wrong broker: it does not refresh its metadata, or brokers name a "
-                "leader that does not know it is the leader. Its requests wait all that time."
+                "Brokers or controllers do not agree on the leader, or none is elected. Until they do, the follower "
+                "gets nothing."
+                if inside
+                else "The client keeps sending to the wrong broker: it does not refresh its metadata, or brokers name "
+                "a leader that does not know it is the leader. Its requests wait all that time."
             )
             advice = (
-                "Compare the leader in the Metadata responses in between with the broker that refuses; a broker with "
-                "old metadata lags behind the controller. Else check the client's metadata.max.age.ms and its version."
+                "Find out why the election takes so long: nodes that are down, slow, or cannot reach each other."
+                if inside
+                else "Compare the leader in the Metadata responses in between with the broker that refuses; a broker "
+                "with old metadata lags behind the controller. Else check the client's metadata.max.age.ms and its "
+                "version."
             )
         else:
-            meaning = (
-                "A leader has moved, or is not elected yet, and the client learnt it from the refusal. It then "
-                "refreshes its metadata."
+            meaning = "A leader has moved, or is not elected yet, and the client learnt it from the refusal. " + (
+                "It then finds the new one." if inside else "It then refreshes its metadata."
             )
             advice = "None if leaders moved on purpose; else find out why (broker restarts, lost sessions)."
         return self.finding(
@@ -151,6 +163,14 @@ class NotLeader(Detector[NotLeaderThresholds]):
             evidence=evidence,
             values={"topics": topics[:MAX_TOPICS], "lasted_s": lasted, "in_a_row": refused, "metadata_requests": asked},
         )
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    """`NOT_LEADER_OR_FOLLOWER (3) and FENCED_LEADER_EPOCH (1)`; one alone without its count."""
+    counts = {error_name(code): row[f"code_{code}"] for code in _CODES if row[f"code_{code}"]}
+    if len(counts) == 1:
+        return str(next(iter(counts)))
+    return " and ".join(f"{name} ({count:,})" for name, count in counts.items())
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:

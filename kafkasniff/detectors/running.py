@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -57,12 +56,12 @@ def run(
     """
     # Exports need none of what reads captures.
     from kafkasniff.capture import open_captures  # noqa: PLC0415
+    from kafkasniff.capture.folders import divided  # noqa: PLC0415
 
     detectors, numbers = Detectors(only, skip, settings), Numbers()
-    captures = [one for one in sources if not os.path.isdir(one)]
-    for folder in sources:
-        if folder not in captures:
-            detectors.read(Export.open(folder))
+    captures, exports = divided(sources)
+    for folder in exports:
+        detectors.read(Export.open(folder))
     names, broken = None, False
     if captures:
         rows = CountedRows(

@@ -117,6 +117,8 @@ class Detectors:
                 continue
             needed = [table for table, reading in detector.reads().items() if not reading.optional]
             absent = [table for table in needed if table not in export.tables]
+            if absent and detector in self._beside:
+                continue
             if absent:
                 lacking.setdefault(absent[0], []).append(detector.name)
                 continue

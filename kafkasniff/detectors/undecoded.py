@@ -82,7 +82,10 @@ class UndecodedTraffic(Detector[UndecodedThresholds]):
         visible = self.visibility.visible()
         share, thresholds = visible.share, self.thresholds
         sided = visible.is_one_sided
-        if share is None or not visible.undecoded or (share >= thresholds.high and not sided):
+        if share is None:
+            # Without any connection it is a capture without Kafka, unless its packets could not be read.
+            share = 0.0 if any(one.reason == "unread-packets" for one in visible.undecoded) else 1.0
+        if not visible.undecoded or (share >= thresholds.high and not sided):
             return []
         severity: Severity = "warning" if share < thresholds.low else "note"
         # Kafka is among other protocols only where nothing else was decoded.

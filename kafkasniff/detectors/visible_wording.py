@@ -18,9 +18,9 @@ def percent(share: float) -> str:
 
 
 def decoded_share(visible: VisibleTraffic) -> str:
-    """`only 37%`, `nothing`, `100%`."""
+    """`only 37%`, `none`, `100%`."""
     if not visible.share:
-        return "nothing"
+        return "none"
     return f"{'' if visible.is_high else 'only '}{percent(visible.share)}"
 
 
@@ -29,12 +29,12 @@ def reasons_text(visible: VisibleTraffic) -> str:
     return ", ".join(_reason(one) for one in visible.undecoded)
 
 
-def all_clear(visible: VisibleTraffic | None) -> str:
-    """What may be said where nothing was found."""
+def all_clear(visible: VisibleTraffic | None, *, filtered: bool = False) -> str:
+    """What may be said where nothing was found; `filtered`: of the exchanges that filters select."""
     if visible is None or visible.is_high:
         return "no problems found"
     if visible.share is None:
-        return "no Kafka traffic"
+        return "no exchanges that the filters select" if filtered else "no Kafka traffic"
     if not visible.bytes_decoded:
         return "nothing could be decoded"
     if visible.share >= HIGH:
@@ -48,8 +48,9 @@ def visibility_lines(visible: VisibleTraffic | None) -> list[str]:
         return []
     lines = []
     if visible.share is not None:
+        whole = "what could be read" if visible.unmeasured else "the traffic"
         lines.append(
-            f"decoded: {percent(visible.share)} of the traffic, {amount(visible.bytes_decoded)} of "
+            f"decoded: {percent(visible.share)} of {whole}, {amount(visible.bytes_decoded)} of "
             f"{amount(visible.bytes)}, on {visible.connections_decoded:,} of {visible.connections:,} connections"
         )
     return [*lines, *(undecoded_line(one) for one in visible.undecoded)]

@@ -16,6 +16,7 @@ __all__ = [
     "percent",
     "plural",
     "quoted",
+    "shortened",
     "some",
     "span",
     "subject",
@@ -25,6 +26,8 @@ __all__ = [
 MAX_QUOTE: Final = 300
 """Characters of a message from the wire that a finding quotes: Kafka's longest usual ones have some 250."""
 
+_MARK: Final = 20
+"""Characters that say how many are missing, and a few: less than that is not worth cutting."""
 _TEN: Final = 9.95
 """From here on rounding to one decimal has two digits in front of it, and the decimal says nothing."""
 _MINUTE: Final = 60
@@ -36,7 +39,9 @@ _SHORT: Final = 2 * _MINUTE
 
 def client(row: Mapping[str, Any]) -> str:
     """`app at 10.0.0.5`."""
-    who = "a client without an id" if row["client_id"] is None else word(row["client_id"])
+    name = row["client_id"]
+    # Older brokers give themselves their number as the client id.
+    who = "a client without an id" if name is None else f"{'client ' if name.isdecimal() else ''}{word(name)}"
     return f"{who} at {word(row['client_ip'])}" if row["client_ip"] is not None else who
 
 
@@ -94,20 +99,28 @@ def percent(share: float) -> str:
     return f"{_two_digits(share * 100)}%"
 
 
-def quoted(text: object, width: int = MAX_QUOTE) -> str:
-    """A sentence from the wire in quotes, safe to print; cut behind a word, with the number of characters left out.
+def quoted(text: object) -> str:
+    """A sentence from the wire in quotes, safe to print, `shortened`.
 
-    Anything but a string goes through `word`: a hidden or redacted value says its size.
+    Anything but a string goes through `word`: a redacted value says its size.
     """
     if not isinstance(text, str):
         return word(text)
-    kept = text.strip()
-    if len(kept) > width:
-        head = kept[:width]
-        kept = head[: head.rfind(" ")] if head.rfind(" ") > width // 2 else head
-    rest = len(text.strip()) - len(kept)
-    told = '"' + printable(kept).replace('"', '\\"') + '"'
-    return f"{told} and {plural(rest, 'more character')}" if rest else told
+    return '"' + printable(shortened(text)).replace('"', '\\"') + '"'
+
+
+def shortened(text: str) -> str:
+    """At most `MAX_QUOTE` characters, cut after a word, and how many are missing: `the first words… +725`; not safe.
+
+    Doing it again changes nothing.
+    """
+    text = text.strip()
+    if len(text) <= MAX_QUOTE + _MARK:
+        return text
+    kept = text[:MAX_QUOTE]
+    space = kept.rfind(" ")
+    kept = kept[:space] if space > MAX_QUOTE // 2 else kept
+    return f"{kept}… +{len(text) - len(kept):,}"
 
 
 def _two_digits(value: float) -> str:

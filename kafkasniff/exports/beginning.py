@@ -12,6 +12,7 @@ from kafkasniff.exports.carried import Carried, ShardState
 from kafkasniff.exports.folder import ExportFolder, Manifest
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.inspector import Inspector
+from kafkasniff.memory_limits import DEFAULT_MEMORY
 from kafkasniff.model import Summary
 from kafkasniff.rows.sessions import Sessions
 from kafkasniff.shards import number_from, reshard
@@ -77,6 +78,8 @@ def load_state(dumped: bytes, options: ExportOptions) -> ShardState:
     must not decide whether secrets are shown.
     """
     state = load(dumped, ShardState)
+    # How much there is memory for is for the run to say.
+    state.inspector.limit_messages(DEFAULT_MEMORY)
     if state.inspector.settings != new_state(options, Catalog(), sessions=False).inspector.settings:
         raise UsageError(f"this state is of other options than its export: {WAY_OUT}")
     return state

@@ -27,11 +27,14 @@ class ShardState(msgspec.Struct):
     start_ns: int | None = None
     """Time of the first packet, for relative filters."""
 
-    def limit_memory(self, size: int, processes: int = 1) -> None:
-        """From here on keep at most about so many bytes in all of `processes`, which share them evenly."""
+    def limit_memory(self, size: int, processes: int = 1, whole: int | None = None) -> None:
+        """From here on keep at most about so many bytes in all of `processes`, which share them evenly.
+
+        `whole`: the budget of the run that bounds each message, where `size` is a part of it.
+        """
         self.inspector.limit_memory(size // processes)
         # What is known and what a message may hold must not depend on the number of processes.
-        self.inspector.limit_messages(size)
+        self.inspector.limit_messages(size if whole is None else whole)
         self.enricher.limit_memory(size)
         self.inspector.count_beside(self.enricher)
 

@@ -10,10 +10,11 @@ from typing import Final
 import pyarrow as pa
 
 from kafkasniff.confined import ConfinedPath
-from kafkasniff.exports.merge import merged
+from kafkasniff.exports.merge import WINDOW_BYTES, merged
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.partitions import Partitions
 from kafkasniff.exports.staged import MappedFiles, StagedTable
+from kafkasniff.memory_limits import DEFAULT_MEMORY
 from kafkasniff.model import Body, Problem
 from kafkasniff.rows import TABLE_NAMES
 from kafkasniff.rows.problems import ProblemRows
@@ -21,13 +22,15 @@ from kafkasniff.rows.resolve import Names, Resolver
 from kafkasniff.rows.sessions import SessionSource
 from kafkasniff.rows.staged import STAGED, UNDATED, day_of
 from kafkasniff.sinks.jsonl import body_json
-from kafkasniff.sinks.parquet import TableWriter
+from kafkasniff.sinks.parquet import ROW_GROUP_BYTES, TableWriter
 
 __all__ = ["RELEASE_BYTES", "final_rows", "finalise"]
 
 REST: Final = "rest"
 """Below the folder of the tables: rows of several dates that go to one partition, while they are sorted."""
 
+MEMORY_PART: Final = 16
+"""The part of the memory budget that a row group is at most, and a window of rows that are merged."""
 RELEASE_BYTES: Final = 4 << 20
 """Bytes of staged rows that are read before their pages are let go of. The kernel maps several pages around each that
 is asked for, of each column of each staged batch, so that far more are resident than were read."""
@@ -42,22 +45,25 @@ def finalise(
     names: Names,
     sessions: SessionSource,
     partitions: Partitions,
+    memory: int = DEFAULT_MEMORY,
 ) -> dict[str, list[tuple[ConfinedPath, int]]]:
     """Write the tables of staged folders below `into`, as `TABLE/date=DATE/NAME-NNNNN.parquet`.
 
-    Returns the files of each table with their rows. `sessions` goes on with these rows. Raises OSError.
+    Returns the files of each table with their rows. `sessions` goes on with these rows. A row group and a window take a
+    sixteenth of `memory` at most. Raises OSError.
     """
     files: dict[str, list[tuple[ConfinedPath, int]]] = {table: [] for table in options.tables}
     rest = into / REST
-    every = final_rows(staged, options, names=names, sessions=sessions, partitions=partitions, rest=rest)
+    every = final_rows(staged, options, names=names, sessions=sessions, partitions=partitions, rest=rest, memory=memory)
+    group = min(ROW_GROUP_BYTES, memory // MEMORY_PART)
     for table, parts in groupby(every, key=itemgetter(0)):
         # Rows without a date of their own come between those of the dates.
-        with TableWriter(table, _folder(into, table, UNDATED), name) as undated:
+        with TableWriter(table, _folder(into, table, UNDATED), name, group) as undated:
             for _, day, batches in parts:
                 if day == UNDATED:
                     undated.write_all(batches)
                     continue
-                with TableWriter(table, _folder(into, table, day), name) as writer:
+                with TableWriter(table, _folder(into, table, day), name, group) as writer:
                     writer.write_all(batches)
                 files[table] += writer.files
         files[table] += undated.files
@@ -78,6 +84,7 @@ def final_rows(
     partitions: Partitions,
     rest: ConfinedPath,
     tables: Iterable[str] | None = None,
+    memory: int = DEFAULT_MEMORY,
 ) -> Iterator[tuple[str, int, Iterator[pa.RecordBatch]]]:
     """(table, day, rows in order) of staged folders; each to be gone through before the next is asked for.
 
@@ -85,6 +92,7 @@ def final_rows(
     between the days that have partitions. `rest`: a folder for rows that are sorted again; `tables`: only these, if
     not all of `options`.
     """
+    window = min(WINDOW_BYTES, memory // MEMORY_PART)
     resolver = Resolver(names, sessions, _dumps, options.payload)
     # Exchanges first: what they turn up goes to the problems.
     for table in sorted(options.tables if tables is None else tables, key=TABLE_NAMES.index):
@@ -97,7 +105,7 @@ def final_rows(
             own = partitions.of(table, rows.days())
         rest.remove_tree()
         for day, batches in rows.parts(own, rest):
-            yield table, day, _resolved(table, merged(batches, table), resolver, rows.files)
+            yield table, day, _resolved(table, merged(batches, table, window), resolver, rows.files)
         if table == "exchanges":
             sessions.answer()
 

@@ -13,6 +13,7 @@ from kafkasniff.exports.finalise import finalise
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.partitions import Partitions
 from kafkasniff.exports.shard import ShardResult
+from kafkasniff.memory_limits import DEFAULT_MEMORY
 from kafkasniff.model import Problem
 from kafkasniff.rows.resolve import Names
 
@@ -40,9 +41,11 @@ def finish(
     results: Sequence[ShardResult],
     *,
     given: Mapping[str, str],
+    memory: int = DEFAULT_MEMORY,
 ) -> Finished:
-    """Write a run's tables below `into`. `carried`: of the run before, goes on; `given`: names by topic id.
+    """Write a run's tables below `into`.
 
+    `carried`: of the run before, goes on; `given`: names by topic id; `memory`: the run's budget in bytes.
     Raises OSError where they cannot be written.
     """
     # What staging took is free, but only this gives it back: the peak of both steps would be their sum.
@@ -54,10 +57,12 @@ def finish(
     staged = [path for result in results for path in result.staged]
     name = f"part-{run:05}"
     done, open_ = Partitions(), Partitions()
-    written = finalise(staged, into, name, options, names=names, sessions=sessions, partitions=done)
+    written = finalise(staged, into, name, options, names=names, sessions=sessions, partitions=done, memory=memory)
     order = max(one.order for one in results)
     state = Carried([result.state for result in results], sessions, carried.tellings, order).dump()
     # Rows of what is not over: the next run makes them again, from the sessions as they are now.
     rest = [result.unfinished for result in results]
-    unfinished = finalise(rest, into, f"{name}-open", options, names=names, sessions=sessions, partitions=open_)
+    unfinished = finalise(
+        rest, into, f"{name}-open", options, names=names, sessions=sessions, partitions=open_, memory=memory
+    )
     return Finished(written, unfinished, state, [*done.problems, *open_.problems])

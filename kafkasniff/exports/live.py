@@ -84,6 +84,10 @@ class _Task(msgspec.Struct, frozen=True):
     options: ExportOptions
     predicate: Predicate | None
     order: int
+    memory: int
+    """Budget in bytes."""
+    whole: int
+    """That of the run."""
 
 
 class LiveExport:
@@ -154,8 +158,8 @@ class LiveExport:
         told = {topic_id: name for topic_id, (_, name) in tellings.topics.items()}
         catalog = Catalog({**given, **told}, tellings=Tellings())
         self._state = new_state(options, catalog, sessions=self._predicate is not None)
-        self._state.limit_memory(memory)
-        self._state.inspector.limit_messages(whole)
+        self._budgets = memory, whole
+        self._state.limit_memory(memory, whole=whole)
         self._result = LiveResult(rows=dict.fromkeys(options.tables, 0), summary=self._state.inspector.summary)
         with folder.output():
             self._carried = folder.staged / _CARRIED
@@ -214,7 +218,15 @@ class LiveExport:
             carried = Carried.load(self._carried.content())
             result = _shard_result(self._place, b"", self._state, self._order)
             given = self._state.enricher.catalog.given
-            made = finish(self._folder.partial, self._folder.run, self._options, carried, [result], given=given)
+            made = finish(
+                self._folder.partial,
+                self._folder.run,
+                self._options,
+                carried,
+                [result],
+                given=given,
+                memory=self._budgets[0],
+            )
             made.state = Carried([], Sessions(), carried.tellings, self._order).dump()
             self._commit(made)
         return self._result
@@ -262,7 +274,16 @@ class LiveExport:
         place, folder = self._place, self._folder
         (place / _STATE).put(dump(self._state))
         self._begin_run()
-        task = _Task(place, self._carried, folder.partial, folder.run, self._options, self._predicate, self._order)
+        task = _Task(
+            place,
+            self._carried,
+            folder.partial,
+            folder.run,
+            self._options,
+            self._predicate,
+            self._order,
+            *self._budgets,
+        )
         self._making = (Background(_make, task), task)
         self._stage_on()
 
@@ -295,10 +316,17 @@ class LiveExport:
 def _make(task: _Task) -> Finished:
     """Make a run of what is staged so far. Raises OSError."""
     dumped = (task.folder / _STATE).content()
-    state = stage_unfinished(dumped, task.options, task.predicate, task.folder / _OPEN)
+    state = stage_unfinished(
+        dumped,
+        task.options,
+        task.predicate,
+        task.folder / _OPEN,
+        limit=lambda state: state.limit_memory(task.memory, whole=task.whole),
+    )
     carried = Carried.load(task.carried.content())
     result = _shard_result(task.folder, dumped, state, task.order)
-    return finish(task.into, task.run, task.options, carried, [result], given=state.enricher.catalog.given)
+    given = state.enricher.catalog.given
+    return finish(task.into, task.run, task.options, carried, [result], given=given, memory=task.memory)
 
 
 def _shard_result(folder: ConfinedPath, dumped: bytes, state: ShardState, order: int) -> ShardResult:

@@ -107,8 +107,8 @@ class _Segment:
         return bisect_right(range(self.high), key, lo=self.low, key=self.key)
 
 
-def merged(batches: Iterable[pa.RecordBatch], table: str) -> Iterator[pa.RecordBatch]:
-    """All rows of sorted staged batches in the order of the table, in windows."""
+def merged(batches: Iterable[pa.RecordBatch], table: str, window_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
+    """All rows of sorted staged batches in the order of the table, in windows of `WINDOW_BYTES` or less."""
     names = SORT_KEYS[table]
     by_api: dict[str | None, list[_Segment]] = {}
     for batch in batches:
@@ -122,7 +122,7 @@ def merged(batches: Iterable[pa.RecordBatch], table: str) -> Iterator[pa.RecordB
         else:
             by_api.setdefault(None, []).append(_Segment(batch, keys, 0, len(batch), size))
     for api in sorted(by_api, key=lambda name: (name is not None, name or "")):
-        yield from _windows(by_api.pop(api), table)
+        yield from _windows(by_api.pop(api), table, window_bytes or WINDOW_BYTES)
 
 
 _TEXTS: Final = frozenset({"api", "kind", "detail"})
@@ -139,14 +139,14 @@ def _apis(column: pa.Array) -> Iterator[tuple[str | None, int, int]]:
         yield (None if codes[low] < 0 else names[codes[low]]), low, high
 
 
-def _windows(segments: list[_Segment], table: str) -> Iterator[pa.RecordBatch]:
+def _windows(segments: list[_Segment], table: str, most: int) -> Iterator[pa.RecordBatch]:
     # Ties go by the order of the batches, which is that of staging.
     waiting = deque(sorted(segments, key=lambda segment: segment.first))
     active: list[_Segment] = []
     while waiting or active:
         if not active:
             active.append(waiting.popleft())
-        share = min(WINDOW_ROWS, WINDOW_BYTES / max(segment.row_bytes for segment in active)) / len(active)
+        share = min(WINDOW_ROWS, most / max(segment.row_bytes for segment in active)) / len(active)
         step = max(int(share), 1)
         pivot = min(segment.key(min(segment.low + step, segment.high) - 1) for segment in active)
         if waiting and waiting[0].first <= pivot:

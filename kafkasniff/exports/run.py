@@ -247,7 +247,7 @@ class _Making:
         with folder.output():
             for table in options.tables:
                 (folder.partial / table).remove_tree()
-            made = finish(folder.partial, folder.run, options, carried, results, given=given)
+            made = finish(folder.partial, folder.run, options, carried, results, given=given, memory=self._memory)
             new = [capture for _, capture in self._new]
             manifest = folder.commit(
                 options, new, made.written, made.unfinished, made.state, goes_on=not self._discard_state

@@ -168,7 +168,14 @@ def run_shard(task: ShardTask, hooks: Hooks) -> ShardResult:
     checkpoint = _read(task)
     unfinished = task.folder / _OPEN
     again = None if keys is None else keys.silent()
-    state = stage_unfinished(checkpoint.state, task.options, task.predicate, unfinished, keys=again)
+    state = stage_unfinished(
+        checkpoint.state,
+        task.options,
+        task.predicate,
+        unfinished,
+        keys=again,
+        limit=lambda state: state.limit_memory(task.memory, task.shards),
+    )
     tellings = state.enricher.catalog.tellings
     assert tellings is not None
     return ShardResult(

@@ -125,13 +125,15 @@ def stage_unfinished(
     folder: ConfinedPath,
     *,
     keys: KeyLog | None = None,
+    limit: Callable[[ShardState], object],
 ) -> ShardState:
     """Stage what ends only because the captures do: it is not over, and who goes on from `dumped` makes it again.
 
-    `keys`: the key log that there was, since a state has nothing of it. Returns the state behind it, which is good for
-    its tellings and its summary. Raises OSError.
+    `keys`: the key log that there was, since a state has nothing of it; `limit` says how much memory there is. Returns
+    the state behind it, which is good for its tellings and its summary. Raises OSError.
     """
     state = load_state(dumped, options)
+    limit(state)
     if keys is not None:
         state.inspector.follow_key_log(keys, tells=False)
     folder.remove_tree()

@@ -10,7 +10,7 @@ from kafkasniff.kafka.context import UNMARKED, DecodeContext, RenderingOptions
 from kafkasniff.kafka.message_plan import Plan
 from kafkasniff.kafka.schema import NOT_CLEAN
 from kafkasniff.kafka.secrets import may_be_misread
-from kafkasniff.model import Body, Problem
+from kafkasniff.model import LARGE_BODY, Body, LargeBody, Problem
 
 __all__ = ["decode_body", "read_body", "unread"]
 
@@ -43,6 +43,8 @@ def decode_body(plan: Plan, data: bytes, position: int, end: int, context: Decod
         ):
             plan.interpret(body, plan.version, context)
         if not (context.errors or context.problems):
+            if context.decompressed + end - position > LARGE_BODY:
+                body = LargeBody(body)
             context.truncated = context.telling = False
             context.decompressed = context.unknown_tags = context.records = 0
             return body
@@ -95,6 +97,8 @@ def read_body(  # noqa: PLR0917 - where the body is, and what is known of it
         body = {name: value for name, value in body.items() if isinstance(value, int)}
         detail = "it is not as it should be, and may show a secret in the wrong place (--show-secrets shows it)"
         context.problem("body-withheld", detail, position, always=True)
+    if context.decompressed + end - position > LARGE_BODY:
+        body = LargeBody(body)
     return body, complete
 
 

@@ -33,10 +33,10 @@ __all__ = ["Ahead", "Renderer", "program_for"]
 
 MAX_KINDS: Final = 4096
 """Kinds of messages of which is kept whether they are rendered; versions come from the wire."""
-MAX_SIZE: Final = 4 << 20
-"""Bytes of a body, or of a `records` field, that is rendered: larger ones are Python's."""
-MAX_INFLATED: Final = 16 << 20
-"""Bytes that its batches may decompress to; as above."""
+MAX_SIZE: Final = 1 << 20
+"""Bytes of a message of which anything is rendered: what lies behind them is Python's."""
+MAX_INFLATED: Final = 4 << 20
+"""Bytes that its batches may decompress to; as above. The JSON takes less memory than the records would as dicts."""
 AT_ONCE: Final = 128
 """Bodies that are rendered ahead: as many as are told at a time (`inspector.SLICE`)."""
 
@@ -120,9 +120,10 @@ class Renderer:
     def records(self, data: bytes, start: int, end: int, context: DecodeContext) -> RenderedRecords | None:
         """The `records` field `data[start:end]`; None where it has to be decoded."""
         assert isinstance(context.options, RenderingOptions)
-        if not self.use(context.options) or end - start > MAX_SIZE:
+        if not self.use(context.options) or end - context.base > MAX_SIZE:
             return None
-        inflate = _Inflate(data, min(MAX_INFLATED, context.options.max_decompressed - context.decompressed))
+        most = min(MAX_INFLATED, context.options.max_decompressed)
+        inflate = _Inflate(data, max(most - context.decompressed, 0))
         made = self._caller.records(data, start, end, inflate)
         if made is None or made.records > context.options.max_records - context.records:
             return None

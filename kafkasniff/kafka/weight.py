@@ -83,7 +83,7 @@ def body_bytes(value: Any) -> int:
         if one is None or one is True or one is False:
             continue
         total += getsizeof(one)
-        if one.__class__ is dict:
+        if isinstance(one, dict):
             left.extend(one.values())
         elif one.__class__ is list or one.__class__ is tuple:
             left.extend(one)

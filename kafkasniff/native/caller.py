@@ -15,7 +15,7 @@ from kafkasniff.native.library import Kernel
 __all__ = ["MAX_BATCHES", "MAX_OUTPUT", "Caller", "Code", "Made", "Program", "Wanted"]
 
 FIRST_OUTPUT: Final = 256 << 10
-MAX_OUTPUT: Final = 32 << 20
+MAX_OUTPUT: Final = 8 << 20
 """Bytes of JSON of one body at most: larger ones are Python's."""
 ERRORS: Final = 64 << 10
 """Bytes of the error codes of one call, with their paths."""

@@ -22,7 +22,7 @@ from kafkasniff.packets import NO_TIME, Note, PacketBatch
 from kafkasniff.parallel.areas import Area, Block, get_object, get_packets, put_objects, put_packets
 from kafkasniff.parallel.coordinator import AHEAD, Coordinator
 from kafkasniff.parallel.dealer import Dealer
-from kafkasniff.parallel.forms import LONG
+from kafkasniff.parallel.forms import LONG, size_of
 from kafkasniff.parallel.interleave import Chunk, Interleaver, Runs
 from kafkasniff.parallel.shard import Shard
 from kafkasniff.parallel.window import Found, Given, Integers, Told
@@ -308,7 +308,7 @@ class _Worker:
             if not lines:
                 continue
             lengths = list(map(len, lines)) if isinstance(lines[0], bytes) else []
-            size = sum(lengths)
+            size = sum(lengths) if lengths else sum(map(size_of, lines))
             if begun.indices and begun.size + size > BLOCK_BYTES:
                 self._hand_on(begun)
                 begun = _Begun([], [], [], [])
@@ -316,7 +316,7 @@ class _Worker:
                 self._wait()
             begun.indices += indices
             begun.messages += messages
-            if 0 < size <= BLOCK_BYTES:
+            if lengths and size <= BLOCK_BYTES:
                 start = self._chunks % CHUNKS * BLOCK_BYTES + begun.size
                 if size > LONG * len(lines):
                     for line, length in zip(lines, lengths, strict=True):

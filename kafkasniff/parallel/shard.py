@@ -19,6 +19,7 @@ from kafkasniff.model import Message, Summary
 from kafkasniff.packets import PacketBatch
 from kafkasniff.parallel.areas import own_payloads
 from kafkasniff.parallel.finding import Finder
+from kafkasniff.parallel.forms import size_of
 from kafkasniff.parallel.numbered import Entry, NumberedInspector
 from kafkasniff.parallel.window import Found, Given, Integers, Told
 from kafkasniff.shards import share_of_rows
@@ -56,7 +57,7 @@ class Shard(Generic[_Line]):
     """One of several, by its number. Windows are decoded and rendered in their order; decoding may be ahead.
 
     `catalog` is the shard's own copy of what is known from the beginning; `render` makes the line of an event, None
-    where it has none.
+    where it has none, an iterator of its pieces where it is long.
     """
 
     def __init__(
@@ -150,15 +151,17 @@ class Shard(Generic[_Line]):
             size = 0
             for index, event in zip(indices, events, strict=True):
                 line = render(event)
-                if line is not None:
+                if line is None:
+                    continue
+                # The last piece stands for the message: who counts messages has all of it then.
+                for piece, is_last in _pieces(line) if isinstance(line, Iterator) else ((line, True),):
                     places.append(index)
-                    messages.append(event.__class__ is Message)
-                    lines.append(line)
-                    if isinstance(line, bytes):
-                        size += len(line)
-                        if size >= PART_BYTES:
-                            yield places, messages, lines
-                            places, messages, lines, size = [], [], [], 0
+                    messages.append(is_last and event.__class__ is Message)
+                    lines.append(piece)
+                    size += len(piece) if isinstance(piece, bytes) else size_of(piece)
+                    if size >= PART_BYTES:
+                        yield places, messages, lines
+                        places, messages, lines, size = [], [], [], 0
             yield places, messages, lines
             del indices, events  # before the next ones are decoded
             first = last
@@ -184,6 +187,15 @@ def _selected(
         places += [index] * len(passed)
         chosen += passed
     return places, chosen
+
+
+def _pieces(line: Iterator[_Line]) -> Iterator[tuple[_Line, bool]]:
+    """The pieces of a line, and of each whether it is the last."""
+    before = next(line)
+    for piece in line:
+        yield before, False
+        before = piece
+    yield before, True
 
 
 def _by_exchange(sessions: dict[int, SessionAnswer], begun: list[int], numbers: list[int]) -> dict[int, SessionAnswer]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,7 +40,7 @@ MAX_SENTENCE: Final = 600
 """Characters of a sentence of a finding, or of a name of a source."""
 MAX_NOTES: Final = 50
 """Sentences on what is not known, or was left out."""
-MAX_VALUE: Final = 80
+MAX_VALUE: Final = 400
 """Characters of a value of a finding."""
 MAX_VALUES: Final = 20
 """Values of a finding."""
@@ -203,7 +203,10 @@ def _findings(contents: Contents, numbers: Numbers, *, days: bool) -> list[_Show
             time=_span(finding, days=days),
             subject=_pairs(finding.subject),
             values=_pairs(finding.values),
-            evidence=[_evidence(one, anchors, contents.witnesses, numbers, days=days) for one in finding.evidence],
+            evidence=[
+                _evidence(one, anchors, contents.witnesses, numbers, days=days)
+                for one in _without_repeats(finding.evidence)
+            ],
         )
         for number, finding in enumerate(contents.findings, 1)
     ]
@@ -239,6 +242,14 @@ def _value(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return word(value, MAX_VALUE) if isinstance(value, str) else cut(printable(str(value)), MAX_VALUE)
+
+
+def _without_repeats(evidence: Sequence[Evidence]) -> Iterator[Evidence]:
+    """Each note once, at the first exchange that has it."""
+    seen = {""}
+    for one in evidence:
+        yield one if one.note not in seen else msgspec.structs.replace(one, note="")
+        seen.add(one.note)
 
 
 def _evidence(

@@ -284,6 +284,7 @@ def _rebalances(days: bool) -> list[_Column]:
 
     return [
         _Column("group", lambda row: word(row["group_id"])),
+        _Column("cluster", lambda row: "" if row["cluster"] is None else word(row["cluster"])),
         _Column("begins", lambda row: moment(None if row["time_us"] is None else 1000 * row["time_us"], days=days)),
         _Column("protocol", lambda row: row["protocol"]),
         _Column("generation", number("generation"), number=True),

@@ -117,7 +117,7 @@ class RecordRows:
         self._show_secrets = show_secrets
         self._payload = payload
         self._pieces: list[Piece] = []
-        self._chunks: list[bytes | memoryview] = []
+        self._chunks: list[memoryview] = []
         self._columnar: list[int] = []
         """Index of the piece of each chunk."""
         self._joined = 0
@@ -245,7 +245,8 @@ class RecordRows:
         columnar = np.array([place for place, index in enumerate(order) if index in chunk_of], np.int64)
         self._pieces, self._columnar, self._chunks = [], [], []
         self._joined = self._plain = 0
-        return [waiting[index] for index in order], b"".join(chunks), spans, columnar, order.index(len(order) - 1)
+        data = (_whole(chunks[0]) if len(chunks) == 1 else None) or b"".join(chunks)
+        return [waiting[index] for index in order], data, spans, columnar, order.index(len(order) - 1)
 
     def _stage(self, pieces: list[Piece], parts: list[tuple[Numbers, dict[str, pa.Array]]], last: int) -> None:
         """Put the parts together, in the order of the pieces, and add what is the same for all rows of a piece."""
@@ -284,6 +285,12 @@ class RecordRows:
         rest = int(np.count_nonzero(of_row == number[last]))
         self._positions = exchanges[last], rest + (so_far if exchanges[last] == begun else 0)
         return position
+
+
+def _whole(chunk: memoryview) -> bytes | None:
+    """The bytes that it is a view of, if it is one of all of them: they need no copy."""
+    found = chunk.obj
+    return found if isinstance(found, bytes) and len(found) == len(chunk) else None
 
 
 def _sort_key(field: Field) -> tuple[str, int, int, int]:

@@ -7,9 +7,9 @@ nothing walks over a body here, with one exception: float64 fields, because orjs
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import orjson
 
@@ -17,14 +17,15 @@ from kafkasniff.model import (
     Body,
     Endpoint,
     Exchange,
+    LargeBody,
     Message,
     Problem,
     RenderedBody,
-    RenderedRecords,
     SaslToken,
     SharedBody,
 )
 from kafkasniff.payload import SHOWN, Payload
+from kafkasniff.sinks.json_pieces import BytesForm, Pieces, bytes_default
 from kafkasniff.sinks.lines import ByteStream, LineWriter
 from kafkasniff.sinks.printable import visible_json
 from kafkasniff.sinks.shared import MadeOfShared
@@ -41,9 +42,6 @@ __all__ = [
     "plain",
 ]
 
-BytesForm = Literal["auto", "base64", "hex"]
-"""auto: a string where the bytes are UTF-8, else `{"base64"}`; base64, hex: always that."""
-
 FLOAT_APIS: Final = frozenset({48, 49, 58, 72})
 """Keys of the APIs that have float64 fields: DescribeClientQuotas, AlterClientQuotas, those that may lie in an
 Envelope, and the metrics of PushTelemetry."""
@@ -54,36 +52,9 @@ CONNECTIONS_KEPT: Final = 4096
 Default = Callable[[Any], Any]
 
 
-def _rendered(value: Any) -> Any:
-    if value.__class__ is RenderedRecords:
-        return orjson.Fragment(value.json)
-    raise TypeError(f"{type(value).__name__} in a body")
-
-
-def _auto(value: Any) -> Any:
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return {"base64": b64encode(value).decode("ascii")}
-    return _rendered(value)
-
-
-def _base64(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return {"base64": b64encode(value).decode("ascii")}
-    return _rendered(value)
-
-
-def _hex(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return {"hex": value.hex()}
-    return _rendered(value)
-
-
 def json_default(form: BytesForm = "auto") -> Default:
     """The `default` hook for orjson that gives bytes the wanted form."""
-    return {"auto": _auto, "base64": _base64, "hex": _hex}[form]
+    return bytes_default(form)
 
 
 def _finite(value: Any) -> Any:
@@ -259,6 +230,7 @@ class JsonSink:
         self._lines = LineWriter(stream, live=live)
         self._dumps = partial(orjson.dumps, default=json_default(form), option=orjson.OPT_APPEND_NEWLINE)
         self._body_dumps = partial(orjson.dumps, default=json_default(form))
+        self._pieces = Pieces(form)
         self._shared: MadeOfShared[orjson.Fragment] = MadeOfShared()
         self._capture = capture
         # By the number of the connection; a look-up by `Endpoint` has to compare its fields.
@@ -267,15 +239,22 @@ class JsonSink:
     def write(self, event: Message | SaslToken | Exchange | Problem) -> None:
         """Write the line of one event, if it has one. Hot."""
         line = self.line(event)
-        if line is not None:
+        if isinstance(line, bytes):
             self._lines.add(line)
+        elif line is not None:
+            for piece in line:
+                self._lines.add(piece)
 
-    def line(self, event: Message | SaslToken | Exchange | Problem) -> bytes | None:
-        """The line of one event with its line feed; None where it has none. Hot."""
+    def line(self, event: Message | SaslToken | Exchange | Problem) -> bytes | Iterator[bytes] | None:
+        """The line of one event with its line feed; None where it has none. Hot.
+
+        Where the body is a large one, the pieces of the line, which are made as they are asked for.
+        """
         if type(event) is Message:
             if self._payload is not None:
                 event = self._payload.hide(event)
             body: Any = event.body
+            large = body.__class__ is LargeBody
             if body.__class__ is RenderedBody:
                 body = orjson.Fragment(body.json)
             elif body.__class__ is SharedBody:
@@ -288,6 +267,8 @@ class JsonSink:
                     self._ends.clear()
                 ends = self._ends[event.connection] = _ends(event)
             item = _message(event, body, ends, self._capture)
+            if large:
+                return self._in_pieces(item, body)
         elif isinstance(event, Problem):
             item = _problem(event)
         elif isinstance(event, SaslToken):
@@ -301,6 +282,14 @@ class JsonSink:
             # Only a capture's name can hold what JSON cannot.
             line = self._dumps(_encodable(item))
         return visible_json(line) if self._terminal else line
+
+    def _in_pieces(self, item: dict[str, Any], body: Body) -> Iterator[bytes]:
+        try:
+            pieces = self._pieces.of(item, body)
+        except orjson.JSONEncodeError:
+            # As below; what is left out of the line holds nothing of the kind.
+            pieces = self._pieces.of(_encodable({**item, "body": None}) | {"body": body}, body)
+        return map(visible_json, pieces) if self._terminal else pieces
 
     def _share(self, body: SharedBody) -> orjson.Fragment:
         """A body that other messages may have, too, as JSON."""

@@ -23,7 +23,8 @@ class ByteStream(Protocol):
 class LineWriter:
     """Writes complete lines to `stream`; with `live` each at once.
 
-    Nothing is ever written in part: a line goes out with its line end or not at all, as far as `stream` keeps to that.
+    Lines go out with their line ends or not at all, as far as `stream` keeps to that; a long line comes and
+    goes in pieces.
     """
 
     __slots__ = ("_held", "_lines", "_live", "_stream")
@@ -35,7 +36,7 @@ class LineWriter:
         self._held = 0
 
     def add(self, line: bytes) -> None:
-        """Take one or several lines, each ending in a line feed. Hot."""
+        """Take one or several lines, each ending in a line feed, or the next piece of one. Hot."""
         self._lines.append(line)
         self._held += len(line)
         if self._live or self._held >= BLOCK_BYTES:

@@ -34,10 +34,11 @@ _LARGE: Final = frozenset({"key", "value", "request_body", "response_body", "det
 class TableWriter:
     """Writes rows of one table to `FOLDER/NAME-00000.parquet`, `-00001` …; a context manager.
 
-    Rows are kept in the order in which they come. Raises OSError where a file cannot be written.
+    Rows are kept in the order in which they come. `group_bytes`: of a row group at most, if less than
+    `ROW_GROUP_BYTES`. Raises OSError where a file cannot be written.
     """
 
-    def __init__(self, table: str, folder: ConfinedPath, name: str) -> None:
+    def __init__(self, table: str, folder: ConfinedPath, name: str, group_bytes: int | None = None) -> None:
         self._schema = TABLES[table].with_metadata(
             {
                 "kafkasniff.schema_version": str(SCHEMA_VERSION),
@@ -53,6 +54,7 @@ class TableWriter:
         }
         self._folder = folder
         self._name = name
+        self._most = ROW_GROUP_BYTES if group_bytes is None else group_bytes
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         self._bytes = 0
@@ -70,7 +72,7 @@ class TableWriter:
         self._waiting.append(batch)
         self._rows += len(batch)
         self._bytes += batch.nbytes
-        if self._rows >= ROW_GROUP_ROWS or self._bytes >= ROW_GROUP_BYTES:
+        if self._rows >= ROW_GROUP_ROWS or self._bytes >= self._most:
             self._flush()
 
     def write_all(self, batches: Iterable[pa.RecordBatch]) -> None:

@@ -17,6 +17,8 @@ WORD_WIDTH: Final = 64
 """Characters of one name (topic, group, client id …) in a line; a Kafka topic name has at most 249."""
 KEPT_WORDS: Final = 8192
 """Names whose words are kept; when there are more, all are let go."""
+KEPT_ESCAPES: Final = 4096
+"""Characters whose form is kept; when there are more, all are let go."""
 KEPT_LENGTH: Final = 256
 """Characters of a name whose word is kept: topics and groups are shorter, what is longer is made anew each time."""
 
@@ -35,6 +37,8 @@ _ACTING: Final = re.compile(
 _SEPARATOR: Final = re.compile("[\\s,;=\"'()\\[\\]{}…·]")
 
 
+# Those for which Python's own escapes are others.
+_BLANKS: Final = re.compile("[\t\n\r]")
 _LONGEST_ESCAPE: Final = len("\\U00000000")
 
 
@@ -48,6 +52,22 @@ def _escape(character: str) -> str:
     if code <= 0xFF:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+class _Escapes(dict[int, str]):
+    """Code point → how it is shown, as far as it was asked for. Bounded in number."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        if not (character.isprintable() and character != "\\" and _INVISIBLE.match(character) is None):
+            character = _escape(character)
+        if len(self) >= KEPT_ESCAPES:
+            self.clear()
+        self[code] = character
+        return character
+
+
+_ESCAPES: Final = _Escapes()
 
 
 def printable(value: str | bytes, *, backslashes: bool = True) -> str:
@@ -64,12 +84,10 @@ def printable(value: str | bytes, *, backslashes: bool = True) -> str:
             return text
     elif text.isprintable() and "\\" not in text and _INVISIBLE.search(text) is None:
         return text
-    return "".join(
-        character
-        if character.isprintable() and character != "\\" and _INVISIBLE.match(character) is None
-        else _escape(character)
-        for character in text
-    )
+    if text.isascii() and _BLANKS.search(text) is None:
+        # Python's own escapes are the same here, some hundred times as fast: payload may be zeros.
+        return text.encode("unicode_escape").decode("ascii")
+    return text.translate(_ESCAPES)
 
 
 def visible_json(data: bytes) -> bytes:
@@ -142,7 +160,7 @@ def word(value: object, width: int = WORD_WIDTH) -> str:
 
 def display_width(text: str) -> int:
     """Terminal columns that safe text takes: two per wide East Asian character, none per combining mark."""
-    if text.isascii():
+    if text.isascii() or text.replace("…", "").isascii():
         return len(text)
     return sum(
         0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -7,7 +7,7 @@ from the wire goes through `kafkasniff.sinks.printable`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from kafkasniff.model import Endpoint, Exchange, Message, Problem, SaslToken, SharedBody
@@ -32,6 +32,8 @@ NAME_WIDTH: Final = 40
 """Characters of a host's name that are shown."""
 PROBLEMS_SHOWN: Final = 3
 """Problems of one message that are told without `-v`."""
+PIECE_CHARACTERS: Final = 64 << 10
+"""Characters of lines below a message that are put together at once."""
 LATENCY_WIDTH: Final = 8
 """Columns of a latency: `duration` needs 7 below 1000 s."""
 
@@ -74,6 +76,20 @@ def _client(client_id: str | bytes | None) -> str:
 
 def _read_as(message: Message, told: str) -> str:
     return f"{told}, read as v{message.body_version}"
+
+
+def _in_pieces(lines: Iterable[str]) -> Iterator[str]:
+    """Lines, as many at a time as are `PIECE_CHARACTERS` or more, without the last line feed."""
+    held: list[str] = []
+    size = 0
+    for line in lines:
+        held.append(line)
+        size += len(line)
+        if size >= PIECE_CHARACTERS:
+            yield "\n".join(held)
+            held, size = [], 0
+    if held:
+        yield "\n".join(held)
 
 
 class TextSink:
@@ -136,7 +152,10 @@ class TextSink:
         """Write what one event has to tell. Hot."""
         if type(event) is Message:
             if event.problems or self._has_more:
-                self.put(event, *self.apart(event))
+                line, pieces = self.apart(event)
+                self.put(event, line, next(pieces, ""))
+                for piece in pieces:
+                    self._add(piece)
             else:
                 # Nearly always so: a line of its own, and nothing else. `apart` says the same.
                 told = self._told.made.get(id(event.body))
@@ -164,16 +183,21 @@ class TextSink:
         """Hand on the last lines; the stream stays open."""
         self._lines.flush()
 
-    def apart(self, message: Message) -> tuple[str, str]:
+    def apart(self, message: Message) -> tuple[str, Iterator[str]]:
         """What a message tells, and the lines below its own: all of it that does not depend on the lines before.
 
-        For `put`, which may be another sink's, in another process.
+        These lines come in pieces, which are made as they are asked for. For `put`, which takes the first of them and
+        may be another sink's, in another process, and for `put_below`.
         """
         if self._payload is not None:
             message = self._payload.hide(message)
-        below = "\n".join(self._below(message)) if message.problems or self._verbosity else ""
+        below = _in_pieces(self._below(message)) if message.problems or self._verbosity else iter(())
         told = summary(message, self._paint)
         return told if message.body_version is None else _read_as(message, told), below
+
+    def put_below(self, piece: str) -> None:
+        """Write further lines below the message that came last."""
+        self._add(piece)
 
     def put(self, message: Message, told: str, below: str) -> None:
         """Write a message's line with what it tells, and the lines below it. Hot.

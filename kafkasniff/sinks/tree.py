@@ -26,6 +26,8 @@ MARGIN: Final = 4
 """Columns in front of the tree."""
 
 _UTF8: Final = codecs.getincrementaldecoder("utf-8")
+_RECORD: Final = dict.fromkeys(("offset", "timestamp", "key", "value", "headers")).keys()
+"""Fields of a record in which nothing was interpreted, in their order."""
 _INSIDE: Final = frozenset({"value", "body"})
 # int64 fields that are times without "timestamp" in their names.
 _TIMES: Final = frozenset({"log_append_time_ms", "transaction_start_time_ms"})
@@ -36,11 +38,13 @@ def bytes_dump(value: bytes, limit: int = VALUE_WIDTH) -> str:
     shown = value[:limit]
     try:
         # Incremental: a cut through the last character must not turn text into hex.
-        text = _UTF8().decode(shown, final=len(shown) == len(value))
+        text = value.decode() if len(value) <= limit else _UTF8().decode(shown)
     except UnicodeDecodeError:
         told = f"0x{shown.hex()}"
     else:
         told = f'"{_quoted(text)}"'
+        if len(value) <= limit:
+            return told
         shown = text.encode()
     rest = len(value) - len(shown)
     return f"{told}… +{rest} bytes" if rest else told
@@ -82,6 +86,7 @@ class _Tree:
         self.paint = paint
         self.records = records
         self.width = width
+        self.labels = {name: f"{paint.name}{name}{paint.reset}: " for name in _RECORD}
 
     def struct(self, body: Body, layout: Struct | None, indent: int, first: str) -> Iterator[str]:
         """Lines of a struct; `first` goes in front of the first one, in the place of as much indentation."""
@@ -133,11 +138,41 @@ class _Tree:
         if all(not _is_nested(item) for item in value):
             yield from self.wrapped([self.scalar(name, item, field) for item in value], indent + 2)
             return
+        is_records = name == "records" and inner is None
         for item in value:
-            if isinstance(item, dict):
-                yield from self.struct(item, inner, indent + 4, "- ")
-            else:
+            if not isinstance(item, dict):
                 yield f"{' ' * (indent + 2)}- {scalar_text(item)}"
+            elif is_records and item.keys() == _RECORD and not item["headers"]:
+                yield from self.record(item, indent + 4)
+            else:
+                yield from self.struct(item, inner, indent + 4, "- ")
+
+    def record(self, record: dict[str, Any], indent: int) -> Iterator[str]:
+        """Lines of a record without headers, of which nothing was interpreted: what `struct` says. Hot."""
+        timestamp = record["timestamp"]
+        date, colour = _note("timestamp", timestamp, None, self.paint)
+        shown = coloured = str(timestamp)
+        if date:
+            shown, coloured = f"{timestamp} ({date})", f"{timestamp} {colour}({date}){self.paint.reset}"
+        key, value = scalar_text(record["key"]), scalar_text(record["value"])
+        offset = str(record["offset"])
+        start, line, used = f"{' ' * (indent - 2)}- ", "", 0
+        for name, plain, text in (
+            ("offset", offset, offset),
+            ("timestamp", shown, coloured),
+            ("key", key, key),
+            ("value", value, value),
+            ("headers", "[]", "[]"),
+        ):
+            size = len(name) + 2 + display_width(plain)
+            if not line:
+                line, used = f"{self.labels[name]}{text}", size
+            elif indent + used + 2 + size > self.width:
+                yield start + line
+                start, line, used = " " * indent, f"{self.labels[name]}{text}", size
+            else:
+                line, used = f"{line}  {self.labels[name]}{text}", used + 2 + size
+        yield start + line
 
     def wrapped(self, items: list[tuple[str, str]], indent: int) -> Iterator[str]:
         """An array of scalars, as many to a line as fit."""

@@ -15,6 +15,8 @@ until the missing bytes arrive or the hole is declared a gap:
 - or more is held back than MAX_HELD_BYTES or MAX_HELD_SEGMENTS;
 - or the connection ends: RST, reuse of its ports, idleness, end of the capture.
 
+A segment that comes after that, and whose bytes all lie in a gap, is handed on by itself (`Late`).
+
 At the end of the connection, bytes that the peer has acknowledged and that follow the last one captured are a gap, too.
 Where no packet of a stream's sender was captured, they are all that is known of it.
 
@@ -27,7 +29,7 @@ from bisect import bisect_right
 from typing import Final, Literal
 
 from kafkasniff.packets import ACK, FIN, RST, SYN
-from kafkasniff.streams import NO_TIME, Closed, Gap, Hole, Item, Retransmit, Run, Started, Stretch, TcpProblem
+from kafkasniff.streams import NO_TIME, Closed, Gap, Hole, Item, Late, Retransmit, Run, Started, Stretch, TcpProblem
 from kafkasniff.tcp.stream import MASK, Held, Packet, Stream
 
 __all__ = [
@@ -293,6 +295,10 @@ class TcpConnection:
                 self._ignore(stream, packet.length)
                 self._problem(packet, "tcp-out-of-window", "data far outside the window was ignored", wire)
                 return
+            if stream.missing and packet.length == wire and stream.find_missing(start, start + wire):
+                data = self.buffer[packet.offset : packet.offset + wire]
+                self.items.append(Late(packet.order, packet.direction, data, packet.packet, packet.time_ns))
+                return
             self._repeat(stream, start, packet.length)
             if not copied and not (wire == 1 and ahead == -1):  # that is a keep-alive (RFC 9293, 3.8.4)
                 self.items.append(Retransmit(packet.order, packet.direction))
@@ -335,6 +341,7 @@ class TcpConnection:
         assert stream.next is not None
         size, time_ns = start - stream.next, packet.time_ns
         self.items.append(Gap(packet.order, packet.direction, size, packet.packet, time_ns, resumed_ns=time_ns))
+        stream.miss(stream.next, start)
         stream.next = start
         return True
 
@@ -492,6 +499,7 @@ class TcpConnection:
         direction = 0 if stream is self.streams[0] else 1
         size = first.start - stream.next
         self.items.append(Gap(packet.order, direction, size, packet.packet, packet.time_ns, resumed_ns=first.time_ns))
+        stream.miss(stream.next, first.start)
         stream.next = first.start
         self._deliver(stream, packet, first, behind_gap=True)
         if not stream.held:

@@ -61,7 +61,6 @@ def test_the_text(too_large: Path, without_acks: Path) -> None:
         "         else raise max.message.bytes of the topic together with the limits of producers,",
         "         consumers and replicas.",
         "         oversized-messages: 2026-06-09 10:13:20.123 to 10:13:20.125 UTC; #1, #2",
-        "         (3.1 kB)",
         "",
         f"To look at #N: kafkasniff decode -v {too_large} --exchange N",
     ]
@@ -77,6 +76,19 @@ def test_the_number_leads_to_the_exchange(too_large: Path) -> None:
         assert [line["type"] for line in lines] == ["request", "response"]
         assert lines[0]["time"] == one["time"]
         assert lines[1]["errors"][0]["name"] == "MESSAGE_TOO_LARGE"
+
+
+def test_the_number_of_a_connection_without_messages_leads_to_what_it_is() -> None:
+    """Connections to a listener without TLS: `decode` has no lines of them, but says why."""
+    capture = ROOT / "captures/tls/tls-plaintext-listener.pcap"
+    (finding,) = (one for one in answered(capture, "--only", "wrong-protocol")["findings"])
+    numbers = {one["connection"] for one in finding["evidence"]}
+    assert numbers == {1, 2, 3}
+    result = kafkasniff("decode", capture, "--connection", ",".join(map(str, sorted(numbers))))
+    told = [line for line in result.err.splitlines() if "is not Kafka" in line]
+    assert [line.partition(",")[0] for line in told] == [f"kafkasniff: conn {number}" for number in sorted(numbers)]
+    assert all("TLS" in line for line in told)
+    assert "is not Kafka" not in kafkasniff("decode", "-q", capture, "--connection", 1).err
 
 
 def test_json(too_large: Path, without_acks: Path) -> None:
@@ -121,14 +133,14 @@ def test_an_export(too_large: Path, tmp_path: Path) -> None:
 
 
 def test_what_an_export_lacks_is_said(too_large: Path, tmp_path: Path) -> None:
-    """Without bodies nobody knows how long a Fetch was allowed to wait; without all else there is little left."""
+    """The text of bodies is not needed; without all that comes of bodies there is little left."""
     for option, found in (("--no-json", 1), ("--no-bodies", 0)):
         folder = tmp_path / option
         assert kafkasniff("export", too_large, "-o", folder, option).code == Exit.OK
         result = kafkasniff("check", folder, "--only", "late-answers,oversized-messages", "--format", "json")
         (told,) = result.objects
         assert len(told["findings"]) == found
-        assert told["notes"][0] == f"not looked for: late-answers: {folder} was exported without bodies"
+        assert ("headers alone (--no-bodies)" in " ".join(told["notes"])) == (found == 0)
         assert ("--no-bodies" in result.err.replace(str(folder), "")) == (found == 0)
 
 

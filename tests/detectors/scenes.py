@@ -118,7 +118,7 @@ def waiting_consumer() -> list[Talk]:
     """A Fetch that may wait for 5 s, and was given up with its connection before."""
     talk = Talk()
     heartbeat(talk)
-    talk.ask("Fetch", 4, {"max_wait_ms": 5000, "topics": []}, None, then=4)
+    talk.ask("Fetch", 4, {"replica_id": -1, "max_wait_ms": 5000, "min_bytes": 1, "topics": []}, None, then=4)
     return [talk.ended()]
 
 
@@ -132,7 +132,7 @@ def late() -> list[Talk]:
 def patient() -> list[Talk]:
     """Long waits that were allowed: of a Fetch and of a JoinGroup; and an old broker that throttles."""
     talk = Talk()
-    talk.ask("Fetch", 4, {"max_wait_ms": 5000, "topics": []}, {}, wait=5.5)
+    talk.ask("Fetch", 4, {"replica_id": -1, "max_wait_ms": 5000, "min_bytes": 1, "topics": []}, {}, wait=5.5)
     talk.ask("JoinGroup", 2, {"group_id": "g", "rebalance_timeout_ms": 60_000}, {"error_code": 27}, wait=20)
     talk.ask("JoinGroup", 0, {"group_id": "g", "session_timeout_ms": 30_000}, {"error_code": 27}, wait=20)
     talk.ask("CreateTopics", 1, {"timeout_ms": 30_000}, {}, wait=8)

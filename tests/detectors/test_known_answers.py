@@ -36,8 +36,8 @@ class Case(NamedTuple):
 
 
 CASES = [
-    Case("unanswered-requests", scenes.unanswered, "error", 2, {**AT, "api": "Metadata"}, "waited 40.0 s", [2, 3]),
-    Case("unanswered-requests", scenes.stopped, "error", 2, {**AT, "api": "Metadata"}, "waited 41.0 s", [1, 2]),
+    Case("unanswered-requests", scenes.unanswered, "error", 2, {**AT, "api": "Metadata"}, "waited 40 s", [2, 3]),
+    Case("unanswered-requests", scenes.stopped, "error", 2, {**AT, "api": "Metadata"}, "waited 41 s", [1, 2]),
     Case(
         "undecoded-traffic",
         scenes.one_direction,
@@ -54,11 +54,11 @@ CASES = [
         "warning",
         1,
         {},
-        "nothing of the traffic could be decoded; not decoded: 100% only broker → client was captured (1 connection)",
+        "none of the traffic could be decoded; not decoded: 100% only broker → client was captured (1 connection)",
         [None],
         {"bytes": 4 * 20 + 4 * 33, "bytes_decoded": 0},
     ),
-    Case("late-answers", scenes.late, "warning", 6, {**AT, "api": "Metadata"}, "the worst by 4.00 s", [1, 2, 3, 4, 5]),
+    Case("late-answers", scenes.late, "warning", 6, {**AT, "api": "Metadata"}, "by up to 4 s", [1, 2, 3, 4, 5]),
     Case(
         "late-answers",
         scenes.late,
@@ -263,7 +263,7 @@ CASES = [
         "warning",
         2,
         {**AT, "api": "Produce"},
-        "in 2 responses to Produce, for 1.20 s in all",
+        "for 1.2 s, in 2 responses to Produce",
         [1, 2],
         {"throttle_ms": 1200, "worst_ms": 600},
     ),
@@ -273,7 +273,7 @@ CASES = [
         "warning",
         210,
         AT,
-        "210 times for nothing",
+        "210 returned nothing",
         [1, 2, 3, 4, 5],
         {"fetches": 210, "empty": 210, "spans": 1},
     ),

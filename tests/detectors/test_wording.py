@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkasniff.detectors.wording import MAX_QUOTE, elapsed, percent, plural, quoted, times_as_much
+from kafkasniff.detectors.wording import MAX_QUOTE, elapsed, percent, plural, quoted, shortened, times_as_much
 
 SECOND = 1_000_000_000
 
@@ -59,9 +59,9 @@ def test_plurals() -> None:
 def test_quotations_are_safe_and_cut_behind_a_word() -> None:
     assert quoted(" Topic 'a' already exists. ") == "\"Topic 'a' already exists.\""
     assert quoted("red\x1b[31m\u202e") == '"red\\x1b[31m\\u202e"'
-    long = "word " * 100
-    told = quoted(long)
-    assert told == f'"{"word " * 59}word" and 200 more characters'
-    assert len(told) <= MAX_QUOTE + 40
-    assert quoted("x" * 400) == f'"{"x" * 300}" and 100 more characters'
+    told = quoted("word " * 100)
+    assert told == f'"{"word " * 59}word… +200"'
+    assert quoted("x" * 4000) == f'"{"x" * MAX_QUOTE}… +3,700"'
+    assert quoted("x" * (MAX_QUOTE + 5)) == f'"{"x" * (MAX_QUOTE + 5)}"'
+    assert shortened(shortened("word " * 100)) == shortened("word " * 100)
     assert quoted({"redacted": 12}) == "[12 bytes redacted]"

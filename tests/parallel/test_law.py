@@ -122,3 +122,16 @@ def test_many_connections_of_one_broker(jobs: int) -> None:
     expected = alone([whole], text=1)
     assert expected.summary.connections > jobs
     same(together(cut(whole, rows), jobs, text=1, seed=jobs), expected)
+
+
+@pytest.mark.parametrize(("name", "form"), one_in(4, in_turn(list(SHIPPED), ["json", "bodies", "records"], 3)))
+def test_bodies_in_pieces(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if all bodies were large: rendered in many pieces, in one process and in several."""
+    expected = alone(batches_of(name), **FORMS[form])
+    monkeypatch.setattr("kafkasniff.kafka.message_body.LARGE_BODY", -1)
+    for place, size in (("PIECE_BYTES", 100), ("LONG_VALUE", 20), ("PART_BYTES", 30), ("FEW", 2)):
+        monkeypatch.setattr(f"kafkasniff.sinks.json_pieces.{place}", size)
+    for module in ("kafkasniff.sinks.text", "kafkasniff.parallel.forms"):
+        monkeypatch.setattr(f"{module}.PIECE_CHARACTERS", 80)
+    same(alone(batches_of(name), **FORMS[form]), expected)
+    same(together(batches_of(name), 2, seed=len(name), **FORMS[form]), expected)

@@ -41,7 +41,8 @@ def test_the_first_the_troubled_and_the_slowest() -> None:
 
 def test_waiting_on_purpose_is_not_slow() -> None:
     rows = connection(1, 100)
-    rows += [exchange("Fetch", 5 + place, exchange_id=100 + place, latency_us=500_000) for place in range(30)]
+    waited = {"latency_us": 500_000, "wait_us": 500_000, "waits_for": "data"}
+    rows += [exchange("Fetch", 5 + place, exchange_id=100 + place, **waited) for place in range(30)]
     assert kept(taken(rows), 1) == [*range(EARLIEST), *range(100 - SLOWEST, 100)]
 
 

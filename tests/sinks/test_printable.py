@@ -107,3 +107,8 @@ def test_ready_words_are_bounded() -> None:
     long = "x" * (KEPT_LENGTH + 1)
     assert word(long) == WORDS[long]
     assert long not in WORDS
+
+
+@given(st.text(st.characters(max_codepoint=0x3FF) | st.sampled_from("\\\t\n\r\0\x7f\u200b\ufe0f"), max_size=30))
+def test_whole_texts_are_escaped_as_their_characters_are(text: str) -> None:
+    assert printable(text) == "".join(map(printable, text))

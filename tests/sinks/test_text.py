@@ -104,7 +104,10 @@ def test_a_message_whose_text_was_made_elsewhere_has_the_same_line(options: dict
     stream = io.BytesIO()
     here, elsewhere = TextSink(stream, **options), TextSink(io.BytesIO(), **options)
     for event in events:
-        here.put(event, *elsewhere.apart(event))
+        told, pieces = elsewhere.apart(event)
+        here.put(event, told, next(pieces, ""))
+        for piece in pieces:
+            here.put_below(piece)
     here.close()
     assert stream.getvalue().decode() == text(*events, **options)
 

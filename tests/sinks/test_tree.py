@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import io
 from typing import Any
 
-from kafkasniff.sinks.paint import COLOUR, PLAIN
-from kafkasniff.sinks.tree import VALUE_WIDTH, body_tree, bytes_dump, scalar_text
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.sinks.paint import COLOUR, PLAIN, Paint
+from kafkasniff.sinks.text import PIECE_CHARACTERS, TextSink
+from kafkasniff.sinks.tree import VALUE_WIDTH, _Tree, body_tree, bytes_dump, scalar_text
 from tests.sinks.messages import BATCH, message
 
 
@@ -141,3 +146,34 @@ def test_colours_do_not_count_as_width() -> None:
     coloured = list(body_tree(message(body=body), COLOUR, records=False, width=60))
     assert len(plain) == len(coloured) > 1
     assert [line.replace(COLOUR.name, "").replace(COLOUR.reset, "") for line in coloured] == plain
+
+
+@given(
+    record=st.fixed_dictionaries(
+        {
+            "offset": st.integers(-(2**63), 2**63 - 1),
+            "timestamp": st.integers(-5, 2**43),
+            "key": st.none() | st.binary(max_size=9) | st.just({"redacted": 5}) | st.just({"length": 3}),
+            "value": st.none() | st.binary(max_size=500) | st.text(max_size=300).map(str.encode),
+            "headers": st.just([]),
+        }
+    ),
+    width=st.integers(40, 200),
+    paint=st.sampled_from([PLAIN, COLOUR]),
+)
+def test_a_plain_record_is_told_as_any_struct(record: dict[str, Any], width: int, paint: Paint) -> None:
+    record = {name: record[name] for name in ("offset", "timestamp", "key", "value", "headers")}
+    tree = _Tree(paint, True, width)
+    assert list(tree.record(record, 6)) == list(tree.struct(record, None, 6, "- "))
+
+
+def test_lines_below_a_message_come_in_pieces() -> None:
+    """Text of many records takes no more memory than some of its lines."""
+    record = {"offset": 1, "timestamp": 2, "key": b"k", "value": bytes(1000), "headers": []}
+    body = {"records": {"batches": [{"records": [record] * 3000}], "truncated_bytes": 0}}
+    event = message(body=body)
+    told, pieces = TextSink(io.BytesIO(), verbosity=2).apart(event)
+    assert told
+    sizes = [len(piece) for piece in pieces]
+    assert sum(sizes) > 3000 * 1600
+    assert max(sizes) < PIECE_CHARACTERS + 2000

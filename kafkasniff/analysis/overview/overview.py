@@ -182,8 +182,10 @@ class Overview:
         )
 
     def rebalances(self) -> pa.Table:
-        """Generations of groups, as the question `rebalances` has them."""
-        return self._rebalances.result()
+        """Generations of groups, as the question `rebalances` has them, and their `cluster` as in `Group`."""
+        self._rebalances.clusters = self._clusters.known()
+        found = [row["cluster"] for row in self._rebalances.generations()]
+        return self._rebalances.result().append_column("cluster", pa.array(found, pa.string()))
 
     def _error_rows(self, names: Names | None) -> list[Error]:
         """Error codes, the most frequent first."""

@@ -34,6 +34,8 @@ def answers(capture: Path) -> str:
     options = ("--keylog", f"{name}.keys") if Path(f"{name}.keys").exists() else ()
     checked = kafkasniff("check", "--color", "never", *options, name)
     decoded = kafkasniff("decode", "--quiet", "--format", "json", *options, name)
+    if 70 in (checked.code, decoded.code):
+        raise RuntimeError(f"{name}: {checked.err}{decoded.err}")
     lines = [json.loads(line) for line in decoded.out.splitlines()]
     kinds = Counter(line["kind"] for line in lines if line["type"] == "problem")
     parts = [f"check: exit code {checked.code}", checked.out.decode().rstrip(), checked.err.rstrip(), ""]

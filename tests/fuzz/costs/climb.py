@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 import resource
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -35,11 +34,11 @@ MAX_MEMORY: Final = 1024.0
 """Bytes of memory that a byte of input may take: one may become 4 records, of some 400 bytes each, until they are rows.
 Far below the budget of `--memory` for a megabyte."""
 
-ONE_MESSAGE: Final = 2 << 30
-"""What one message at the limits of SECURITY.md may take while it is shown, where inputs expand."""
-
 LEAST_SIZE: Final = 1 << 20
 """Shorter inputs may take what one of so many bytes may."""
+
+LEAST_EXPANDING: Final = 1 << 18
+"""The same for the time of inputs that a codec makes far more of: they may take a quarter of what a megabyte may."""
 
 SHARES: Final = (0.0, 0.3, 0.6, 0.8, 1.0)
 """How far between their ends numbers are at first."""
@@ -73,11 +72,10 @@ def is_excess(trial: Trial) -> bool:
     """Whether a trial took more than inputs of its length may, or ended otherwise than by itself."""
     cost = trial.cost
     size = max(cost.size, LEAST_SIZE)
+    timed = size
     if trial.pair in PAIRS and PAIRS[trial.pair].expands > 1:
-        # Its time is that of its output: hundreds of megabytes of some kilobytes.
-        ended = cost.broken and cost.code != -signal.SIGXCPU
-        return ended or cost.rss > ONE_MESSAGE
-    return cost.broken or cost.seconds * 1e6 > MAX_MICROSECONDS * size or cost.rss > MAX_MEMORY * size
+        timed = max(cost.size, LEAST_EXPANDING)
+    return cost.broken or cost.seconds * 1e6 > MAX_MICROSECONDS * timed or cost.rss > MAX_MEMORY * size
 
 
 class Climb(NamedTuple):

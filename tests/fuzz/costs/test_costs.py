@@ -110,6 +110,21 @@ def test_what_is_beyond_the_bounds(one: Cost, over: bool) -> None:
     assert is_excess(Trial("gaps-outstanding", (1,), "json", one)) is over
 
 
+@pytest.mark.parametrize(
+    ("one", "over"),
+    [
+        (cost(MAX_MICROSECONDS * 0.26, size=16 << 10), False),
+        (cost(MAX_MICROSECONDS * 0.27, size=16 << 10), True),
+        (cost(rss=1 << 30, size=16 << 10), False),
+        (cost(rss=(1 << 30) + 1, size=16 << 10), True),
+        (cost(code=-24, size=16 << 10), True),
+    ],
+)
+def test_what_expands_is_bounded_too(one: Cost, over: bool) -> None:
+    """A quarter of the time that a megabyte may take, and its memory."""
+    assert is_excess(Trial("ratio-messages", (1,), "json", one)) is over
+
+
 @pytest.mark.parametrize("output", OUTPUTS)
 def test_a_trial(output: str) -> None:
     """The commands are there, and take next to nothing of next to nothing."""

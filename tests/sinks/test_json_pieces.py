@@ -1,0 +1,179 @@
+"""Large bodies are rendered in pieces: the same bytes as the whole, and no more in memory than a few pieces."""
+
+from __future__ import annotations
+
+import copy
+import io
+import tracemalloc
+from base64 import b64encode
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.model import LargeBody
+from kafkasniff.payload import Payload
+from kafkasniff.sinks import json_pieces
+from kafkasniff.sinks.json_pieces import BytesForm, Pieces, bytes_default
+from kafkasniff.sinks.jsonl import JsonSink
+from tests.choice import examples
+from tests.sinks.messages import BATCH, message
+
+FORMS: tuple[BytesForm, ...] = ("auto", "base64", "hex")
+BYTES = st.one_of(
+    st.none(),
+    st.binary(max_size=40),
+    st.text(max_size=40).map(str.encode),
+    st.tuples(st.sampled_from([b"\0", b"a", "é".encode(), "\U0001f600".encode(), b"\xff"]), st.integers(0, 300)).map(
+        lambda pair: pair[0] * pair[1]
+    ),
+    st.lists(st.sampled_from([bytes(63), bytes(64), bytes(65), b"x", b'"\\', "ü".encode()]), max_size=6).map(b"".join),
+)
+HEADERS = st.lists(st.fixed_dictionaries({"key": st.text(max_size=5), "value": BYTES}), max_size=9)
+RECORDS = st.lists(
+    st.fixed_dictionaries({"offset": st.integers(0, 9), "key": BYTES, "value": BYTES, "headers": HEADERS}), max_size=7
+)
+BATCHES = st.lists(st.fixed_dictionaries({"base_offset": st.integers(0, 9)}, optional={"records": RECORDS}), max_size=4)
+FIELDS = st.fixed_dictionaries({"batches": BATCHES, "truncated_bytes": st.integers(0, 9)})
+BODIES = st.fixed_dictionaries(
+    {"name": st.text(max_size=5), "raw": BYTES},
+    optional={
+        "records": st.none() | FIELDS,
+        "topics": st.lists(st.fixed_dictionaries({"records": FIELDS}), max_size=3),
+    },
+)
+
+
+def expected(item: Any, form: BytesForm) -> bytes:
+    """The line as it was before there were pieces: orjson, bytes by its hook."""
+
+    def default(value: Any) -> Any:
+        assert isinstance(value, bytes)
+        if form == "hex":
+            return {"hex": value.hex()}
+        if form == "auto":
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                pass
+        return {"base64": b64encode(value).decode()}
+
+    return orjson.dumps(item, default=default, option=orjson.OPT_APPEND_NEWLINE)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds that small bodies reach."""
+    for name, value in (("LONG_VALUE", 9), ("PART_BYTES", 30), ("FEW", 2), ("MANY_HEADERS", 3), ("PIECE_BYTES", 50)):
+        monkeypatch.setattr(json_pieces, name, value)
+
+
+@given(body=BODIES, form=st.sampled_from(FORMS))
+@examples(200)
+def test_the_pieces_are_the_whole(body: dict[str, Any], form: BytesForm) -> None:
+    before = copy.deepcopy(body)
+    item = {"type": "request", "body": body, "raw": None}
+    pieces = list(Pieces(form).of(item, body))
+    assert b"".join(pieces) == expected(item, form)
+    assert all(len(piece) >= 50 for piece in pieces[:-1])
+    assert body == before
+
+
+@given(value=BYTES.filter(lambda value: value is not None), form=st.sampled_from(FORMS))
+@examples(200)
+def test_zeros_are_escaped_as_ever(value: bytes, form: BytesForm) -> None:
+    assert orjson.dumps([value], default=bytes_default(form)) == expected([value], form)[:-1]
+
+
+def _large(records: list[dict[str, Any]]) -> LargeBody:
+    return LargeBody(
+        topic_data=[
+            {
+                "name": "t",
+                "partition_data": [
+                    {"index": 0, "records": {"batches": [{**BATCH, "records": records}], "truncated_bytes": 0}}
+                ],
+            }
+        ]
+    )
+
+
+@pytest.mark.parametrize("payload", [Payload(), Payload("dropped"), Payload.hashed(b"salt")])
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_sink_writes_the_same_line(payload: Payload, terminal: bool) -> None:
+    records = [
+        {"offset": at, "timestamp": 1, "key": b"\x9b\x7f" * at, "value": b"v\0\xe2\x80\xae" * at, "headers": []}
+        for at in range(9)
+    ]
+    outputs = []
+    for body in (_large(records), dict(_large(records))):
+        stream = io.BytesIO()
+        sink = JsonSink(stream, payload=payload, terminal=terminal)
+        sink.write(message(body=body, capture="\udcff.pcap"))
+        sink.write(message())
+        sink.close()
+        outputs.append(stream.getvalue())
+    assert outputs[0] == outputs[1]
+
+
+def test_a_name_that_json_cannot_hold() -> None:
+    stream = io.BytesIO()
+    sink = JsonSink(stream, capture=True)
+    sink.write(message(body=_large([{"offset": 0, "value": b"v" * 90}] * 5), capture="\udcff.pcap"))
+    sink.close()
+    found = orjson.loads(stream.getvalue())
+    assert found["capture"] == "\\xff.pcap"
+    assert list(found)[-1] == "body"
+
+
+class _Longest:
+    """A stream that keeps nothing but how much there was."""
+
+    def __init__(self) -> None:
+        self.size = self.longest = 0
+
+    def write(self, data: bytes) -> None:
+        self.size += len(data)
+        self.longest = max(self.longest, len(data))
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("unit", ["00", "01", "ff"])
+def test_a_long_value_takes_little_memory(monkeypatch: pytest.MonkeyPatch, form: BytesForm, unit: str) -> None:
+    monkeypatch.undo()
+    value = bytes.fromhex(unit) * (8 << 20)
+    event = message(body=_large([{"offset": 0, "timestamp": 1, "key": None, "value": value, "headers": []}]))
+    stream = _Longest()
+    tracemalloc.start()
+    try:
+        sink = JsonSink(stream, form=form)
+        sink.write(event)
+        sink.close()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert stream.size > len(value)
+    assert stream.longest < 2 << 20
+    assert peak < 6 << 20
+
+
+def test_many_records_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    value = bytes(4000)
+    records = [{"offset": at, "timestamp": 1, "key": None, "value": value, "headers": []} for at in range(4000)]
+    stream = _Longest()
+    tracemalloc.start()
+    try:
+        sink = JsonSink(stream)
+        sink.write(message(body=_large(records)))
+        sink.close()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert stream.size > 90_000_000
+    assert peak < 6 << 20
