@@ -12,6 +12,8 @@ from typing import Final
 
 from kafkasniff.kafka.connection import ConnectionOptions, KafkaConnection
 from kafkasniff.kafka.events import ExchangeEvent, MessageEvent, VerdictEvent
+from kafkasniff.kafka.other_protocols import protocol_in
+from kafkasniff.kafka.waits import Turns
 from kafkasniff.model import Connection, Endpoint, Message, StreamBytes
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER, Closed
 from kafkasniff.tcp import TcpConnection
@@ -92,6 +94,7 @@ class InspectedConnection:
         "number",
         "place",
         "tls",
+        "turns",
     )
 
     def __init__(self, number: int, tcp: TcpConnection, options: ConnectionOptions, ports: frozenset[int]) -> None:
@@ -114,6 +117,7 @@ class InspectedConnection:
         self.held: int = 0
         """Bytes of memory of what it holds, as they were counted last (`memory_limits.MemoryBudget`)."""
         self.exchanges: dict[int, OpenExchange] = {}
+        self.turns = Turns()
 
     def assign(self, client: int) -> None:
         """The roles are known."""
@@ -182,7 +186,17 @@ class InspectedConnection:
             None if verdict is None else capture(verdict.packet),
             self.stream(client, end.closed),
             self.stream(1 - client, end.closed),
+            self.protocol(),
+            "both" if all(end.heard) else "client" if end.heard[client] else "broker",
         )
+
+    def protocol(self) -> str | None:
+        """What it speaks, as far as that is known."""
+        account = self.account
+        if self.kafka.verdict == "kafka":
+            return "Kafka" if self.tls is None else "Kafka over TLS"
+        verdict = None if account is None else account.verdict
+        return None if verdict is None else protocol_in(verdict.detail)
 
     def stream(self, direction: int, closed: Closed) -> StreamBytes:
         """What became of the bytes of one of its streams, which is over."""
@@ -278,12 +292,13 @@ class Account:
 class ConnectionEnd:
     """A connection is over: what its `Connection` takes from the TCP side, as it is at that packet."""
 
-    __slots__ = ("closed", "last_time", "order", "syn_seen")
+    __slots__ = ("closed", "heard", "last_time", "order", "syn_seen")
 
     def __init__(self, tcp: TcpConnection, closed: Closed) -> None:
         self.order = closed.order
         self.closed = closed
         self.last_time = closed.time_ns
+        self.heard = tcp.streams[0].heard, tcp.streams[1].heard
         self.syn_seen = any(stream.isn is not None for stream in tcp.streams)
 
 

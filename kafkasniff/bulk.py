@@ -392,6 +392,10 @@ class Pairs:
             strict=True,
         )
         ids = header.correlation_id.tolist()
+        falls = (header.correlation_id[1:] <= header.correlation_id[:-1]) & (
+            requests.connection[1:] == requests.connection[:-1]
+        )
+        falling = set(requests.connection[1:][falls].tolist())
         for index, (is_taken, first, pairs, sizes, most, order, time_ns, packet, answer) in enumerate(steps):
             if not is_taken:
                 continue
@@ -399,7 +403,7 @@ class Pairs:
             kafka = owner.kafka
             self._ordinal[index] = kafka.next_ordinal
             client_bytes, broker_bytes = sizes
-            kafka.take_pairs(ids[first : first + pairs], client_bytes, broker_bytes, most)
+            kafka.take_pairs(ids[first : first + pairs], client_bytes, broker_bytes, most, index not in falling)
             if index in edges:
                 for _, step, frame in sorted(edges[index], key=itemgetter(0, 1)):
                     for number, event in enumerate(kafka.take_edge(frame)):

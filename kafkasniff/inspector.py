@@ -37,6 +37,8 @@ __all__ = ["Inspector", "Output"]
 
 BEHIND: Final = 1 << 20
 """Place of what stands behind a connection's messages in bulk, where it comes at the same packet; theirs are below."""
+_UNANSWERED: Final = ("unanswered", "open")
+"""Statuses of exchanges whose response did not come, as far as the capture shows."""
 SLICE: Final = 128
 """Events that `feed_slices` yields at a time, at most."""
 SLICE_BYTES: Final = 8 << 20
@@ -435,13 +437,14 @@ class Inspector:
                 summary.bytes_repeated += tcp.untold_repeated
                 summary.bytes_ignored += tcp.untold_ignored
                 tcp.untold_repeated = tcp.untold_ignored = 0
-            if kafka.verdict == "undecided" and kafka.bytes_seen and isinstance(items[-1], Closed):
+            # What its peer sent behind a RST may be told behind the end.
+            last = next((item for item in reversed(items) if isinstance(item, Closed)), None) if tcp.closed else None
+            if kafka.verdict == "undecided" and kafka.bytes_seen and last is not None:
                 summary.undecided += 1
             place = connection.place
             keyed.extend((event.order, place, index, connection, event) for index, event in enumerate(events, base))
             self._memory.note(connection, tcp)
-            last = items[-1]
-            if isinstance(last, Closed):
+            if last is not None:
                 summary.bytes_pending += sum(kafka.pending_of)
                 if connection.account is not None and (kafka.bytes_seen or kafka.bytes_lost):
                     keyed.append((last.order, place, base + len(events), connection, ConnectionEnd(tcp, last)))
@@ -509,6 +512,7 @@ class Inspector:
                 software = (None, None) if account is None else account.software
                 latency = entry[14]
                 number, _, _, _, request = opened
+                turns = connection.turns.take(request, message, latency, answerable=False)
                 identity = connection.identify(), entry[6], 0, None
                 out.append(
                     Exchange(
@@ -522,6 +526,7 @@ class Inspector:
                         (),
                         *identity,
                         *software,
+                        *turns,
                     )
                 )
         if message.problems:
@@ -623,13 +628,16 @@ class Inspector:
         if account is not None:
             account.exchange(event)
         if self._want_exchanges:
+            request, response = exchange.request, exchange.response
+            answerable = event.status in _UNANSWERED
+            turns = connection.turns.take(request, response, event.latency_ns, answerable=answerable)
             out.append(
                 Exchange(
                     exchange.number,
                     connection.number,
                     event.status,
-                    exchange.request,
-                    exchange.response,
+                    request,
+                    response,
                     event.latency_ns,
                     event.duration_ns,
                     event.problems,
@@ -638,13 +646,14 @@ class Inspector:
                     event.retransmits,
                     None,
                     *((None, None) if account is None else account.software),
+                    *turns,
                 )
             )
         for problem in event.problems:
-            what = f"{exchange.api or 'request'} v{exchange.api_version} #{exchange.correlation_id}"
+            what = f"{exchange.api or 'request'} v{exchange.api_version} corr {exchange.correlation_id}"
             told = Problem(
                 problem.kind,
-                f"exchange {exchange.number}, {what}: {problem.detail}",
+                f"#{exchange.number} {what}: {problem.detail}",
                 connection=connection.number,
                 time_ns=None if event.time_ns == NO_TIME else event.time_ns,
                 capture=self._capture(event.packet),

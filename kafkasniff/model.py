@@ -197,6 +197,10 @@ class Exchange(msgspec.Struct, frozen=True, gc=False):
     software_name: str | None = None
     """What the client said in ApiVersions (v3 and later) that it is."""
     software_version: str | None = None
+    behind_ns: int | None = None
+    """Of the latency: the broker was still answering earlier requests of the connection (`kafka.waits.Turns`)."""
+    muted_ns: int | None = None
+    """Of the latency: a quota kept the broker from reading the request, or held the response back (KIP-219)."""
 
 
 class StreamBytes(msgspec.Struct, frozen=True, gc=False):
@@ -282,6 +286,11 @@ class Connection(msgspec.Struct, frozen=True):
     client_stream: StreamBytes = StreamBytes()
     """What became of the bytes of the client's stream."""
     broker_stream: StreamBytes = StreamBytes()
+    protocol: str | None = None
+    """`Kafka`, `Kafka over TLS`; where it is not Kafka, the protocol that its first bytes name: `TLS` (not decrypted),
+    `TLS with ALPN` (of another protocol), `HTTP`, `SSH` …; None where it is unknown."""
+    captured: Literal["both", "client", "broker"] = "both"
+    """Whose packets are in the capture."""
 
 
 class Summary(msgspec.Struct):

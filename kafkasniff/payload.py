@@ -209,11 +209,11 @@ SHOWN: Final = Payload()
 
 
 def stand_in_text(value: dict[str, Any]) -> str | None:
-    """What stands for payload, for a reader: `12 bytes`, `#0123456789abcdef (12 bytes)`; None for any other struct."""
+    """What stands for payload in text: `12 bytes`, `hash 0123456789abcdef (12 bytes)`; None for any other struct."""
     if value.keys() == {"length"}:
         return f"{value['length']} bytes"
     if value.keys() == {"hash", "length"}:
-        return f"#{value['hash']} ({value['length']} bytes)"
+        return f"hash {value['hash']} ({value['length']} bytes)"
     return None
 
 

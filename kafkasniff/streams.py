@@ -19,6 +19,7 @@ __all__ = [
     "Gap",
     "Hole",
     "Item",
+    "Late",
     "Rejected",
     "Retransmit",
     "Run",
@@ -110,6 +111,18 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
     exact: bool = True
     """As many bytes as `size` are missing of what the next run goes on with; False: an unknown number (of clear bytes,
     where what is missing was encrypted)."""
+    unheard: bool = False
+    """No packet of the stream's sender was captured: the bytes are those that its peer acknowledged."""
+
+
+class Late(msgspec.Struct, frozen=True, gc=False):
+    """A segment of the stream of `direction` whose bytes were taken for missing: they lie within a gap behind us."""
+
+    order: int
+    direction: int
+    data: bytes
+    packet: int
+    time_ns: int
 
 
 class Hole(msgspec.Struct, frozen=True, gc=False):
@@ -183,4 +196,4 @@ class Closed(msgspec.Struct, frozen=True, gc=False):
     """Captured bytes that are none of each stream: outside its window, behind its end, in front of its first byte."""
 
 
-Item = Stretch | Started | Gap | Hole | Retransmit | TcpProblem | Wrapped | Rejected | Closed
+Item = Stretch | Started | Gap | Late | Hole | Retransmit | TcpProblem | Wrapped | Rejected | Closed

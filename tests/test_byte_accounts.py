@@ -7,6 +7,7 @@ out, over all captures as they are and disturbed.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import zlib
 from collections import defaultdict
@@ -71,7 +72,10 @@ class Counted:
 
 
 def count_packets(packets: Sequence[Packet]) -> dict[Stream, Counted]:
-    """By sequence numbers; the first SYN, FIN or byte of a stream says where it begins."""
+    """By sequence numbers; the first SYN, FIN or byte of a stream says where it begins.
+
+    It ends with the last byte that was captured or, if its peer has acknowledged more in the end, with that.
+    """
     first: dict[Stream, int] = {}
     spans: dict[Stream, list[tuple[int, int]]] = defaultdict(list)
     found: dict[Stream, Counted] = defaultdict(Counted)
@@ -92,6 +96,20 @@ def count_packets(packets: Sequence[Packet]) -> dict[Stream, Counted]:
         for start, end in sorted(ends):
             found[key].seen += max(end - max(start, reach), 0)
             reach = max(reach, end)
+    heard, closed = {packet.stream for packet in packets}, {packet.stream for packet in packets if packet.flags & FIN}
+    acks: dict[Stream, list[int]] = defaultdict(list)
+    for packet in packets:
+        if packet.flags & ACK and not packet.flags & RST:
+            acks[packet.dst, packet.dport, packet.src, packet.sport].append(packet.ack)
+    for key, numbers in acks.items():
+        peer = key[2:] + key[:2]
+        if key in first and key not in closed:
+            behind = ahead(numbers[-1], first[key] + found[key].size)
+            found[key].size += behind if 1 < behind < FAR else 0
+        elif key not in heard and peer in first:
+            # One of them is the FIN, which both sides have sent where one is seen.
+            behind = sum(ahead(later, earlier) for earlier, later in itertools.pairwise(numbers)) - (peer in closed)
+            found[key].size = behind if behind > 1 else 0
     return found
 
 

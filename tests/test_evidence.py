@@ -113,7 +113,7 @@ def test_raw_tokens_are_those_on_the_wire(capture_path: Path):
         assert not list(differences(whole["token"], {"base64": base64.b64encode(frame.data).decode()}))
 
 
-NO_ANSWER = re.compile(r"exchange (\d+), (\w+) v(\d+) #(-?\d+): ")
+NO_ANSWER = re.compile(r"#(\d+) (\w+) v(\d+) corr (-?\d+): ")
 
 
 def left_without_an_answer(capture: Path, line: Line) -> bool:
@@ -163,6 +163,7 @@ def test_every_other_line_is_of_a_kind_whose_reason_is_known(capture_path: Path)
         found = NO_ANSWER.match(line["detail"])
         assert found
         exchange, api, version, correlation = found.groups()
+        assert line["exchange"] == int(exchange)
         frame, told = requests[int(exchange)]
         assert (told["api"], frame.api_version, frame.correlation_id) == (api, int(version), int(correlation))
         assert line["connection"] == frame.connection

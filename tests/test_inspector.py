@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -470,6 +471,121 @@ def test_proxy_protocol(prologue: bytes, segment: int) -> None:
     assert "192.0.2.7 port 4711" in problem.detail
 
 
+# -- bodies that are odd, behind a gap ------------------------------------------------------------------------------
+
+
+def odd_response(correlation_id: int) -> bytes:
+    return kb.frame(kb.metadata_response(correlation_id, "h", 1, ["t"])[4:] + b"more")
+
+
+def broken_response(correlation_id: int) -> bytes:
+    return kb.frame(kb.metadata_response(correlation_id, "h", 1, ["t"])[4:-3])
+
+
+def behind_a_gap(ids: list[int], answer: Callable[[int], bytes]) -> list[Any]:
+    """The response to the first of three requests lacks bytes in its midst; that to the third is `answer`."""
+    talk = greeted()
+    whole = kb.metadata_response(ids[0], "h" * 50, 1, ["t"])
+    talk.send(0, kb.metadata_request(ids[0], ["t"])).send(1, whole[:20]).lose(1, 30).send(1, whole[50:])
+    talk.acknowledge(0)
+    talk.send(0, kb.metadata_request(ids[1], ["t"])).send(1, kb.metadata_response(ids[1], "h", 1, ["t"]))
+    talk.send(0, kb.metadata_request(ids[2], ["t"])).send(1, answer(ids[2]))
+    return inspect(talk.end())
+
+
+@pytest.mark.parametrize("answer", [odd_response, broken_response])
+def test_behind_a_gap_an_odd_response_finds_its_request(answer: Callable[[int], bytes]) -> None:
+    out = behind_a_gap([2, 3, 4], answer)
+    assert statuses(out) == [(1, "answered"), (2, "answered"), (3, "answered"), (4, "answered")]
+    (last,) = [m for m in out if isinstance(m, Message) and m.type == "response" and m.correlation_id == 4]
+    assert last.api == "Metadata"
+    assert last.problems
+
+
+@pytest.mark.parametrize("answer", [odd_response, broken_response])
+def test_behind_a_gap_an_odd_response_with_an_id_that_repeats_is_an_orphan(answer: Callable[[int], bytes]) -> None:
+    out = behind_a_gap([2, 2, 2], answer)
+    assert [status for _, status in statuses(out)][-2:] in (["orphan", "lost"], ["lost", "orphan"])
+
+
+def late(*missing: bytes, sender: int = 1) -> Talk:
+    """Two exchanges, of which one side's segments come when a gap was declared long ago."""
+    talk = greeted().acknowledge(0)
+    frames = [kb.metadata_request(2, ["t"]), kb.metadata_response(2, "h", 1, ["t"])]
+    place = talk.seq[sender]
+    if sender == 1:
+        talk.send(0, frames[0]).lose(1, len(frames[1]))
+    else:
+        talk.lose(0, len(frames[0])).send(1, frames[1])
+    talk.send(0, kb.metadata_request(3, ["t"])).send(1, kb.metadata_response(3, "h", 1, ["t"]))
+    talk.acknowledge(0).acknowledge(1)
+    for data in missing:
+        talk.packets.append(talk._raw(sender, place, data, ack=talk.seq[1 - sender], ident=len(talk.packets)))
+        place += len(data)
+    return talk.acknowledge(0, 1)
+
+
+def test_a_segment_long_after_its_gap_is_taken_where_its_bytes_are_missing() -> None:
+    response = kb.metadata_response(2, "h", 1, ["t"])
+    out = inspect(late(response))
+    assert [m[:4] for m in messages(out)].count(("response", "Metadata", 1, 2)) == 1
+    # Its request counts as unanswered as soon as the response to a later one is there.
+    answered = [e for e in out if isinstance(e, Exchange) and e.request and e.request.correlation_id == 2]
+    assert [e.status for e in answered] == ["answered"]
+
+
+@pytest.mark.parametrize("sender", [0, 1])
+def test_a_late_segment_counts_once(sender: int) -> None:
+    data = kb.metadata_response(2, "h", 1, ["t"]) if sender else kb.metadata_request(2, ["t"])
+    for times, missing in ((0, len(data)), (1, 0), (3, 0)):
+        talk = late(*[data] * min(times, 1), sender=sender)
+        talk.packets += talk.packets[-2:-1] * max(times - 1, 0)
+        inspector = Inspector()
+        inspector.feed(batch(talk.packets))
+        inspector.close()
+        summary = inspector.summary
+        assert summary.bytes_lost == missing
+        assert summary.bytes_decoded + summary.bytes_skipped + summary.bytes_lost == summary.bytes_stream
+        assert summary.bytes_repeated == len(data) * max(times - 1, 0)
+
+
+@pytest.mark.parametrize(
+    "data", [b"x" * 60, kb.metadata_response(9, "h", 1, ["t"]), kb.metadata_response(2, "h", 1, ["t"])[:-1]]
+)
+def test_a_late_segment_that_is_no_response_is_not_shown(data: bytes) -> None:
+    found = messages(inspect(late(data)))
+    assert found == messages(inspect(late()))
+
+
+def test_responses_whose_requests_were_held_back_are_found() -> None:
+    """Both streams lack a segment; what is behind is let go at the end, that of the broker first."""
+    talk = greeted().acknowledge(0)
+    first = talk.packets[0]
+    assert first.sender == 0
+    lost = kb.metadata_request(2, ["t"])
+    talk.lose(0, len(lost)).lose(1, len(kb.metadata_response(2, "h", 1, ["t"])))
+    for number in (3, 4):
+        talk.send(0, kb.metadata_request(number, ["t"])).send(1, kb.metadata_response(number, "h", 1, ["t"]))
+    # The ports the other way round: it is the lower endpoint whose stream is let go first.
+    turned = [packet._replace(sender=1 - packet.sender) for packet in talk.packets]
+    for packets in (talk.packets, turned):
+        out = inspect(packets)
+        pairs = Counter(m.exchange for m in out if isinstance(m, Message) and m.api == "Metadata")
+        assert list(pairs.values()) == [2, 2]
+        assert not [m for m in out if isinstance(m, Message) and m.correlation_id == 2]
+
+
+@pytest.mark.parametrize("snap", [20, 30, 58, 100])
+@pytest.mark.parametrize("client_id", ["crafted", "a client whose name is longer than what is kept of it, as some are"])
+def test_one_exchange_that_the_snap_length_cut(snap: int, client_id: str) -> None:
+    request = kb.request(3, 1, 5, kb.array([kb.string("a topic with a long name")] * 5), client_id=client_id)
+    talk = Talk().send(0, request, snap=snap).send(1, kb.metadata_response(5, "h" * 100, 1, ["t"]), snap=snap)
+    out = inspect(talk.end())
+    assert [m[:4] for m in messages(out)] == [("request", "Metadata", 1, 5), ("response", "Metadata", 1, 5)]
+    other = Talk().send(0, request, snap=snap).send(1, kb.metadata_response(6, "h" * 100, 1, ["t"]), snap=snap)
+    assert not messages(inspect(other.end()))
+
+
 # -- raw SASL -------------------------------------------------------------------------------------------------------
 
 
@@ -512,6 +628,68 @@ def test_gssapi_from_the_start() -> None:
     assert [direction for direction, _, _ in tokens(out)] == ["request", "response"] * 3
     assert {mechanism for _, _, mechanism in tokens(out)} == {"GSSAPI"}
     assert [m[:4] for m in messages(out)] == [("request", "Metadata", 1, 2), ("response", "Metadata", 1, 2)]
+
+
+FIRST_OF_GSSAPI = b"\x60\x82\x01\x00\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02" + bytes(100)
+
+
+def odd_request(correlation_id: int) -> bytes:
+    """Metadata with a byte too many, as librdkafka sends it."""
+    return kb.frame(kb.metadata_request(correlation_id, ["t"])[4:] + b"\0")
+
+
+def broken_request(correlation_id: int) -> bytes:
+    """Metadata of three topics that ends after the first."""
+    return kb.request(3, 1, correlation_id, kb.int32(3) + kb.string("t"))
+
+
+@pytest.mark.parametrize("first", [odd_request, broken_request])
+@pytest.mark.parametrize("mechanism", ["GSSAPI", "OAUTHBEARER", "PLAIN", None])
+def test_a_request_ends_raw_tokens_whatever_its_body_is(first: Callable[[int], bytes], mechanism: str | None) -> None:
+    talk = Talk() if mechanism is None else handshake_v0(mechanism)
+    talk.send(0, kb.frame(FIRST_OF_GSSAPI)).send(1, kb.frame(b"" if mechanism == "PLAIN" else b"\x60\x10" + bytes(40)))
+    for number in (2, 3):
+        talk.send(0, first(number)).send(1, kb.metadata_response(number, "h", 1, ["t"]))
+    # A frame that is no request is no token any more, and is not shown.
+    talk.send(0, kb.frame(b"\x60" + bytes(30)))
+    out = inspect(talk.end())
+    assert [direction for direction, _, _ in tokens(out)] == ["request", "response"]
+    found = [m for m in messages(out) if m[1] == "Metadata"]
+    assert [m[:4] for m in found] == [
+        (side, "Metadata", 1, number) for number in (2, 3) for side in ("request", "response")
+    ]
+    assert "frame-unreadable" in problems(out)
+
+
+def test_a_request_that_the_snap_length_cut_ends_raw_tokens() -> None:
+    talk = handshake_v0("GSSAPI").send(0, kb.frame(FIRST_OF_GSSAPI)).send(1, kb.frame(b"\x60\x10"))
+    talk.send(0, kb.metadata_request(2, ["topic"] * 20), snap=60).send(
+        1, kb.metadata_response(2, "h", 1, ["topic"] * 20)
+    )
+    out = inspect(talk.end())
+    assert [m[:4] for m in messages(out)][2:] == [("request", "Metadata", 1, 2), ("response", "Metadata", 1, 2)]
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        b"\x05\x04\x04\xff\x00\x0c\x00\x00" + bytes(24),
+        bytes(32),
+        bytes(10) + b"\xff\xff" + bytes(20),
+        b"\0\3\0\1\0\0\0\2\0\5\xff\xfe\xfd\xfc\xfb" + bytes(20),
+        b"\0\3\0\1\0\0\0\2\0\0",
+        b"\0\3\0\x63\0\0\0\2\0\4name" + bytes(4),
+        b"\0\xc8\0\1\0\0\0\2\0\4name" + bytes(4),
+    ],
+    ids=["wrap", "zeros", "no-client-id", "no-text", "no-body", "version", "key"],
+)
+def test_tokens_that_look_a_little_like_requests_are_tokens(token: bytes) -> None:
+    talk = handshake_v0("GSSAPI").send(0, kb.frame(FIRST_OF_GSSAPI)).send(1, kb.frame(b"\x60\x10" + bytes(40)))
+    talk.send(0, kb.frame(token)).send(1, kb.frame(b""))
+    talk.send(0, kb.metadata_request(2, None)).send(1, kb.metadata_response(2, "h", 1, []))
+    out = inspect(talk.end())
+    assert [direction for direction, _, _ in tokens(out)] == ["request", "response"] * 2
+    assert [m[:4] for m in messages(out)][2:] == [("request", "Metadata", 1, 2), ("response", "Metadata", 1, 2)]
 
 
 # -- the end --------------------------------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ def test_equal_values_have_equal_hashes_in_all_outputs(tmp_path: Path, salt: Pat
     assert {len(told) for _, told in pairs} == {2 * HASH_BYTES} == {16}
     # The same in text and in tables, which have the bytes.
     text = decode(CODECS, "-vv", *options).text
-    assert all(f"#{told} (" in text for _, told in pairs)
+    assert all(f"hash {told} (" in text for _, told in pairs)
     shown = rows(export(CODECS, tmp_path / "shown"), "records")
     made = rows(export(CODECS, tmp_path / "hashed", *options), "records")
     by_hash = dict(pairs)
@@ -308,7 +308,7 @@ def test_what_stands_for_payload() -> None:
     assert hashed == SALT.stand_in(b"abc") != SALT.stand_in(b"abd")
     assert hashed["hash"] != Payload.hashed(b"another salt").stand_in(b"abc")["hash"]
     assert stand_in_text({"length": 3}) == "3 bytes"
-    assert stand_in_text(hashed) == f"#{hashed['hash']} (3 bytes)"
+    assert stand_in_text(hashed) == f"hash {hashed['hash']} (3 bytes)"
     assert stand_in_text({"hash": 1}) is None
 
 

@@ -140,7 +140,7 @@ def test_an_unanswered_request_is_told_though_it_was_not_shown() -> None:
     (told,) = [one for one in found if isinstance(one, Problem)]
     assert (told.kind, told.direction, told.connection, told.exchange) == ("request-unanswered", "request", 1, None)
     assert "API 3" in told.detail
-    assert "#2" in told.detail
+    assert "corr 2" in told.detail
     assert [one.api for one in found if isinstance(one, Message)] == ["ApiVersions"] * 2
 
 

@@ -34,7 +34,7 @@ correlation_id int, client_id string, software_name string, software_version str
 response_size bigint, latency_us bigint, duration_us bigint, throttle_time_ms int, error_code int, error string,
 error_count int, group_id string, member_id string, transactional_id string, acks int, record_count bigint,
 topics array<string>, partitions array<struct>, request_body string, response_body string, problems array<string>,
-retransmits int"""
+retransmits int, sender string, behind_us bigint, muted_us bigint, wait_us bigint, waits_for string"""
 RECORDS_CONTRACT = """capture string, connection_id bigint, exchange_id bigint, time timestamp, api string,
 direction string, topic string, topic_id string, partition int, offset bigint, timestamp timestamp,
 timestamp_type string, key binary, value binary, headers array<header>, compression string, magic int,
@@ -122,6 +122,8 @@ def test_an_answered_exchange() -> None:
         exchange_id=9,
         retransmits=2,
         problems=(Problem("late", "x"),),
+        behind_ns=1_999,
+        muted_ns=0,
     )
     assert made == {
         **dict.fromkeys(STAGED["exchanges"].names),
@@ -156,8 +158,35 @@ def test_an_answered_exchange() -> None:
         "response_body": '{"throttle_time_ms": 7, "error_code": 27}',
         "problems": ["late"],
         "retransmits": 2,
+        "behind_us": 1,
+        "muted_us": 0,
+        "wait_us": 0,
     }
     assert list(made) == STAGED["exchanges"].names
+
+
+def test_waits_that_were_asked_for() -> None:
+    names = ("sender", "behind_us", "muted_us", "wait_us", "waits_for")
+
+    def waits(made: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(made[name] for name in names)
+
+    fetch = {"api_key": 1, "api": "Fetch", "api_version": 4}
+    asked = {"replica_id": -1, "max_wait_ms": 500, "min_bytes": 1, "topics": []}
+    request, response = message(**fetch, body=asked), message("response", **fetch, body={"responses": []})
+    answered = {"latency_ns": 600_000_000, "duration_ns": 600_000_000}
+    # What stands in front of it is no part of the wait.
+    made = row(request, response, behind_ns=200_000_000, muted_ns=50_000_000, **answered)
+    assert waits(made) == ("client", 200_000, 50_000, 350_000, "data")
+    assert waits(row(request, response, **answered)) == ("client", None, None, 500_000, "data")
+    # Without a response: how long it may wait.
+    assert waits(row(request, None, "open", behind_ns=0, muted_ns=7_000)) == ("client", 0, 7, 500_000, "data")
+    sync = message(api_key=14, api="SyncGroup", api_version=3, body={"assignments": []})
+    assert waits(row(sync, None, "open")) == (None, None, None, 60_000_000, "leader")
+    # Not read, and so not known.
+    assert waits(row(message(**fetch, body=None), response, **answered)) == (None,) * 5
+    replica = message(**fetch, body={**asked, "replica_id": 2})
+    assert waits(row(replica, response, **answered))[0] == "replica"
 
 
 def test_an_orphan_response() -> None:

@@ -88,6 +88,7 @@ class RealBroker(ServerProcess):
         jars: Sequence[Path] = (),
         node_id: int = 1,
         controller: RealBroker | None = None,
+        cluster_id: str = CLUSTER_ID,
         roles: Sequence[str] | None = None,
         quorum: Sequence[RealBroker] | None = None,
         voter: bool = True,
@@ -96,6 +97,7 @@ class RealBroker(ServerProcess):
         super().__init__("the broker", directory)
         self.version = version
         self.node_id = node_id
+        self.cluster_id = cluster_id
         self.listeners = {listener.name: listener for listener in listeners}
         self.ports: dict[str, int] = {}
         self.advertised_ports: dict[str, int] = {}
@@ -191,7 +193,7 @@ class RealBroker(ServerProcess):
         return {"controller.quorum.bootstrap.servers": ",".join(one._controller_address() for one in self._quorum)}
 
     def _format(self, settings: Path) -> None:
-        command = [*self._java(), "kafka.tools.StorageTool", "format", *self._first_voters(), "-t", CLUSTER_ID]
+        command = [*self._java(), "kafka.tools.StorageTool", "format", *self._first_voters(), "-t", self.cluster_id]
         command += ["-c", str(settings), *self._storage_options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
         if done.returncode != 0:

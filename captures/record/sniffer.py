@@ -30,6 +30,8 @@ class SniffOptions:
     nanoseconds: bool = False
     pcapng: bool = False
     interface: str = "lo"
+    until_quiet: bool = True
+    """Wait at the end until no more packets come; brokers among themselves are never quiet."""
 
 
 class Sniffer:
@@ -59,7 +61,10 @@ class Sniffer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._wait_until_quiet()
+        if self._options.until_quiet:
+            self._wait_until_quiet()
+        else:
+            time.sleep(QUIET_S)
         self._stop()
         said = self._said()
         self._log.unlink()

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 import msgspec
 import pyarrow as pa
 
+from kafkasniff.analysis.known_clusters import ALONE, Known
 from kafkasniff.analysis.partials import Partials, Shape
 from kafkasniff.hosts import Hosts
 
@@ -69,6 +70,8 @@ class Accumulator(ABC, Generic[P]):
     summary: ClassVar[str]
     """One sentence."""
     parameters_type: ClassVar[type[Parameters]] = Parameters
+    clusters: Known = ALONE
+    """Which brokers are of one cluster, where that is known when the answer is wanted."""
     hosts: Hosts | None = None
     """What the user says of addresses; for questions that ask (`asks_hosts`)."""
     asks_hosts: ClassVar[bool] = False

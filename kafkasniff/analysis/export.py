@@ -17,14 +17,18 @@ from kafkasniff.analysis.accumulator import Accumulator, Reading
 from kafkasniff.analysis.table_file import TableFile
 from kafkasniff.confined import open_any_folder
 from kafkasniff.errors import CaptureError, UsageError
+from kafkasniff.export_manifest import FORMAT, MANIFEST, MAX_MANIFEST
 from kafkasniff.rows.file_names import is_table_file
+from kafkasniff.rows.schemas import TABLES
 from kafkasniff.rows.staged import UNDATED, day_of
 
 __all__ = ["Export", "answer", "missing_tables"]
 
-MAX_MANIFEST: Final = 1 << 28
-"""Bytes of a manifest, which names each file and capture in some hundred bytes."""
-
+LATER_COLUMNS: Final = {
+    "connections": ("protocol", "captured"),
+    "exchanges": ("sender", "behind_us", "muted_us", "wait_us", "waits_for"),
+}
+"""Columns that exports of earlier releases lack: null there."""
 _PAYLOAD: Final = frozenset({"key", "value", "headers"})
 """Columns of `records` with payload."""
 
@@ -47,9 +51,9 @@ class Export(msgspec.Struct, frozen=True):
         path = Path(folder)
         try:
             with contextlib.closing(open_any_folder(path)) as opened:
-                text = (opened / "manifest.json").content(MAX_MANIFEST)
+                text = (opened / MANIFEST).content(MAX_MANIFEST)
         except FileNotFoundError:
-            reason = "it has no manifest.json" if path.is_dir() else "there is no such folder"
+            reason = f"it has no {MANIFEST}" if path.is_dir() else "there is no such folder"
             raise CaptureError(f"{folder} is not an export: {reason} (kafkasniff export makes one)") from None
         except NotADirectoryError:
             raise CaptureError(f"{folder} is a file, not an export (kafkasniff export makes one)") from None
@@ -57,7 +61,7 @@ class Export(msgspec.Struct, frozen=True):
             raise CaptureError(f"cannot read {folder}: {error.strerror or error}") from error
         try:
             manifest = json.loads(text)
-            if manifest["format"] != "kafkasniff-export":
+            if manifest["format"] != FORMAT:
                 raise ValueError("it is another program's")
             tables = {
                 name: tuple(_inside(path, file["path"], name) for file in table["files"])
@@ -68,7 +72,7 @@ class Export(msgspec.Struct, frozen=True):
             has_bodies = not options.get("headers", False)
             has_json = has_bodies and bool(options.get("bodies", True))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise CaptureError(f"{folder} is not an export: its manifest.json makes no sense ({error})") from None
+            raise CaptureError(f"{folder} is not an export: its {MANIFEST} makes no sense ({error})") from None
         return cls(path, tables, has_payload, has_bodies, has_json)
 
     def missing(self, question: Accumulator[Any]) -> list[str]:
@@ -141,21 +145,26 @@ class Export(msgspec.Struct, frozen=True):
         schema: pa.Schema | None = None
         condition: pc.Expression | None = None
         needed: list[str] = []
+        later: list[str] = []
         for file in self._opened(table, files):
             if schema is None:
                 schema = file.schema
-                missing = [name for name in reading.columns if name not in schema.names]
+                later = [name for name in LATER_COLUMNS.get(table, ()) if name not in schema.names]
+                missing = [name for name in reading.columns if name not in (*schema.names, *later)]
                 if missing:
                     raise UsageError(
                         f"the table {table} of {self.folder} has no column {missing[0]}: another version wrote it"
                     )
                 condition, needed = _condition(schema, reading.apis, since_ns, until_ns)
-            rows = file.batches(reading.columns, condition, needed, schema)
+            there = [name for name in reading.columns if name not in later]
+            rows = file.batches(there, condition, needed, schema)
             while True:
                 with _readable(file.path):
                     batch = next(rows, None)
                 if batch is None:
                     break
+                for name in later:
+                    batch = batch.append_column(name, pa.nulls(batch.num_rows, TABLES[table].field(name).type))
                 yield batch
 
 

@@ -47,6 +47,8 @@ class Event(msgspec.Struct, frozen=True):
     """Why, as the client says (KIP-800)."""
     instance: str | None
     """Of a static member (KIP-345), the name by which it stays the same when its member id changes."""
+    cluster: str | None = None
+    """Endpoint of the broker (`address:port`), or the cluster that it is of."""
 
 
 EVENT: Final[tuple[tuple[str, pa.DataType], ...]] = (
@@ -65,6 +67,7 @@ EVENT: Final[tuple[tuple[str, pa.DataType], ...]] = (
     ("leaving", _TEXTS),
     ("reason", pa.string()),
     ("instance", pa.string()),
+    ("cluster", pa.string()),
 )
 """The columns of an event."""
 
@@ -99,7 +102,7 @@ def _body(text: str | None) -> _Body:
 
 
 def event_of(row: Mapping[str, Any]) -> Event | None:
-    """The event of a row of `exchanges`; None where it tells of no change."""
+    """The event of a row of `exchanges`, with `broker` (its endpoint); None where it tells of no change."""
     api, code = row["api"], row["error_code"]
     request, response = _body(row["request_body"]), _body(row["response_body"])
     generation = asked = None
@@ -137,6 +140,7 @@ def event_of(row: Mapping[str, Any]) -> Event | None:
         leaving=leaving,
         reason=reason if isinstance(reason, str) and reason else None,
         instance=request.group_instance_id if isinstance(request.group_instance_id, str) else None,
+        cluster=row["broker"],
     )
 
 

@@ -17,8 +17,8 @@ from kafkasniff.analysis.distribution import distribution_rows, distribution_sha
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.entities import mentions, text
 from kafkasniff.errors import UsageError
+from kafkasniff.kafka.waits import waiting_apis
 from kafkasniff.timing import PARTS, Marks, Parts, Timed, answers_at_once, split, wait_of
-from kafkasniff.timing.waits import WAITING_APIS
 
 __all__ = ["MEASURES", "TROUBLE", "Timing", "TimingDimension", "TimingParameters", "timed_rows"]
 
@@ -33,6 +33,7 @@ _FOUND: Final = ("count", "total", *_QUANTILES, "max")
 _COUNTS: Final = ("exchanges", "timed", "retransmits", *TROUBLE)
 
 _OF_EXPORTS: Final = (
+    "api",
     "api_key",
     "api_version",
     "latency_us",
@@ -43,6 +44,8 @@ _OF_EXPORTS: Final = (
     "partitions",
     "retransmits",
     "request_body",
+    "behind_us",
+    "muted_us",
 )
 _TIMED: Final = (
     ("api", pa.string()),
@@ -223,18 +226,21 @@ def _of_row(row: Mapping[str, Any], fetched: int) -> dict[str, int | None]:
     latency, duration = latency * 1000, duration * 1000
     throttle = max(row["throttle_time_ms"] or 0, 0)
     wait = None
-    if row["request_body"] is not None and row["api_key"] in WAITING_APIS.values():
+    if row["request_body"] is not None and row["api"] in waiting_apis():
         # Of the response only these two are asked for.
         response = {"throttle_time_ms": throttle, "error_code": row["error_code"]}
         wait = wait_of(row["api_key"], _body(row["request_body"]), response, fetched, row["error_count"] or 0)
+    behind, muted = (max(row[name] or 0, 0) * 1000 for name in ("behind_us", "muted_us"))
+    at_once = answers_at_once(row["api_key"], row["api_version"])
+    held = throttle * 1_000_000 if throttle and not at_once and muted >= throttle * 1_000_000 else 0
     parts: Parts = split(
-        Marks(0, 0, latency, duration),
+        Marks(0, 0, latency, duration, behind or None, None, None, behind + muted - held if muted > held else None),
         network=None,
         wait=wait,
         throttle_ns=throttle * 1_000_000,
-        at_once=answers_at_once(row["api_key"], row["api_version"]),
+        at_once=at_once,
     )
-    told = {name: getattr(parts, name) for name in ("held", "wait", "broker", "may_wait")}
+    told = {name: getattr(parts, name) for name in ("behind", "muted", "held", "wait", "broker", "may_wait")}
     return {**told, "duration": duration, "latency": latency, "transfer": duration - latency}
 
 

@@ -24,7 +24,7 @@ from kafkasniff.kafka.framing import Frame
 from kafkasniff.kafka.other_protocols import is_gssapi_token
 from kafkasniff.kafka.proxy import MAX_PROLOGUE, proxy_prologue
 from kafkasniff.kafka.sasl import SCRAM_ANSWERS
-from kafkasniff.streams import Closed, Gap, Item, Run, Stretch
+from kafkasniff.streams import Closed, Gap, Item, Late, Run, Stretch
 from kafkasniff.tcp import TcpConnection
 from kafkasniff.tls.gate import TlsGate
 from kafkasniff.tls.keylog import KeyLog
@@ -238,7 +238,7 @@ class BlankedConnection:
                 stream = self._stream(item.direction)
                 assert stream.at is not None
                 stream.at += item.size
-            if not self._encrypted:
+            if not self._encrypted and not isinstance(item, Late):  # which stays blank
                 self._read(item)
             if isinstance(item, Closed):
                 self._cut_off()

@@ -11,8 +11,9 @@ from kafkasniff.capture.compressed import MAGIC_SIZE, inflater_for
 from kafkasniff.capture.pcap import HEADER_SIZE, is_pcap
 from kafkasniff.capture.pcapng import is_pcapng
 from kafkasniff.errors import CaptureError
+from kafkasniff.export_manifest import is_export
 
-__all__ = ["HEAD_BYTES", "begins_capture", "captures_in", "with_folders"]
+__all__ = ["HEAD_BYTES", "begins_capture", "captures_in", "divided", "with_folders"]
 
 HEAD_BYTES: Final = 64 << 10
 """Bytes of a file that decide, compressed ones as they are."""
@@ -42,10 +43,21 @@ def captures_in(folder: str) -> list[str]:
     return found
 
 
+def divided(paths: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Captures, those of folders by name, and folders that are exports. Raises CaptureError as `captures_in` does."""
+    exports = [path for path in paths if is_export(path)]
+    return with_folders([path for path in paths if path not in exports]), exports
+
+
 def with_folders(paths: Sequence[str]) -> list[str]:
-    """The same paths, but each folder replaced by the captures in it. Raises CaptureError as `captures_in` does."""
+    """The same paths, but each folder replaced by the captures in it.
+
+    Raises CaptureError as `captures_in` does, and where a folder is an export.
+    """
     found: list[str] = []
     for path in paths:
+        if is_export(path):
+            raise CaptureError(f"{path} is an export, not a folder of captures")
         found += captures_in(path) if path != "-" and os.path.isdir(path) else (path,)
     return found
 

@@ -205,6 +205,10 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
             answer(export, accumulator, *bounds)
     accumulator.hosts = hosts
     result = accumulator.result()
+    if captures:
+        from kafkasniff.cli.captured_numbers import with_numbers
+
+        result = with_numbers(environment, result, captures, framing, text=form == "text")
     with Output(environment, output, inputs=captures) as stream:
         for data in _rendered(environment, result, form, colour, to_stdout=stream.is_stdout):
             stream.write(data)

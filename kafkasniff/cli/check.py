@@ -19,6 +19,7 @@ from kafkasniff.cli.options import (
 from kafkasniff.cli.sources import divide_sources
 
 if TYPE_CHECKING:
+    from kafkasniff.analysis.visibility import VisibleTraffic
     from kafkasniff.detectors import Detectors, Finding
 
 __all__ = ["check_command"]
@@ -103,19 +104,29 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
         if captures:
             reading.read(captures)
         findings = numbers.numbered(detectors.findings(reading.names))
-        notes = detectors.notes()
+        notes, visible = detectors.notes(), detectors.visible()
         terminal = stream.is_stdout and environment.stdout_tty
         if options["form"] == "json":
-            stream.write(_json(findings, notes, sources, broken=reading.broken, terminal=terminal))
+            stream.write(_json(findings, notes, sources, visible, broken=reading.broken, terminal=terminal))
         else:
             from kafkasniff.cli.check_text import check_text
 
             width = min(max(environment.width, MIN_WIDTH), MAX_WIDTH) if stream.is_stdout else FILE_WIDTH
             coloured = environment.colour(options["color"], to_stdout=stream.is_stdout)
-            text = check_text(findings, sources, captures=bool(captures), width=width, coloured=coloured)
+            text = check_text(
+                findings,
+                sources,
+                visible,
+                captures=bool(captures),
+                filtered=predicate is not None,
+                width=width,
+                coloured=coloured,
+            )
             stream.write(text.encode(environment.encoding if stream.is_stdout else "utf-8", "replace"))
     if not quiet:
-        for note in notes:
+        from kafkasniff.detectors.visible_wording import undecoded_line
+
+        for note in (*notes, *map(undecoded_line, visible.unmeasured)):
             environment.say(note)
     reading.end()
     failing = SEVERITIES[: FAIL_ON.index(options["fail_on"]) + 1] if options["fail_on"] != "never" else ()
@@ -140,8 +151,15 @@ def _list(environment: Environment, detectors: Detectors, options: dict[str, Any
 
 
 def _json(
-    findings: Sequence[Finding], notes: Sequence[str], sources: Sequence[str], *, broken: bool, terminal: bool
+    findings: Sequence[Finding],
+    notes: Sequence[str],
+    sources: Sequence[str],
+    visible: VisibleTraffic,
+    *,
+    broken: bool,
+    terminal: bool,
 ) -> bytes:
+    import msgspec
     import orjson
 
     from kafkasniff.cli.check_text import finding_object
@@ -155,6 +173,7 @@ def _json(
         "counts": {severity: sum(one.severity == severity for one in findings) for severity in SEVERITIES},
         "findings": [finding_object(one) for one in findings],
         "notes": list(notes),
+        "visibility": msgspec.to_builtins(visible),
     }
     data = orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE)
     return visible_json(data) if terminal else data

@@ -74,7 +74,8 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     captures = take_captures(environment, captures)
     payload = take_payload(options)
     wanted, quiet = split_options(OutputOptions, options), options.pop("quiet")
-    predicate = make_predicate(split_options(FilterOptions, options))
+    filters = split_options(FilterOptions, options)
+    predicate = make_predicate(filters)
     limit, two_pass, jobs = options.pop("count"), options.pop("two_pass"), options.pop("jobs")
     writing = options.pop("write_matching")
     if writing is not None:
@@ -86,6 +87,9 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     catalog, framing = make_catalog(options), framing_arguments(options)
     frames = dict(framing)
     framing["memory"] = options["memory"]
+    # Read once more only where `--connection` selects nothing.
+    explains = bool(filters.connection) and not quiet and reads_twice(None, captures)
+    again = {**framing, **key_arguments(options)} if explains else {}
     if two_pass:
         framing |= key_arguments(options)
     arguments = inspector_arguments(options, records_wanted(wanted, predicate), exchanges=predicate is not None)
@@ -172,6 +176,12 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
         if not quiet:
             shown = None if predicate is None and limit is None else run.shown if selected is None else selected.shown
             environment.say(told + summary_line(inspector.summary, shown))
+            if explains and not shown:
+                from kafkasniff.cli.connection_note import connection_notes
+
+                seen = inspector.summary.connections
+                for note in connection_notes(environment, filters.connection, captures, again, seen):
+                    environment.say(note)
         return Exit.BROKEN if run.is_broken(source) else Exit.OK
 
 

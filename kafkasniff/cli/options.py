@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -89,6 +90,19 @@ def _stack(command: _Command, options: list[Callable[[_Command], _Command]]) -> 
     return command
 
 
+def _numbers(name: str, told: str) -> Callable[[_Command], _Command]:
+    """An option for numbers with commas between them, also as text shows them: `9,12`, `#9`."""
+
+    def parsed(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> tuple[int, ...]:
+        words = [word.strip().removeprefix("#") for one in given for word in one.split(",")]
+        wrong = next((word for word in words if not re.fullmatch(r"-?[0-9]{1,19}", word)), None)
+        if wrong is not None:
+            raise click.BadParameter(f"{wrong!r} is not a number")
+        return tuple(map(int, words))
+
+    return click.option(name, multiple=True, metavar="N", callback=parsed, help=told)
+
+
 def filter_options(command: _Command) -> _Command:
     """Expressions, and the short forms: several of one of these are alternatives, all else must hold together."""
     return _stack(
@@ -106,9 +120,9 @@ def filter_options(command: _Command) -> _Command:
             click.option("--host", multiple=True, metavar="ADDRESS[:PORT]", help="Client or broker at an address."),
             click.option("--errors", is_flag=True, help="Exchanges whose response has an error code."),
             click.option("--slower-than", metavar="DURATION", help="Latency above 10ms, 1.5s (a bare number is ms)."),
-            click.option("--connection", multiple=True, type=int, metavar="N", help="By connection number."),
-            click.option("--exchange", multiple=True, type=int, metavar="N", help="By exchange number."),
-            click.option("--correlation-id", multiple=True, type=int, metavar="N", help="By correlation id."),
+            _numbers("--connection", "Connection N, as `conn N` in any output (repeatable, comma lists)."),
+            _numbers("--exchange", "Exchange N, as `#N` in any output (repeatable, comma lists)."),
+            _numbers("--correlation-id", "Correlation id N, as `corr N` in any output (the same)."),
             click.option("--since", metavar="TIME", help="RFC 3339, HH:MM:SS (UTC) or +10s from the first packet."),
             click.option("--until", metavar="TIME", help="The same; up to and including this time."),
         ],

@@ -49,6 +49,7 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     from kafkasniff.analysis.export import Export
     from kafkasniff.cli.counted_captures import Captures
     from kafkasniff.cli.output import Output, WholeFile
+    from kafkasniff.detectors.numbers import Numbers
     from kafkasniff.report.contents import Gathering
     from kafkasniff.report.page import page_of
     from kafkasniff.rows.exchanges import capture_name
@@ -59,20 +60,26 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
             raise UsageError(f"{export.folder} has no table exchanges, which a report is made of")
     file = None if output == "-" else WholeFile(output, inputs=captures)
     gathering = Gathering()
-    reading = Captures(environment, gathering, {**options, "no_records": False}, predicate, quiet=quiet)
+    numbers = Numbers()
+    reading = Captures(
+        environment, gathering, {**options, "no_records": False}, predicate, quiet=quiet, events=numbers.feed
+    )
     for export in exports:
         gathering.read(export)
     if captures:
         reading.read(captures)
     contents = gathering.contents(reading.names)
-    page = page_of(contents, [capture_name(one) or "" for one in sources], broken=reading.broken, hosts=hosts)
+    names = [capture_name(one) or "" for one in sources]
+    page = page_of(contents, names, broken=reading.broken, hosts=hosts, numbers=numbers)
     if file is not None:
         file.write(page)
     else:
         with Output(environment) as stream:
             stream.write(page)
     if not quiet:
-        for note in contents.notes:
+        from kafkasniff.detectors.visible_wording import undecoded_line
+
+        for note in (*contents.notes, *map(undecoded_line, contents.answer.visibility.unmeasured)):
             environment.say(note)
     reading.end()
     return Exit.BROKEN if reading.broken else Exit.OK

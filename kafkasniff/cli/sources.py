@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Final, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.errors import UsageError
+from kafkasniff.export_manifest import is_export
 
-__all__ = ["Sources", "divide_sources", "is_export", "take_captures"]
-
-_MANIFEST: Final = "manifest.json"
-_FORMAT: Final = "kafkasniff-export"
-_TABLES: Final = ("exchanges", "records", "connections", "problems")
+__all__ = ["Sources", "divide_sources", "take_captures"]
 
 
 class Sources(NamedTuple):
@@ -25,25 +20,6 @@ class Sources(NamedTuple):
     """Files and `-`; those of folders of captures by name."""
     folders: tuple[str, ...]
     """Exports."""
-
-
-class _Manifest(msgspec.Struct):
-    format: str = ""
-
-
-def is_export(path: str) -> bool:
-    """Whether a path is the folder of an export, complete or damaged, rather than captures."""
-    if path == "-" or not os.path.isdir(path):
-        return False
-    place = os.path.join(path, _MANIFEST)
-    try:
-        if os.path.isfile(place):
-            with open(place, "rb") as file:
-                return msgspec.json.decode(file.read(), type=_Manifest).format == _FORMAT
-    except (OSError, msgspec.MsgspecError):
-        # Whoever opens the export says what is wrong with its manifest; captures may have one of their own.
-        return any(os.path.isdir(os.path.join(path, table)) for table in _TABLES)
-    return False
 
 
 def divide_sources(environment: Environment, named: Sequence[str], *, filtered: bool) -> Sources:

@@ -100,7 +100,9 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
             text = stats_text(answer, findings, sources, width=width, coloured=coloured, hosts=hosts)
             stream.write(text.encode(environment.encoding if stream.is_stdout else "utf-8", "replace"))
         if not quiet:
-            for note in answer.notes:
+            from kafkasniff.detectors.visible_wording import undecoded_line
+
+            for note in (*answer.notes, *map(undecoded_line, answer.visibility.unmeasured)):
                 environment.say(note)
     reading.end()
     return Exit.BROKEN if reading.broken else Exit.OK

@@ -20,6 +20,7 @@ from kafkasniff.analysis.overview.answer import (
     Traffic,
 )
 from kafkasniff.cli.rich_text import as_text
+from kafkasniff.detectors.visible_wording import visibility_lines
 from kafkasniff.model import Endpoint
 from kafkasniff.sinks.printable import cut, printable, word
 from kafkasniff.sinks.summaries.phrases import amount, rate
@@ -104,10 +105,11 @@ def _heading(answer: Answer, sources: Sequence[str]) -> list[str]:
         f"{_count(counts.exchanges, 'exchange')}: {_count(counts.requests, 'request')} of "
         f"{amount(counts.request_bytes)}, {_count(counts.responses, 'response')} of {amount(counts.response_bytes)}; "
         f"{counts.with_errors:,} with errors, {counts.unanswered:,} unanswered"
+        + (f", {counts.lost:,} with responses that the capture lacks" if counts.lost else "")
     )
     if answer.connections is not None:
         lines += _connection_lines(answer.connections)
-    return lines
+    return lines + visibility_lines(answer.visibility)
 
 
 def _connection_lines(counts: Connections) -> list[str]:
@@ -285,10 +287,12 @@ _BOTH: Final = _Column("bytes", lambda row: amount(row.request_bytes + row.respo
 _REQUESTS: Final = _Column("requests", lambda row: f"{row.requests:,}", number=True)
 _ERRORS: Final = _Column("errors", lambda row: _some(row.errors), number=True)
 _UNANSWERED: Final = _Column("unanswered", lambda row: _some(row.unanswered), number=True, least=WIDE)
+_CLUSTER: Final = _Column("cluster", lambda row: "" if row.cluster is None else word(row.cluster))
 
 _BROKERS: Final = [
     _Column("id", lambda row: "" if row.broker_id is None else str(row.broker_id), number=True),
     _Column("address", lambda row: _address(row.address, row.port)),
+    _CLUSTER,
     _Column("connections", lambda row: _some(row.connections), number=True),
     _REQUESTS,
     _ERRORS,
@@ -325,6 +329,7 @@ _APIS: Final = [
 ]
 _TOPICS: Final = [
     _Column("topic", lambda row: word(row.topic)),
+    _CLUSTER,
     _Column("partitions", lambda row: f"{row.partitions:,}", number=True, least=HUGE),
     _Column("produced", _traffic("produced"), number=True),
     _Column("rate", _rate("produced"), number=True, least=MIDDLE),
@@ -338,6 +343,7 @@ _TOPICS: Final = [
 ]
 _GROUPS: Final = [
     _Column("group", lambda row: word(row.group_id)),
+    _CLUSTER,
     _Column("protocol", lambda row: ", ".join(row.protocols)),
     _Column("generations", _generations, number=True),
     _Column("rebalances", lambda row: _some(row.rebalances), number=True),

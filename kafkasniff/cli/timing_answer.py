@@ -10,6 +10,7 @@ import msgspec
 
 from kafkasniff.analysis.timing import MEASURES, TROUBLE, Timing, timed_rows
 from kafkasniff.cli.waterfall import exchange_object
+from kafkasniff.detectors.numbers import Numbers
 from kafkasniff.enrich import Catalog
 from kafkasniff.model import Endpoint
 from kafkasniff.timing import PARTS, Timed
@@ -66,6 +67,7 @@ class TimingAnswer:
         self.captured = False
         """Captures were read."""
         self.vantages = Vantages()
+        self._numbers = Numbers()
         self._slowest = slowest
         self._heap: list[tuple[int, int, Timed]] = []
         self._rows: list[Timed] = []
@@ -79,9 +81,12 @@ class TimingAnswer:
 
     def take(self, timed: Iterable[Timed]) -> None:
         """Take exchanges of captures, in order."""
+        by_connection = "connection" in self.timing.parameters.by
         for one in timed:
             self._rows.append(one)
             self.vantages.take(one)
+            if by_connection:
+                self._numbers.note(one.exchange.connection_id, one.exchange.connection)
             slow = slowness(one)
             if slow is not None and self._slowest:
                 # Of equally slow ones the first.
@@ -119,6 +124,8 @@ class TimingAnswer:
         keys = {name: row[name] for name, _ in self.timing.dimensions.fields}
         if keys.get("broker") is not None and keys["broker_id"] is None:
             keys["broker_id"] = self._broker_id(keys["broker"])
+        if "connection_id" in keys:
+            keys["connection"] = self._numbers.connection(keys["connection_id"])
         parts = {name: measures[name] for name in ("transfer", *PARTS, "throttled", "may_wait") if measures[name].count}
         trouble = {"retransmits": row["retransmits"]}
         trouble |= {name: row[name] for name in (one.replace("_ns", "_us") for one in TROUBLE)}

@@ -133,11 +133,15 @@ def _names(group: Group) -> dict[str, str]:
     number = keys.pop("broker_id", None)
     if number is not None and "broker" in keys:
         keys["broker"] = f"{number} ({keys['broker']})"
+    id_ = keys.pop("connection_id", None)
     if "api" in keys and keys["api"] is None:
         keys["api"] = "(request not seen)"
     told = {name: "" if value is None else word(value) for name, value in keys.items()}
     if keys.get("broker") is not None:
         told["broker"] = printable(keys["broker"])
+    if id_ is not None:
+        # Rows of an export have the key of its tables only.
+        told["connection"] = f"connection_id {id_}" if keys["connection"] is None else f"conn {keys['connection']}"
     return {_TITLES.get(name, name): value for name, value in told.items()}
 
 
@@ -149,6 +153,6 @@ def _slowest(slowest: Sequence[Any]) -> Any:
     for heading, right in (("exchange", True), ("what", False), ("time", True), ("most of it", False)):
         table.add_column(heading, justify="right" if right else "left", overflow="fold", no_wrap=right)
     for timed in slowest:
-        cells = (f"{timed.exchange.exchange}", who(timed), duration(slowness(timed) or 0), largest(timed))
+        cells = (f"#{timed.exchange.exchange}", who(timed), duration(slowness(timed) or 0), largest(timed))
         table.add_row(*(Text(cell) for cell in cells))
     return table

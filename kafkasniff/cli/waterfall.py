@@ -47,6 +47,7 @@ _REASONS: Final = {
     "members": "for the group's other members",
     "leader": "for the group's leader",
     "replicas": "for the replicas in sync",
+    "operation": "for the cluster to do it",
 }
 _UNKNOWN: Final[dict[Unknown, str]] = {
     "response": "there is no response, or a time is missing: nothing can be told apart",
@@ -102,12 +103,12 @@ def waterfall(timed: Timed, width: int, *, coloured: bool) -> str:
 def _lines(timed: Timed, width: int, paint: Paint) -> Iterator[str]:
     exchange, marks, parts = timed.exchange, timed.marks, timed.parts
     seen = exchange.request or exchange.response
-    number = f"exchange {exchange.exchange}"
-    yield f"{paint.api}{number}{paint.reset}  {who(timed)}, connection {exchange.connection}"
+    number = f"#{exchange.exchange}"
+    yield f"{paint.api}{number}{paint.reset}  {who(timed)}, conn {exchange.connection}"
     if seen is not None:
         broker = "" if exchange.broker_id is None else f" (broker {exchange.broker_id})"
         ends = f"{printable(str(seen.client))} to {printable(str(seen.broker))}{broker}"
-        yield f"{ends}, correlation id {seen.correlation_id}"
+        yield f"{ends}, corr {seen.correlation_id}"
     if marks is None:
         at = "" if seen is None or seen.time_ns is None else f"{clock_time(seen.time_ns)}  "
         yield f"{at}{exchange.status}"

@@ -39,6 +39,10 @@ REACH_NS: Final = 10_000_000_000
 TOGETHER_NS: Final = 1_000_000_000
 AT_LEAST: Final = 3
 """Defaults of the thresholds, see `absences`."""
+IDLE_NS: Final = 10_000_000_000
+"""Clients that said nothing for so long may have been closed for it: connections.max.idle.ms, or the limit of a proxy
+in between. Such limits are longer, and those who set them look for silent connections once in a while, so that these
+end up to a tenth later."""
 
 _KEYS: Final = (
     ("connection_id", pa.int64()),
@@ -51,7 +55,9 @@ _KEYS: Final = (
     ("ended_by", pa.string()),
     ("ended_with", pa.string()),
     ("ended_ns", pa.int64()),
+    ("quiet_ns", pa.int64()),
     ("broker_packets", pa.int64()),
+    ("broker_data", pa.int64()),
 )
 TRANSPORT_READING: Final = Reading((*(name for name, _ in _KEYS), "broker_ip", "broker_port"), optional=True)
 """Columns of the table `transport` that `add_links` takes."""
@@ -73,7 +79,16 @@ class Link(msgspec.Struct, frozen=True):
     ended_with: str | None
     """fin or rst."""
     ended_ns: int | None
+    quiet_ns: int | None
+    """How long the client had sent nothing then."""
     broker_packets: int
+    broker_data: int
+    """Bytes of payload."""
+
+    @property
+    def arrives(self) -> bool:
+        """Somebody was there to take it. The kernel of a broker that dies may still answer a SYN."""
+        return self.opening == "answered" and (self.broker_data > 0 or self.ended_by != "broker")
 
     @property
     def works(self) -> bool:
@@ -135,7 +150,7 @@ def absences(links: Sequence[Link], *, reach_ns: int, together_ns: int, at_least
     connects: at least `at_least` connections of several clients, which are all that it had, dropped within
     `together_ns`.
     """
-    opened = np.array(sorted(link.time_ns for link in links if link.opening == "answered"), np.int64)
+    opened = np.array(sorted(link.time_ns for link in links if link.arrives), np.int64)
     dropped = sorted(
         (link for link in links if _is_dropped(link)), key=lambda link: (link.ended_ns, link.connection_id)
     )
@@ -188,7 +203,7 @@ def _at_once(
     """Absences that nobody tried to connect in: all connections closed by the broker, within a moment."""
     for group in _runs(dropped, together_ns):
         first, last = _at(group[0].ended_ns), _at(group[-1].ended_ns)
-        if len(group) < at_least or len({link.client_ip for link in group}) < 2:
+        if len(group) < at_least or len({link.client_ip for link in group}) < 2 or _is_idle(group):
             continue
         ids = {link.connection_id for link in group}
         stays = any(
@@ -199,6 +214,12 @@ def _at_once(
         back = int(opened[place]) if place < len(opened) else None
         if not stays and (back is None or back > last):
             yield Absence(first, back, tuple(group), ())
+
+
+def _is_idle(group: Sequence[Link]) -> bool:
+    """Whether a limit of silence ended the connections: all clients were silent, for about the same time."""
+    quiet = [0 if link.quiet_ns is None else link.quiet_ns for link in group]
+    return min(quiet) >= IDLE_NS and max(quiet) - min(quiet) <= min(quiet) // 10
 
 
 def _runs(dropped: Iterable[Link], together_ns: int) -> Iterator[list[Link]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,8 +12,9 @@ from msgspec import Meta
 from kafkasniff.analysis.accumulator import Parameters, Reading
 from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, integers, named, only
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.detectors.detector import Detector
-from kafkasniff.detectors.finding import Finding
+from kafkasniff.detectors.attempts import ATTEMPT_COLUMNS, Attempts, add_attempts, attempt_shapes
+from kafkasniff.detectors.detector import Detector, united
+from kafkasniff.detectors.finding import Evidence, Finding, Severity
 from kafkasniff.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients
 from kafkasniff.detectors.wording import client, plural, subject
 from kafkasniff.kafka.errors import error_name
@@ -184,13 +185,16 @@ class OversizedMessages(Detector[OversizedThresholds]):
     _near = Tally("near", (*CLIENT, *_TOPIC), highs=("bytes",))
 
     def reads(self) -> Mapping[str, Reading]:
-        return _READS
+        return united(_READS, {"exchanges": Reading((*ORDER, *ATTEMPT_COLUMNS), ("Produce",))})
 
     def shapes(self) -> Mapping[str, Shape]:
-        return {**self._refused.shapes(), **self._near.shapes()}
+        return {**self._refused.shapes(), **self._near.shapes(), **attempt_shapes()}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        parts = _produced(batch)
+        produced = only(batch, in_any(batch, "api", ["Produce"]))
+        kept = [*ORDER, *(name for name in ATTEMPT_COLUMNS if name != "partitions")]
+        parts = named(exploded(produced, "partitions", kept))
+        add_attempts(self, parts)
         large = pc.fill_null(pc.is_in(column(parts, "error_code"), value_set=pa.array(_TOO_LARGE, pa.int32())), False)
         refused = only(parts, large)
         keys = {**_keys(refused), "error_code": column(refused, "error_code")}
@@ -207,30 +211,7 @@ class OversizedMessages(Detector[OversizedThresholds]):
         return pa.array(["" if size is None else amount(size) for size in sizes], pa.string())
 
     def findings(self) -> list[Finding]:
-        found = []
-        for row, evidence in self._refused.rows(self):
-            told = plural(row["count"], "batch", "batches")
-            found.append(
-                self.finding(
-                    "error",
-                    f"{told} of {client(row)} for topic {word(row['topic'])} refused with "
-                    f"{error_name(row['error_code'])}, the largest of {amount(row['bytes'])}",
-                    meaning=(
-                        "The broker takes no batch of more than message.max.bytes (of the topic: max.message.bytes). "
-                        "Unless the client can split the batch, these records are lost to the topic."
-                    ),
-                    advice=(
-                        "Send smaller records, or keep large ones elsewhere and send where they are; else raise "
-                        "max.message.bytes of the topic together with the limits of producers, consumers and replicas."
-                    ),
-                    subject=subject(row, "client_id", "client_ip", "topic", "error_code"),
-                    count=row["count"],
-                    first=row["first"],
-                    last=row["last"],
-                    evidence=evidence,
-                    values={"bytes": row["bytes"]},
-                )
-            )
+        found = [self._refused_finding(row, evidence) for row, evidence in self._refused.rows(self)]
         for row, evidence in self._near.rows(self):
             told = plural(row["count"], "batch", "batches")
             found.append(
@@ -252,3 +233,48 @@ class OversizedMessages(Detector[OversizedThresholds]):
                 )
             )
         return found
+
+    def _refused_finding(self, row: dict[str, Any], evidence: tuple[Evidence, ...]) -> Finding:
+        attempts = Attempts(self)
+        kept = [
+            one
+            for one in attempts.failed
+            if one.error_code == row["error_code"]
+            and (one.client_id, one.client_ip, one.topic) == (row["client_id"], row["client_ip"], row["topic"])
+        ]
+        stored = sum(one.count for one in kept if attempts.is_stored(one))
+        # Without sequence numbers nobody knows what became of the records of a batch that can be split.
+        unknown = sum(
+            one.count for one in kept if one.producer_id < 0 and one.record_count > 1 and attempts.went_on(one)
+        )
+        lost = row["count"] - stored - unknown
+        severity: Severity = "error" if lost else "warning" if unknown else "note"
+        effect = "their records were accepted in smaller batches" if severity == "note" else ""
+        meaning = "Unless the client can split the batch, these records are lost to the topic."
+        if severity == "note":
+            meaning = "The producer split them: only time is lost."
+        elif severity == "warning":
+            meaning = "The client went on; whether it sent their records again in smaller batches cannot be seen."
+        elif stored or unknown:
+            meaning = (
+                f"Of these batches {lost:,} were not accepted later; the records of the others were, or it is unknown."
+            )
+        told = plural(row["count"], "batch", "batches")
+        return self.finding(
+            severity,
+            f"{told} of {client(row)} for topic {word(row['topic'])} refused with {error_name(row['error_code'])}, "
+            f"the largest of {amount(row['bytes'])}" + (f"; {effect}" if effect else ""),
+            meaning=(
+                f"The broker takes no batch of more than message.max.bytes (of the topic: max.message.bytes). {meaning}"
+            ),
+            advice=(
+                "Send smaller records, or keep large ones elsewhere and send where they are; else raise "
+                "max.message.bytes of the topic together with the limits of producers, consumers and replicas."
+            ),
+            subject=subject(row, "client_id", "client_ip", "topic", "error_code"),
+            count=row["count"],
+            first=row["first"],
+            last=row["last"],
+            evidence=evidence,
+            values={"bytes": row["bytes"], "stored": stored, "unknown": unknown},
+        )

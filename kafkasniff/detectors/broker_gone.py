@@ -1,19 +1,17 @@
-"""Brokers that were killed, stopped or restarted, as their clients saw it."""
+"""Brokers that were killed, stopped or restarted, as their clients saw it, and as brokers tell it of each other."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, Reading
-from kafkasniff.analysis.columns import broker_endpoint, column, in_any, only
+from kafkasniff.analysis.columns import broker_endpoint, in_any, only
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.detectors.absences import (
@@ -30,21 +28,26 @@ from kafkasniff.detectors.absences import (
 )
 from kafkasniff.detectors.detector import Bodies, Detector
 from kafkasniff.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
+from kafkasniff.detectors.members_told import (
+    BODIES,
+    EXCHANGES,
+    add_told,
+    epochs_of,
+    listed_again,
+    node_of,
+    told_shapes,
+)
 from kafkasniff.detectors.tally import BROKER
-from kafkasniff.detectors.wording import plural, some
+from kafkasniff.detectors.wording import elapsed, in_cluster, plural, some
 from kafkasniff.exports.transport import TABLE
 from kafkasniff.model import Endpoint
-from kafkasniff.sinks.times import clock_time, duration
+from kafkasniff.sinks.times import clock_time
 
 __all__ = ["BrokerGone"]
 
-MAX_BODY: Final = 1 << 20
-"""Characters of a Metadata response that is looked into for leaders."""
-MAX_LEADERS: Final = 1 << 17
-"""Partitions by leader."""
-_LOCAL: Final = {"localhost": "127.0.0.1"}
 _HOW: Final = {"refused": "refused", "unanswered": "not answered"}
-_BODY: Final = re.compile(r'"brokers":\[')
+SLACK_NS: Final = 30_000_000_000
+"""How long after an absence a broker may take to tell its new epoch to whoever is captured."""
 
 
 class BrokerGoneThresholds(Parameters, frozen=True, kw_only=True):
@@ -62,30 +65,30 @@ class BrokerGoneThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class BrokerGone(Detector[BrokerGoneThresholds]):
-    """Brokers that let go of their connections and then refuse new ones, or answer none (captures alone show it)."""
+    """Brokers that let go of their connections and then refuse new ones, or answer none (captures alone show it).
+
+    Also those that register again with their controller, which brokers do when they start.
+    """
 
     name: ClassVar[str] = "broker-gone"
     summary: ClassVar[str] = "Brokers that were killed, stopped or restarted."
     parameters_type = BrokerGoneThresholds
-    bodies: ClassVar[Bodies] = {("response", "Metadata"): None}
+    bodies: ClassVar[Bodies] = BODIES
+    parts_clusters = True
 
     def reads(self) -> Mapping[str, Reading]:
         return {
-            "exchanges": Reading(("time_ns", "api", "response_body")),
+            "exchanges": EXCHANGES,
             "connections": Reading(("broker_ip", "broker_port", "verdict")),
             TABLE: TRANSPORT_READING,
         }
 
     def shapes(self) -> Mapping[str, Shape]:
         count: Any = (("count", pa.int64(), "sum"),)
-        seen: Any = (("first", pa.int64(), "min"), ("last", pa.int64(), "max"))
-        partition = (("topic", pa.string()), ("partition", pa.int64()), ("leader", pa.int64()))
-        node = (("node", pa.int64()), ("host", pa.string()), ("port", pa.int64()))
         return {
             "links": links_shape(),
             "brokers": Shape(keys=BROKER, measures=count, weight="count"),
-            "nodes": Shape(keys=node, measures=count, weight="count", bound=1 << 14),
-            "leaders": Shape(keys=partition, measures=(*count, *seen), weight="count", bound=MAX_LEADERS),
+            **told_shapes(),
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
@@ -95,74 +98,68 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
             batch = only(batch, in_any(batch, "verdict", ("kafka",)))
             self.parts["brokers"].add({"broker": broker_endpoint(batch), "count": np.ones(batch.num_rows, np.int64)})
         else:
-            batch = only(batch, in_any(batch, "api", ("Metadata",)))
-            self._metadata(only(batch, pc.is_valid(column(batch, "response_body"))))
-
-    def _metadata(self, batch: pa.RecordBatch) -> None:
-        nodes: dict[str, list[Any]] = {name: [] for name in ("node", "host", "port", "count")}
-        leaders: dict[str, list[Any]] = {
-            name: [] for name in ("topic", "partition", "leader", "count", "first", "last")
-        }
-        rows = pa.table({"time": column(batch, "time_ns"), "body": column(batch, "response_body")})
-        # Many requests get the same answer: each text is read once.
-        times = [("time", "min"), ("time", "max"), ([], "count_all")]
-        for row in rows.group_by(["body"]).aggregate(times).to_pylist():
-            body = _read(row["body"])
-            for one in body.brokers:
-                _append(nodes, one.node_id, _LOCAL.get(one.host, one.host), one.port, row["count_all"])
-            for topic in body.topics:
-                name = topic.name or topic.topic_id
-                for partition in topic.partitions:
-                    seen = row["count_all"], row["time_min"], row["time_max"]
-                    _append(leaders, name, partition.partition_index, partition.leader_id, *seen)
-        self.parts["nodes"].add(nodes)
-        self.parts["leaders"].add(leaders)
+            add_told(self, batch)
 
     def findings(self) -> list[Finding]:
         brokers = {row["broker"] for row in self.parts["brokers"].table().to_pylist()}
         limits = self.thresholds
-        return [
-            self._finding(broker, absence)
-            for broker, links in links_by_broker(self, "links").items()
-            if broker in brokers
-            for absence in absences(
-                links,
-                reach_ns=limits.reach,
-                together_ns=limits.together,
-                at_least=limits.connections,
-            )
-        ]
+        found: list[Finding] = []
+        unknown: list[Absence] = []
+        """Those of endpoints that nobody says which broker is at."""
+        explained: set[tuple[str | None, int, int]] = set()
+        """Clusters, nodes and epochs whose beginning an absence explains."""
+        epochs = epochs_of(self)
+        for broker, links in links_by_broker(self, "links").items():
+            if broker not in brokers:
+                continue
+            node = node_of(self, broker)
+            cluster = self.clusters.group(broker)
+            own = epochs.get((cluster, node), []) if node is not None else []
+            for gone in absences(
+                links, reach_ns=limits.reach, together_ns=limits.together, at_least=limits.connections
+            ):
+                if node is None:
+                    unknown.append(gone)
+                again = next((row for row in own[1:] if _began(row, gone)), None)
+                if node is not None and again is not None:
+                    explained.add((cluster, node, again["epoch"]))
+                found.append(self._finding(broker, node, gone, again))
+        return [*found, *self._restarts(epochs, explained, unknown)]
 
-    def _finding(self, broker: str, gone: Absence) -> Finding:
-        moved = self._moved(broker, gone)
-        lasted = None if gone.back_ns is None else gone.back_ns - gone.first_ns
+    def _finding(self, broker: str, node: int | None, gone: Absence, again: dict[str, Any] | None) -> Finding:
+        """`again`: the epoch in which the broker registered afterwards, where that is known."""
+        moved = {} if node is None else self._moved(broker, node, gone)
+        back, how = gone.back_ns, ""
+        if back is None and again is not None:
+            back, how = again["first"], ", by its new epoch"
+        elif back is None and node is not None:
+            back, how = (
+                listed_again(self, self.clusters.group(broker), node, gone.first_ns),
+                ", by the metadata of other brokers",
+            )
         first = clock_time(gone.first_ns)[:-3]
-        if lasted is None:
-            span = f"since {first}, not back by the end of the capture"
+        if back is None:
+            span = f"since {first}, not seen again by the end of the capture"
         else:
-            span = f"from {first} to {clock_time(gone.first_ns + lasted)[:-3]} ({duration(lasted)})"
+            span = f"from {first} to {clock_time(back)[:-3]} ({elapsed(back - gone.first_ns)}{how})"
         what = "gone" if gone.worked else "not up yet"
         facts = [plural(len(gone.dropped), "connection") + " dropped"] if gone.dropped else []
-        for opening, how in _HOW.items():
+        for opening, result in _HOW.items():
             count = sum(link.opening == opening for link in gone.failed)
             if count:
-                facts.append(f"{plural(count, 'connect')} {how}")
+                facts.append(f"{plural(count, 'connect')} {result}")
         facts.append(f"{plural(len(gone.clients), 'client')} ({some(gone.clients)})")
         if moved:
-            leaders = some([f"broker {leader} ({count:,})" for leader, count in sorted(moved.items())])
-            facts.append(f"leaders moved to {leaders}")
+            told = [f"{plural(count, 'partition')} to broker {leader}" for leader, count in sorted(moved.items())]
+            facts.append(f"leaders moved: {', '.join(told)}")
+        if again is not None:
+            facts.append(f"restarted (broker epoch {again['epoch']})")
         links = sorted((*gone.dropped, *gone.failed), key=_time)
-        severity: Severity = "error" if lasted is None else "warning" if gone.worked else "note"
+        severity: Severity = "error" if back is None else "warning" if gone.worked else "note"
         return self.finding(
             severity,
             f"broker {broker} {what} {span}: {', '.join(facts)}",
-            meaning=(
-                "The broker took no connections in this time: it was stopped, killed or restarted, or what forwards to "
-                "it was. Its clients retry until it is back or other brokers lead its partitions."
-                if gone.failed
-                else "The broker closed all its connections within a moment, and nobody tried to connect until it took "
-                "new ones: a restart, or whatever forwards to it ended them."
-            ),
+            meaning=_meaning(gone),
             advice=(
                 "Compare the time with the broker's log and with what restarts brokers (deployments, the kernel's OOM "
                 "killer, health checks). A planned restart moves the leaders first (controlled shutdown)."
@@ -179,22 +176,49 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                 "refused": sum(link.opening == "refused" for link in gone.failed),
                 "unanswered": sum(link.opening == "unanswered" for link in gone.failed),
                 "clients": gone.clients,
-                "back": gone.back_ns is not None,
+                "back": back is not None,
                 "leaders_moved": {str(leader): count for leader, count in sorted(moved.items())},
+                "broker_epoch": None if again is None else again["epoch"],
             },
         )
 
-    def _moved(self, broker: str, gone: Absence) -> dict[int, int]:
+    def _restarts(
+        self,
+        epochs: Mapping[tuple[str | None, int], list[dict[str, Any]]],
+        explained: set[tuple[str | None, int, int]],
+        unknown: list[Absence],
+    ) -> Iterator[Finding]:
+        """Brokers with a new epoch of which no client's connection shows that they were gone."""
+        for (cluster, node), rows in epochs.items():
+            for before, after in pairwise(rows):
+                if (cluster, node, after["epoch"]) in explained or after["first"] < before["last"]:
+                    continue  # two clusters, if epochs overlap
+                seen = any(before["last"] <= gone.first_ns <= after["first"] for gone in unknown)
+                span = f"between {clock_time(before['last'])[:-3]} and {clock_time(after['first'])[:-3]}"
+                yield self.finding(
+                    "note",
+                    f"broker {node}{in_cluster(self.clusters, cluster)} restarted {span}: "
+                    f"broker epoch {before['epoch']} became {after['epoch']}",
+                    meaning=(
+                        "A broker gets a new epoch when it registers with the controller, which it does when it starts."
+                        + ("" if seen else " No connection of a client in the capture shows the time without it.")
+                    ),
+                    advice="Compare the time with the broker's log and with what restarts brokers.",
+                    subject={"broker": str(node)},
+                    count=1,
+                    first=before["last"],
+                    last=after["first"],
+                    values={"epochs": [before["epoch"], after["epoch"]]},
+                )
+
+    def _moved(self, broker: str, node: int, gone: Absence) -> dict[int, int]:
         """New leaders of partitions that the broker led when it went: leader and number of partitions."""
-        host, _, port = broker.rpartition(":")
-        nodes = self.parts["nodes"].table().to_pylist()
-        own = {row["node"] for row in nodes if (str(row["host"]), str(row["port"])) == (host.strip("[]"), port)}
-        if len(own) != 1:
-            return {}  # a name that is not this address, or two clusters
-        (node,) = own
         before: set[tuple[str, int]] = set()
         after: dict[tuple[str, int], tuple[int, int]] = {}
-        for row in self.parts["leaders"].table().to_pylist():
+        cluster = self.clusters.group(broker)
+        for row in self.told("leaders").to_pylist():
+            if row["cluster"] != cluster:
+                continue
             place = (row["topic"], row["partition"])
             if row["leader"] == node and row["first"] is not None and row["first"] < gone.first_ns:
                 before.add(place)
@@ -207,44 +231,27 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         return found
 
 
-class _Broker(msgspec.Struct):
-    node_id: int = -1
-    host: str = ""
-    port: int = -1
+def _began(row: Mapping[str, Any], gone: Absence) -> bool:
+    """Whether an epoch began in an absence, or was first told soon after it."""
+    until = None if gone.back_ns is None else gone.back_ns + SLACK_NS
+    return row["first"] >= gone.first_ns and (until is None or row["first"] <= until)
 
 
-class _Partition(msgspec.Struct):
-    partition_index: int = -1
-    leader_id: int = -1
-
-
-class _Topic(msgspec.Struct):
-    name: str | None = None
-    topic_id: str | None = None
-    partitions: list[_Partition] = []
-
-
-class _Metadata(msgspec.Struct):
-    brokers: list[_Broker] = []
-    topics: list[_Topic] = []
-
-
-_DECODER: Final = msgspec.json.Decoder(_Metadata)
-
-
-def _read(body: str) -> _Metadata:
-    """Brokers and leaders of an answer; nothing where it is too long or has other forms."""
-    if len(body) > MAX_BODY or _BODY.search(body) is None:
-        return _Metadata()
-    try:
-        return _DECODER.decode(body)
-    except msgspec.MsgspecError:
-        return _Metadata()
-
-
-def _append(columns: dict[str, list[Any]], *values: Any) -> None:
-    for name, value in zip(columns, values, strict=True):
-        columns[name].append(value)
+def _meaning(gone: Absence) -> str:
+    if not gone.worked:
+        return (
+            "Nothing took connections here until then: the client was started before its broker, or the broker went "
+            "before the capture began."
+        )
+    if gone.failed:
+        return (
+            "The broker took no connections in this time: it was stopped, killed or restarted, or what forwards to it "
+            "was. Its clients retry until it is back or other brokers lead its partitions."
+        )
+    return (
+        "The broker closed all its connections within a moment, and nobody tried to connect until it took new ones: a "
+        "restart, or whatever forwards to it ended them."
+    )
 
 
 def _time(link: Link) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -20,6 +20,7 @@ from kafkasniff.detectors.tally import BROKER, Tally
 from kafkasniff.detectors.wording import plural
 from kafkasniff.kafka.dissectors import api
 from kafkasniff.kafka.releases import releases, spoken_by
+from kafkasniff.sinks.printable import word
 
 __all__ = ["MixedBrokerVersions"]
 
@@ -39,15 +40,17 @@ class MixedVersionsThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class MixedBrokerVersions(Detector[MixedVersionsThresholds]):
-    """Compares the highest versions that brokers tell in ApiVersions; also of one broker, before and after an upgrade.
+    """Compares the highest versions in ApiVersions responses of a cluster's brokers, or of one broker over time.
 
-    Listeners that do not offer Produce are those of controllers, and are left out.
+    Cluster ids tell which brokers are of one cluster (Metadata, DescribeCluster, raft requests …). Where they do not,
+    the difference is a note. Listeners that do not offer Produce are those of controllers, and are left out.
     """
 
     name: ClassVar[str] = "mixed-broker-versions"
     summary: ClassVar[str] = "Brokers that offer different versions of the protocol."
     parameters_type = MixedVersionsThresholds
     bodies: ClassVar[Bodies] = {("response", "ApiVersions"): None}
+    parts_clusters = True
 
     _offers = Tally("offers", (*BROKER, ("offer", pa.string())), bound=MAX_OFFERS)
 
@@ -67,49 +70,86 @@ class MixedBrokerVersions(Detector[MixedVersionsThresholds]):
         self._offers.add(self, batch, {"broker": broker_endpoint(batch), "offer": offer})
 
     def findings(self) -> list[Finding]:
-        rows = sorted(
-            self._offers.rows(self), key=lambda row: (row[0]["first"] or 0, row[0]["broker"], row[0]["offer"])
-        )
-        if len({row["offer"] for row, _ in rows}) < 2:
+        by_cluster: dict[str | None, list[_Offer]] = {}
+        for row, evidence in self._offers.rows(self):
+            # Where nothing tells the cluster, only what one broker offered at two times can be compared.
+            cluster = self.clusters.label(row["broker"])
+            one = _Offer(row, evidence, dict(msgspec.json.decode(row["offer"])))
+            by_cluster.setdefault(cluster, []).append(one)
+        unknown = by_cluster.pop(None, [])
+        found = []
+        for cluster, offers in by_cluster.items():
+            found += self._compared(offers, cluster)
+        alone: dict[str, list[_Offer]] = {}
+        for one in unknown:
+            alone.setdefault(one.row["broker"], []).append(one)
+        for offers in alone.values():
+            found += self._compared(offers, None)
+        if not found and not self.clusters.several:
+            found += self._compared([*unknown, *(one for offers in by_cluster.values() for one in offers)], None)
+        return found
+
+    def _compared(self, offers: list[_Offer], cluster: str | None) -> list[Finding]:
+        """A finding where the offers differ; `cluster` None: it is not known whether these brokers are of one."""
+        offers = sorted(offers, key=lambda one: (one.row["first"] or 0, one.row["broker"], one.row["offer"]))
+        if len(offers) < 2:
             return []
-        offers = [dict(msgspec.json.decode(row["offer"])) for row, _ in rows]
         # An API that not all offer says less: listeners of one broker may differ in that.
-        common = set.intersection(*(set(one) for one in offers))
-        differ = sorted(key for key in common if len({one[key] for one in offers}) > 1)
+        common = set.intersection(*(set(one.versions) for one in offers))
+        differ = sorted(key for key in common if len({one.versions[key] for one in offers}) > 1)
         if len(differ) < self.thresholds.apis:
             return []
-        brokers = [f"{row['broker']} {_release(offer)}" for (row, _), offer in zip(rows, offers, strict=True)]
-        names = [_range(key, offers) for key in differ]
+        endpoints = sorted({one.row["broker"] for one in offers})
+        sure = cluster is not None or len(endpoints) == 1
+        brokers = list(dict.fromkeys(f"{one.row['broker']} {_release(one.versions)}" for one in offers))
+        names = [_range(key, [one.versions for one in offers]) for key in differ]
         evidence = sorted(
-            (one for _, some_ in rows for one in some_[:1]), key=lambda one: (one.time_ns or 0, one.connection_id)
+            (seen for one in offers for seen in one.evidence[:1]),
+            key=lambda seen: (seen.time_ns or 0, seen.connection_id),
         )
-        times = [row[end] for row, _ in rows for end in ("first", "last") if row[end] is not None]
-        endpoints = sorted({row["broker"] for row, _ in rows})
+        times = [one.row[end] for one in offers for end in ("first", "last") if one.row[end] is not None]
+        where = "" if cluster is None else f" of cluster {word(cluster)}"
+        if not sure:
+            where = ", perhaps of different clusters,"
         return [
             self.finding(
-                "warning",
-                f"{plural(len(endpoints), 'broker')} with different versions of {plural(len(differ), 'API')}: "
+                "warning" if sure else "note",
+                f"{plural(len(endpoints), 'broker')}{where} with different versions of {plural(len(differ), 'API')}: "
                 f"{_listed(brokers)} ({_listed(names)})",
                 meaning=(
-                    "Brokers of different releases: an upgrade is under way, or one was forgotten. Clients speak to "
-                    "each what it offers, so that features come and go with the broker, and partitions that move may "
-                    "change how clients behave."
+                    "Brokers of different releases: an upgrade is in progress, or one broker was forgotten. Clients "
+                    "use what each broker offers, so features come and go with the broker, and clients may behave "
+                    "differently after a partition has moved."
+                    if sure
+                    else "No message says whether these brokers are of one cluster. If they are, an upgrade is in "
+                    "progress, or one broker was forgotten."
                 ),
                 advice=(
-                    "Finish the upgrade; until then keep to what the oldest broker knows. Different clusters in one "
-                    "capture look the same: then there is nothing to do."
+                    "Finish the upgrade; until then use no feature that the oldest broker lacks."
+                    if sure
+                    else "Nothing, if they are of different clusters; else finish the upgrade."
                 ),
-                subject={"brokers": endpoints},
-                count=sum(row["count"] for row, _ in rows),
+                subject={"brokers": endpoints, **({} if cluster is None else {"cluster": cluster})},
+                count=sum(one.row["count"] for one in offers),
                 first=min(times, default=None),
                 last=max(times, default=None),
                 evidence=tuple(
                     Evidence(one.connection_id, one.exchange_id, one.time_ns, "what the broker offers")
                     for one in evidence[:MAX_EVIDENCE]
                 ),
-                values={"apis": len(differ), "offers": [_release(offer) for offer in offers]},
+                values={
+                    "apis": len(differ),
+                    "offers": [_release(one.versions) for one in offers],
+                    "different": names[:MAX_APIS],
+                },
             )
         ]
+
+
+class _Offer(NamedTuple):
+    row: dict[str, Any]
+    evidence: tuple[Evidence, ...]
+    versions: dict[int, int]
 
 
 def _offer(text: str) -> str | None:

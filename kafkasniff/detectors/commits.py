@@ -16,15 +16,18 @@ from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.detectors.detector import Detector
 from kafkasniff.detectors.finding import Finding
-from kafkasniff.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients
-from kafkasniff.detectors.wording import client, plural, subject
+from kafkasniff.detectors.tally import CLIENT, CLIENT_COLUMNS, CLUSTER, CLUSTER_COLUMNS, Tally, clients, clusters
+from kafkasniff.detectors.wording import client, elapsed, in_cluster, plural, subject
 from kafkasniff.kafka.errors import error_name
 from kafkasniff.sinks.printable import word
-from kafkasniff.sinks.times import duration
 
 __all__ = ["FrequentCommits", "RefusedCommits"]
 
-_GROUP: Final = (("group_id", pa.string()),)
+_GROUP: Final = (*CLUSTER, ("group_id", pa.string()))
+
+
+def _keys(batch: pa.RecordBatch) -> dict[str, Any]:
+    return {**clients(batch), **clusters(batch), "group_id": column(batch, "group_id")}
 
 
 class FrequentCommitThresholds(Parameters, frozen=True, kw_only=True):
@@ -40,11 +43,12 @@ class FrequentCommits(Detector[FrequentCommitThresholds]):
     name: ClassVar[str] = "frequent-commits"
     summary: ClassVar[str] = "Clients that commit offsets many times a second."
     parameters_type = FrequentCommitThresholds
+    parts_clusters = True
 
     _commits = Tally("commits", (*CLIENT, *_GROUP, ("span", pa.int64())))
 
     def reads(self) -> Mapping[str, Reading]:
-        return {"exchanges": Reading((*ORDER, "api", "group_id", *CLIENT_COLUMNS), ("OffsetCommit",))}
+        return {"exchanges": Reading((*ORDER, "api", "group_id", *CLIENT_COLUMNS, *CLUSTER_COLUMNS), ("OffsetCommit",))}
 
     def shapes(self) -> Mapping[str, Shape]:
         return self._commits.shapes()
@@ -52,22 +56,23 @@ class FrequentCommits(Detector[FrequentCommitThresholds]):
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, in_any(batch, "api", ["OffsetCommit"]))
         span = floor_divided(column(batch, "time_ns"), self.thresholds.every)
-        self._commits.add(self, batch, {**clients(batch), "group_id": column(batch, "group_id"), "span": span})
+        self._commits.add(self, batch, {**_keys(batch), "span": span})
 
     def findings(self) -> list[Finding]:
         by_client: dict[tuple[Any, ...], list[tuple[dict[str, Any], Any]]] = {}
         for row, evidence in self._commits.rows(self):
             if row["count"] >= self.thresholds.at_least:
-                key = (row["client_id"], row["client_ip"], row["group_id"])
+                key = (row["client_id"], row["client_ip"], row["cluster"], row["group_id"])
                 by_client.setdefault(key, []).append((row, evidence))
         found = []
         for rows in by_client.values():
             worst, evidence = max(rows, key=lambda one: (one[0]["count"], -(one[0]["span"] or 0)))
-            every = duration(self.thresholds.every)
+            every = elapsed(self.thresholds.every)
+            where = in_cluster(self.clusters, worst["cluster"])
             found.append(
                 self.finding(
                     "warning",
-                    f"{client(worst)} committed offsets of group {word(worst['group_id'])} "
+                    f"{client(worst)} committed offsets of group {word(worst['group_id'])}{where} "
                     f"{plural(worst['count'], 'time')} within {every}",
                     meaning=(
                         "Each commit is a request that is written to __consumer_offsets and replicated: committing "
@@ -104,12 +109,15 @@ class RefusedCommits(Detector[RefusedCommitThresholds]):
     name: ClassVar[str] = "refused-commits"
     summary: ClassVar[str] = "Commits that came in a rebalance, or from members that are none any more."
     parameters_type = RefusedCommitThresholds
+    parts_clusters = True
 
     _refused = Tally("refused", (*CLIENT, *_GROUP, ("error_code", pa.int64())), sums=("partitions",))
 
     def reads(self) -> Mapping[str, Reading]:
         return {
-            "exchanges": Reading((*ORDER, "api", "group_id", *CLIENT_COLUMNS, "error_count", "partitions"), _COMMITS)
+            "exchanges": Reading(
+                (*ORDER, "api", "group_id", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "error_count", "partitions"), _COMMITS
+            )
         }
 
     def shapes(self) -> Mapping[str, Shape]:
@@ -126,8 +134,7 @@ class RefusedCommits(Detector[RefusedCommitThresholds]):
         places, firsts, counts = np.unique(column(parts, "row").to_numpy(), return_index=True, return_counts=True)
         batch = batch.take(pa.array(places))
         keys = {
-            **clients(batch),
-            "group_id": column(batch, "group_id"),
+            **_keys(batch),
             "error_code": column(parts, "error_code").take(pa.array(firsts)),
         }
         self._refused.add(self, batch, keys, partitions=counts)
@@ -141,19 +148,19 @@ class RefusedCommits(Detector[RefusedCommitThresholds]):
             found.append(
                 self.finding(
                     "note" if passing else "warning",
-                    f"{plural(row['count'], 'commit')} of {client(row)} to group {word(row['group_id'])} "
-                    f"refused with {name}",
+                    f"{plural(row['count'], 'commit')} of {client(row)} to group {word(row['group_id'])}"
+                    f"{in_cluster(self.clusters, row['cluster'])} refused with {name}",
                     meaning=(
-                        "The group was rebalancing: the member joins again, and may commit then."
+                        "The group was rebalancing: the member rejoins, and may commit then."
                         if passing
-                        else "The group had gone on without this member: what it had done since its last commit will "
-                        "be read, and done, once more by whoever has its partitions now."
+                        else "The group had moved on without this member: what it processed since its last commit is "
+                        "read and processed again by the new owner of its partitions."
                     ),
                     advice=(
-                        "None, if it is rare; else see why the group rebalances (rebalance-storms)."
+                        "None if it is rare; else find out why the group rebalances (rebalance-storms)."
                         if passing
-                        else "Work less between polls, or give it more time (max.poll.interval.ms); commit when "
-                        "partitions are revoked; make the work such that doing it twice does no harm."
+                        else "Do less work between polls, or raise max.poll.interval.ms; commit when partitions are "
+                        "revoked; make processing idempotent."
                     ),
                     subject=subject(row, "client_id", "client_ip", "group_id", "error_code"),
                     count=row["count"],

@@ -18,7 +18,9 @@ MAX_CONNECTIONS: Final = 1 << 18
 """Connections that are remembered, the earliest."""
 
 _COLUMNS: Final = ("connection_id", "time_ns", "client_ip", "client_port", "broker_ip", "broker_port", "verdict")
-CONNECTIONS: Final = Reading((*_COLUMNS, "client_ids", "sasl_mechanism", "ended", "broker_bytes"), optional=True)
+CONNECTIONS: Final = Reading(
+    (*_COLUMNS, "client_ids", "sasl_mechanism", "ended", "end_time_ns", "broker_bytes"), optional=True
+)
 _KEYS: Final = (
     ("connection_id", pa.int64()),
     ("time_ns", pa.int64()),
@@ -29,6 +31,7 @@ _KEYS: Final = (
     ("verdict", pa.string()),
     ("sasl_mechanism", pa.string()),
     ("ended", pa.string()),
+    ("end_time_ns", pa.int64()),
     ("broker_bytes", pa.int64()),
 )
 

@@ -14,8 +14,9 @@
 As with questions, the rows alone decide: neither their order and batches, nor how partial answers were merged, have a
 say. Rows come from exports, and staged from captures (`exports.counted`): there `broker_id`, software and the topics of
 fetch sessions may be missing, and topics may be known by their id only. So subjects are endpoints and client ids, and
-topics go by `coalesce(topic, topic_id)` in a key column `topic`, which `told` gives names. A question of
-`analysis.questions` that counts what is needed is handed out by `questions()`; its partial answers travel with the
+topics go by `coalesce(topic, topic_id)` in a key column `topic`, which `told` gives names. What has the same name in
+two clusters needs a key column `cluster`: it takes the broker's endpoint, of which `told` makes the cluster. A question
+of `analysis.questions` that counts what is needed is handed out by `questions()`; its partial answers travel with the
 detector's own.
 """
 
@@ -56,6 +57,8 @@ class Detector(Accumulator[P]):
     """Other bodies are null in the rows of captures."""
     error_bodies: ClassVar[bool] = False
     """Bodies of responses with error codes are wanted, too."""
+    parts_clusters: ClassVar[bool] = False
+    """It needs to know which brokers are of one cluster."""
     names: Names | None = None
     """What captures told, when they are read to their end; None: rows have the names that there are."""
 
@@ -101,16 +104,23 @@ class Detector(Accumulator[P]):
         )
 
     def told(self, name: str) -> pa.Table:
-        """Rows of a partial answer, its topics by the names that are known by now, equal ones folded again."""
+        """Rows of a partial answer, its topics by the names that are known by now, equal ones folded again.
+
+        Brokers in a column `cluster` become clusters where there are several; null: not known, or there is but one.
+        """
         part = self.parts[name]
         table = part.table()
-        if self.names is None or not table.num_rows or "topic" not in table.column_names:
+        columns: dict[str, Any] = {}
+        if self.names is not None and table.num_rows and "topic" in table.column_names:
+            topics = table.column("topic").combine_chunks().dictionary_encode()
+            names = [self.names.topic(one) or one for one in topics.dictionary.to_pylist()]
+            columns["topic"] = pa.array(names, pa.string()).take(topics.indices)
+        if table.num_rows and "cluster" in table.column_names:
+            columns["cluster"] = self.clusters.groups(table.column("cluster"))
+        if not columns:
             return table
-        topics = table.column("topic").combine_chunks().dictionary_encode()
-        names = [self.names.topic(one) or one for one in topics.dictionary.to_pylist()]
         again = Partials(part.shape)
-        columns = {field: table.column(field) for field in table.column_names}
-        again.add({**columns, "topic": pa.array(names, pa.string()).take(topics.indices)})
+        again.add({**{field: table.column(field) for field in table.column_names}, **columns})
         return again.table()
 
     def evidence(self, name: str) -> dict[tuple[Any, ...], tuple[Evidence, ...]]:

@@ -17,8 +17,7 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.detectors.detector import Detector, evidence_columns, evidence_shape
 from kafkasniff.detectors.finding import Evidence, Finding
 from kafkasniff.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, clients
-from kafkasniff.detectors.wording import client, subject
-from kafkasniff.sinks.times import duration
+from kafkasniff.detectors.wording import client, elapsed, subject
 
 __all__ = ["EmptyFetches"]
 
@@ -40,7 +39,7 @@ class EmptyFetches(Detector[EmptyFetchThresholds]):
     """Fetches without data that the broker answers at once, in a row.
 
     A consumer that has read all waits at the broker for `fetch.max.wait.ms` (500 ms by default): two empty fetches a
-    second for each broker are no trouble.
+    second for each broker are no trouble. Throttled fetches, which bring nothing, do not count.
     """
 
     name: ClassVar[str] = "empty-fetches"
@@ -49,7 +48,7 @@ class EmptyFetches(Detector[EmptyFetchThresholds]):
 
     def reads(self) -> Mapping[str, Reading]:
         own = ("api", "status", *CLIENT_COLUMNS, "broker_ip", "broker_port", "partitions", "error_count", "latency_us")
-        return {"exchanges": Reading((*ORDER, *own), _APIS)}
+        return {"exchanges": Reading((*ORDER, *own, "throttle_time_ms"), _APIS)}
 
     def shapes(self) -> Mapping[str, Shape]:
         keys = (("span", pa.int64()), *CLIENT, *BROKER)
@@ -63,6 +62,8 @@ class EmptyFetches(Detector[EmptyFetchThresholds]):
         mask = pc.and_(in_any(batch, "api", _APIS), in_any(batch, "status", ["answered"]))
         # Without an error count the response could not be read, and what it brought is not known.
         batch = only(batch, pc.and_(mask, pc.equal(column(batch, "error_count"), 0)))
+        # Beyond its quota a fetch is answered at once, with nothing (KafkaApis.handleFetchRequest).
+        batch = only(batch, pc.equal(pc.fill_null(column(batch, "throttle_time_ms"), 0), 0))
         lists = column(batch, "partitions")
         parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
         sizes = integers(pc.struct_field(pc.list_flatten(lists), "bytes"))
@@ -102,8 +103,8 @@ class EmptyFetches(Detector[EmptyFetchThresholds]):
         wait = worst["waited_us"] * 1000 // worst["empty"]
         return self.finding(
             "warning",
-            f"{client(worst)} fetched from {worst['broker']} {worst['fetches']:,} times within {duration(every)}, "
-            f"{worst['empty']:,} times for nothing, each answered after {duration(wait)} on average",
+            f"{client(worst)} sent {worst['fetches']:,} fetches to {worst['broker']} within {elapsed(every)}; "
+            f"{worst['empty']:,} returned nothing, after {elapsed(wait)} on average",
             meaning="The broker is asked again and again for data that is not there, and answers at once: a busy loop.",
             advice=(
                 "Let it wait: fetch.max.wait.ms of 500 and fetch.min.bytes of 1 or more. Fetch sessions that are "

@@ -11,15 +11,15 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.between_brokers import is_broker
 from kafkasniff.analysis.columns import ORDER, column, exploded, floor_divided, in_any, named, only
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.detectors.detector import Detector
 from kafkasniff.detectors.finding import Finding, Severity
-from kafkasniff.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients
-from kafkasniff.detectors.wording import client, plural, some
+from kafkasniff.detectors.tally import CLIENT, CLIENT_COLUMNS, CLUSTER, CLUSTER_COLUMNS, Tally, clients, clusters
+from kafkasniff.detectors.wording import client, elapsed, in_cluster, plural, some, subject
 from kafkasniff.kafka.errors import error_name
-from kafkasniff.sinks.times import duration
 
 __all__ = ["NotLeader"]
 
@@ -33,7 +33,7 @@ MAX_SPANS: Final = 1 << 18
 class NotLeaderThresholds(Parameters, frozen=True, kw_only=True):
     """Of `NotLeader`."""
 
-    at_least: Annotated[int, Meta(ge=1, description="So many refusals of a client on end are a loop …")] = 5
+    at_least: Annotated[int, Meta(ge=1, description="Consecutive refusals of a client that count as a loop …")] = 5
     lasting: Annotated[Duration, Meta(ge=0, description="… if they go on for so long: a warning.")] = 5_000_000_000
     stuck: Annotated[Duration, Meta(ge=0, description="A loop of so long is an error.")] = 60_000_000_000
     pause: Annotated[
@@ -45,26 +45,27 @@ class NotLeader(Detector[NotLeaderThresholds]):
     """Partitions refused because another broker leads them, or the client has an old leader epoch.
 
     One such answer, then a Metadata request, then silence: that is how clients learn that a leader has moved (a note).
-    A client that is refused for seconds on end has stale metadata: it does not ask, or is told the same again.
+    A client that is refused for several seconds in a row has stale metadata: it does not ask, or gets the same again.
     """
 
     name: ClassVar[str] = "not-leader"
     summary: ClassVar[str] = "Requests to brokers that do not lead the partition, and loops of stale metadata."
     parameters_type = NotLeaderThresholds
+    parts_clusters = True
 
-    _refused = Tally("refused", CLIENT)
+    _refused = Tally("refused", (*CLIENT, *CLUSTER), sums=tuple(f"code_{code}" for code in _CODES))
 
     def reads(self) -> Mapping[str, Reading]:
-        return {"exchanges": Reading((*ORDER, "api", *CLIENT_COLUMNS, "error_count", "partitions"))}
+        return {"exchanges": Reading((*ORDER, "api", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "error_count", "partitions"))}
 
     def shapes(self) -> Mapping[str, Shape]:
         counted: Any = tuple((name, pa.int64(), "sum") for name in ("refused", "metadata"))
         return {
             **self._refused.shapes(),
-            "topics": Shape(keys=(*CLIENT, ("topic", pa.string()))),
+            "topics": Shape(keys=(*CLIENT, *CLUSTER, ("topic", pa.string()))),
             # Seconds in which a client only asked for metadata weigh nothing, and go first.
             "seconds": Shape(
-                keys=(("second", pa.int64()), *CLIENT), measures=counted, weight="refused", bound=MAX_SPANS
+                keys=(("second", pa.int64()), *CLIENT, *CLUSTER), measures=counted, weight="refused", bound=MAX_SPANS
             ),
         }
 
@@ -73,15 +74,18 @@ class NotLeader(Detector[NotLeaderThresholds]):
         self._seconds(asked, "metadata")
         batch = only(batch, pc.greater(column(batch, "error_count"), 0))
         rows = batch.append_column("row", pa.array(np.arange(batch.num_rows)))
-        parts = named(exploded(rows, "partitions", ["row", *CLIENT_COLUMNS]))
+        parts = named(exploded(rows, "partitions", ["row", *CLIENT_COLUMNS, *CLUSTER_COLUMNS]))
         parts = only(parts, pc.is_in(column(parts, "error_code"), value_set=pa.array(_CODES, pa.int32())))
         if not parts.num_rows:
             return
-        self.parts["topics"].add({name: column(parts, name) for name in (*CLIENT_COLUMNS, "topic")})
+        self.parts["topics"].add({**clients(parts), **clusters(parts), "topic": column(parts, "topic")})
         places, firsts = np.unique(column(parts, "row").to_numpy(), return_index=True)
         refused = batch.take(pa.array(places))
         codes = column(parts, "error_code").take(pa.array(firsts)).to_pylist()
-        self._refused.add(self, refused, clients(refused), pa.array([error_name(code) for code in codes], pa.string()))
+        keys = {**clients(refused), **clusters(refused)}
+        notes = pa.array([error_name(code) for code in codes], pa.string())
+        counts = {f"code_{code}": np.array([one == code for one in codes], np.int64) for code in _CODES}
+        self._refused.add(self, refused, keys, notes, **counts)
         self._seconds(refused, "refused")
 
     def _seconds(self, batch: pa.RecordBatch, what: str) -> None:
@@ -90,6 +94,7 @@ class NotLeader(Detector[NotLeaderThresholds]):
             {
                 "second": floor_divided(column(batch, "time_ns"), _SECOND),
                 **clients(batch),
+                **clusters(batch),
                 **{"refused": zeros, "metadata": zeros, what: ones},
             }
         )
@@ -97,15 +102,14 @@ class NotLeader(Detector[NotLeaderThresholds]):
     def findings(self) -> list[Finding]:
         topics: dict[tuple[Any, ...], list[str]] = {}
         for row in self.told("topics").to_pylist():
-            topics.setdefault((row["client_id"], row["client_ip"]), []).append(row["topic"] or "")
+            topics.setdefault(_place(row), []).append(row["topic"] or "")
         seconds: dict[tuple[Any, ...], list[tuple[int, int, int]]] = {}
-        for row in self.parts["seconds"].table().sort_by("second").to_pylist():
+        for row in self.told("seconds").sort_by("second").to_pylist():
             if row["second"] is not None:
-                place = (row["client_id"], row["client_ip"])
-                seconds.setdefault(place, []).append((row["second"], row["refused"], row["metadata"]))
+                seconds.setdefault(_place(row), []).append((row["second"], row["refused"], row["metadata"]))
         found = []
         for row, evidence in self._refused.rows(self):
-            place = (row["client_id"], row["client_ip"])
+            place = _place(row)
             loop = max(_loops(seconds.get(place, ()), self.thresholds.pause // _SECOND), default=(0, 0, 0))
             names = sorted(topics.get(place, []))
             found.append(self._finding(row, evidence, names, loop))
@@ -114,37 +118,63 @@ class NotLeader(Detector[NotLeaderThresholds]):
     def _finding(self, row: dict[str, Any], evidence: Any, topics: list[str], loop: tuple[int, int, int]) -> Finding:
         lasted, refused, asked = loop
         lasts = lasted * _SECOND
-        title = f"{plural(row['count'], 'request')} of {client(row)} refused by brokers that do not lead {some(topics)}"
+        where = in_cluster(self.clusters, row["cluster"])
+        what = f"{plural(row['count'], 'request')} of {client(row)}{where} for {some(topics)}"
+        title = f"{what} refused with {_named(row)}"
+        # Brokers and controllers learn leaders from each other, not by Metadata requests.
+        inside = is_broker(row["client_id"], ())
         severity: Severity = "note"
         if refused >= self.thresholds.at_least and lasts >= self.thresholds.lasting:
             severity = "error" if lasts >= self.thresholds.stuck else "warning"
             how = (
                 f"though it asked for metadata {plural(asked, 'time')}" if asked else "and it never asked for metadata"
             )
-            title = f"{title}, {refused:,} of them for {duration(lasts)} on end, {how}"
+            title = f"{title}, {refused:,} of them in a row within {elapsed(lasts)}"
+            if not inside:
+                title = f"{title}, {how}"
             meaning = (
-                "The client goes on sending to the wrong broker: it does not refresh its metadata, or brokers tell it "
-                "of a leader that does not know of its office. Its records wait all that time."
+                "Brokers or controllers do not agree on the leader, or none is elected. Until they do, the follower "
+                "gets nothing."
+                if inside
+                else "The client keeps sending to the wrong broker: it does not refresh its metadata, or brokers name "
+                "a leader that does not know it is the leader. Its requests wait all that time."
             )
             advice = (
-                "Compare what the Metadata responses in between say of the leader with who refuses; a broker with old "
-                "metadata lags behind the controller. Else see the client's metadata.max.age.ms and its version."
+                "Find out why the election takes so long: nodes that are down, slow, or cannot reach each other."
+                if inside
+                else "Compare the leader in the Metadata responses in between with the broker that refuses; a broker "
+                "with old metadata lags behind the controller. Else check the client's metadata.max.age.ms and its "
+                "version."
             )
         else:
-            meaning = "A leader has moved, and the client learnt it by being refused. It asks for metadata then."
-            advice = "None where leaders moved on purpose; else see why they did (broker restarts, lost sessions)."
+            meaning = "A leader has moved, or is not elected yet, and the client learnt it from the refusal. " + (
+                "It then finds the new one." if inside else "It then refreshes its metadata."
+            )
+            advice = "None if leaders moved on purpose; else find out why (broker restarts, lost sessions)."
         return self.finding(
             severity,
             title,
             meaning=meaning,
             advice=advice,
-            subject={"client_id": row["client_id"], "client_ip": row["client_ip"]},
+            subject=subject(row, "client_id", "client_ip"),
             count=row["count"],
             first=row["first"],
             last=row["last"],
             evidence=evidence,
             values={"topics": topics[:MAX_TOPICS], "lasted_s": lasted, "in_a_row": refused, "metadata_requests": asked},
         )
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    """`NOT_LEADER_OR_FOLLOWER (3) and FENCED_LEADER_EPOCH (1)`; one alone without its count."""
+    counts = {error_name(code): row[f"code_{code}"] for code in _CODES if row[f"code_{code}"]}
+    if len(counts) == 1:
+        return str(next(iter(counts)))
+    return " and ".join(f"{name} ({count:,})" for name, count in counts.items())
+
+
+def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (row["client_id"], row["client_ip"], row["cluster"])
 
 
 MAX_TOPICS: Final = 20

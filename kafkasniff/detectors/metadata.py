@@ -18,9 +18,8 @@ from kafkasniff.analysis.questions.metadata_storms import MetadataStorms as Stor
 from kafkasniff.detectors.detector import Bodies, Detector, evidence_columns, evidence_shape, united
 from kafkasniff.detectors.finding import Finding
 from kafkasniff.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients
-from kafkasniff.detectors.wording import client, plural, subject
+from kafkasniff.detectors.wording import client, elapsed, plural, subject
 from kafkasniff.sinks.summaries.phrases import amount
-from kafkasniff.sinks.times import duration
 
 __all__ = ["AllTopics", "MetadataStorms"]
 
@@ -76,19 +75,20 @@ class MetadataStorms(Detector[StormThresholds]):
             found.append(
                 self.finding(
                     "warning",
-                    f"{who} asked for metadata {plural(worst['requests'], 'time')} within {duration(every)}"
+                    f"{who} asked for metadata {plural(worst['requests'], 'time')} within {elapsed(every)}"
                     + (
-                        f", and {self.thresholds.at_least:,} times or more in {len(rows) - 1:,} other such spans"
+                        f", and at least {self.thresholds.at_least:,} times in "
+                        f"{plural(len(rows) - 1, 'other such span')}"
                         if rows[1:]
                         else ""
                     ),
                     meaning=(
-                        "Metadata is asked for when a client starts, every few minutes, and when a leader has moved. "
-                        "More than that loads the brokers, most of all where clusters have many topics."
+                        "A client asks for metadata when it starts, every few minutes, and when a leader has moved. "
+                        "More than that loads the brokers, most of all in clusters with many topics."
                     ),
                     advice=(
-                        "See what the answers say: a topic that does not exist, or has no leader, is asked for again "
-                        "and again. Else look for programs that make a client for each message."
+                        "Look at the responses: clients ask repeatedly for a topic that does not exist or has no "
+                        "leader. Else look for programs that create a client for each message."
                     ),
                     subject=subject(worst, "client_id", "client_ip"),
                     count=sum(row["requests"] for row in rows),
@@ -150,11 +150,11 @@ class AllTopics(Detector[AllTopicsThresholds]):
                 self.finding(
                     "warning" if size >= self.thresholds.size else "note",
                     f"{client(row)} asked for the metadata of all topics {plural(row['count'], 'time')}, "
-                    f"{amount(size)} of answers",
-                    meaning="Such answers grow with the cluster, and brokers make each of them anew.",
+                    f"{amount(size)} of responses",
+                    meaning="Such responses grow with the cluster, and brokers build each of them anew.",
                     advice=(
-                        "Let the client ask for its own topics: subscribe by name rather than by pattern, and see its "
-                        "settings for full metadata (Sarama: Metadata.Full)."
+                        "Let the client ask for its own topics: subscribe by name rather than by pattern, and check "
+                        "its settings for full metadata (Sarama: Metadata.Full)."
                     ),
                     subject=subject(row, "client_id", "client_ip"),
                     count=row["count"],

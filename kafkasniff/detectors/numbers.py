@@ -36,8 +36,27 @@ class Numbers:
         for event in events:
             if type(event) is Exchange:
                 self._exchange(event)
-            elif type(event) is Connection and len(self._connections) < MAX_CONNECTIONS:
-                self._connections[event.connection_id] = event.connection
+            elif type(event) is Connection:
+                self.note(event.connection_id, event.connection)
+
+    def note(self, connection_id: int, connection: int) -> None:
+        """Keep the number of a connection, without those of its exchanges."""
+        if len(self._connections) < MAX_CONNECTIONS:
+            self._connections[connection_id] = connection
+
+    def __bool__(self) -> bool:
+        """Whether any number is known."""
+        return bool(self._connections)
+
+    def connection(self, connection_id: int) -> int | None:
+        """The number of a connection, if it is known."""
+        return self._connections.get(connection_id)
+
+    def exchange(self, connection_id: int, exchange_id: int | None) -> int | None:
+        """The number of an exchange, if it is known."""
+        found = self._exchanges.get(connection_id, ())
+        number = found[exchange_id] if exchange_id is not None and 0 <= exchange_id < len(found) else 0
+        return number or None
 
     def _exchange(self, event: Exchange) -> None:
         if event.exchange > MAX_NUMBER:
@@ -64,7 +83,8 @@ class Numbers:
         ]
 
     def _numbered(self, evidence: Evidence) -> Evidence:
-        exchanges, ordinal = self._exchanges.get(evidence.connection_id, ()), evidence.exchange_id
-        number = exchanges[ordinal] if ordinal is not None and 0 <= ordinal < len(exchanges) else 0
-        connection = self._connections.get(evidence.connection_id)
-        return msgspec.structs.replace(evidence, connection=connection, exchange=number or None)
+        return msgspec.structs.replace(
+            evidence,
+            connection=self.connection(evidence.connection_id),
+            exchange=self.exchange(evidence.connection_id, evidence.exchange_id),
+        )

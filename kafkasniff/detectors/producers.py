@@ -15,14 +15,15 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.questions.retries import Retries
 from kafkasniff.detectors.detector import Detector, evidence_columns, evidence_shape, united
 from kafkasniff.detectors.finding import Evidence, Finding, Severity
-from kafkasniff.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients, nanoseconds
-from kafkasniff.detectors.wording import client, plural, some, subject
+from kafkasniff.detectors.tally import CLIENT, CLIENT_COLUMNS, CLUSTER, CLUSTER_COLUMNS, Tally, clients, clusters
+from kafkasniff.detectors.wording import client, in_cluster, plural, some, subject
 from kafkasniff.kafka.errors import error_name
 from kafkasniff.sinks.printable import word
 
 __all__ = ["AcksZero", "RepeatedSequences"]
 
 _PRODUCER: Final = (
+    *CLUSTER,
     ("client_id", pa.string()),
     ("topic", pa.string()),
     ("partition", pa.int32()),
@@ -53,6 +54,7 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
     name: ClassVar[str] = "repeated-sequences"
     summary: ClassVar[str] = "Idempotent producers with repeated or missing sequence numbers."
     parameters_type = RepeatedSequenceThresholds
+    parts_clusters = True
 
     def questions(self) -> Mapping[str, Accumulator[Any]]:
         return {"retries": Retries()}
@@ -60,7 +62,7 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
     def reads(self) -> Mapping[str, Reading]:
         # The question would compare records, too; sequence numbers stand in the batches' headers.
         asked = {"exchanges": self.asked["retries"].reads()["exchanges"]}
-        return united(asked, {"exchanges": Reading((*ORDER, "status"), ("Produce",))})
+        return united(asked, {"exchanges": Reading((*ORDER, *CLUSTER_COLUMNS, "status"), ("Produce",))})
 
     def shapes(self) -> Mapping[str, Shape]:
         return {"evidence": evidence_shape(_PRODUCER)}
@@ -68,7 +70,7 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, in_any(batch, "api", ["Produce"]))
         self.asked["retries"].update(batch)
-        parts = named(exploded(batch, "partitions", [*ORDER, "client_id", "status"]))
+        parts = named(exploded(batch, "partitions", [*ORDER, "client_id", *CLUSTER_COLUMNS, "status"]))
         refused = pc.greater(pc.fill_null(column(parts, "error_code"), 0), 0)
         failed = pc.or_(refused, pc.invert(in_any(parts, "status", ["answered"])))
         parts = only(parts, pc.and_(failed, pc.greater_equal(column(parts, "producer_id"), 0)))
@@ -78,13 +80,16 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
                 *(column(parts, name).to_pylist() for name in ("base_sequence", "error_code", "status")), strict=True
             )
         ]
-        keys = {name: column(parts, name) for name, _ in _PRODUCER}
+        keys = {**clusters(parts), **{name: column(parts, name) for name, _ in _PRODUCER if name != "cluster"}}
         self.parts["evidence"].add(evidence_columns(parts, keys, pa.array(notes, pa.string())))
 
     def findings(self) -> list[Finding]:
         evidence = self.evidence("evidence")
         producers: dict[tuple[Any, ...], dict[str, Any]] = {}
-        for row in self.asked["retries"].result().to_pylist():
+        retries = self.asked["retries"]
+        assert isinstance(retries, Retries)
+        retries.clusters = self.clusters
+        for row in retries.sequences():
             if self.names is not None:
                 row["topic"] = self.names.topic(row["topic"]) or row["topic"]
             known = producers.setdefault((*(row[name] for name, _ in _PRODUCER), row["producer_epoch"]), row)
@@ -95,7 +100,8 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
         return [self._finding(row, evidence.get(key[:-1], ())) for key, row in producers.items()]
 
     def _finding(self, row: dict[str, Any], evidence: tuple[Evidence, ...]) -> Finding:
-        where = f"for {word(row['topic'])}-{row['partition']} (producer id {row['producer_id']})"
+        place = f"{word(row['topic'])}-{row['partition']}{in_cluster(self.clusters, row['cluster'])}"
+        where = f"for {place} (producer id {row['producer_id']})"
         again, gaps, duplicates = row["repeated_records"], row["out_of_order_errors"], row["duplicate_errors"]
         who = "a producer" if row["client_id"] is None else word(row["client_id"])
         severity: Severity = "note"
@@ -131,8 +137,8 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
             advice=advice,
             subject=subject(row, "client_id", "topic", "partition", "producer_id", "producer_epoch"),
             count=max(gaps, duplicates, 1 if again else 0, len(evidence)),
-            first=nanoseconds(row["first"]),
-            last=nanoseconds(row["last"]),
+            first=row["first"],
+            last=row["last"],
             evidence=evidence,
             values={
                 "records": row["records"],

@@ -7,18 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters
-from kafkasniff.analysis.columns import ORDER
 from kafkasniff.analysis.group_events import GROUP_APIS
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.questions.rebalances import Rebalances
 from kafkasniff.detectors.detector import Bodies, Detector
 from kafkasniff.detectors.finding import MAX_EVIDENCE, Evidence, Finding
-from kafkasniff.detectors.tally import nanoseconds
-from kafkasniff.detectors.wording import plural, some, span
+from kafkasniff.detectors.wording import in_cluster, plural, some, span, subject
 from kafkasniff.kafka.errors import error_name
 from kafkasniff.sinks.printable import word
 
@@ -32,12 +29,15 @@ POLL_TIMEOUT: Final = "poll timeout"
 `AbstractCoordinator.maybeLeaveGroup`)."""
 
 Row = dict[str, Any]
+_Group = tuple[str | None, str]
+"""Its cluster, where there are several, and its id."""
 
 
 class _Groups(Detector[Any]):
     """What both read: the generations of groups, and the exchanges that they were read from."""
 
     bodies = _BODIES
+    parts_clusters = True
     # A heartbeat is told only where it was refused.
     error_bodies = True
 
@@ -47,22 +47,39 @@ class _Groups(Detector[Any]):
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         self.asked["rebalances"].update(batch)
 
-    def _rebalances(self) -> dict[str, list[Row]]:
-        """Rebalances by group, in order; those that nobody was told a time of last."""
-        found: dict[str, list[Row]] = {}
-        for row in self.asked["rebalances"].result().to_pylist():
-            row["time_ns"] = nanoseconds(row["time"])
-            found.setdefault(row["group_id"], []).append(row)
+    def _question(self) -> Rebalances:
+        question = self.asked["rebalances"]
+        assert isinstance(question, Rebalances)
+        question.clusters = self.clusters
+        return question
+
+    def _rebalances(self) -> dict[_Group, list[Row]]:
+        """Rebalances by group, in order; those without a time last."""
+        found: dict[_Group, list[Row]] = {}
+        for row in self._question().generations():
+            if row["time_ns"] is not None:
+                # Answers have microseconds.
+                row["time_ns"] = row["time_ns"] // 1000 * 1000
+            found.setdefault((row["cluster"], row["group_id"]), []).append(row)
         return found
 
-    def _events(self) -> dict[str, list[Row]]:
+    def _events(self) -> dict[_Group, list[Row]]:
         """Exchanges of each group, in order."""
-        found: dict[str, list[Row]] = {}
-        order = [(name, "ascending") for name in ORDER]
-        table = self.parts["rebalances.events"].table()
-        for row in table.take(pc.sort_indices(table, sort_keys=order)).to_pylist():
-            found.setdefault(row["group_id"], []).append(row)
+        found: dict[_Group, list[Row]] = {}
+        for row in sorted(self._question().events(), key=_when):
+            found.setdefault((row["cluster"], row["group_id"]), []).append(row)
         return found
+
+    def _named(self, group: _Group) -> str:
+        return f"group {word(group[1])}{in_cluster(self.clusters, group[0])}"
+
+
+def _when(event: Row) -> tuple[bool, int, int, int]:
+    return (event["time_ns"] is None, event["time_ns"] or 0, event["connection_id"], event["exchange_id"])
+
+
+def _subject(group: _Group) -> dict[str, Any]:
+    return subject({"cluster": group[0], "group_id": group[1]}, "group_id")
 
 
 def _names(events: Sequence[Row]) -> dict[str, str]:
@@ -135,11 +152,11 @@ class RebalanceStorms(_Groups):
                     break
         return found
 
-    def _finding(self, group: str, rows: list[Row], events: list[Row]) -> Finding:
+    def _finding(self, group: _Group, rows: list[Row], events: list[Row]) -> Finding:
         names = _names(events)
         first, last = rows[0]["time_ns"], rows[-1]["time_ns"]
         told = []
-        for key, verb in (("left", "left"), ("lost", "gone without leaving"), ("joined", "joined")):
+        for key, verb in (("left", "left"), ("lost", "did not leave but are gone"), ("joined", "joined")):
             who = Counter(names.get(one, one) for row in rows for one in row[key])
             if who:
                 told.append(f"{some([name for name, _ in who.most_common()])} {verb} ({plural(who.total(), 'time')})")
@@ -154,17 +171,17 @@ class RebalanceStorms(_Groups):
         shown = [event for event in inside if _leaves(event) or event["error_code"] or event["reason"]] or inside
         return self.finding(
             "warning",
-            f"group {word(group)} rebalanced {plural(len(rows), 'time')}{span(first, last)}: {why}",
+            f"{self._named(group)} rebalanced {plural(len(rows), 'time')}{span(first, last)}: {why}",
             meaning=(
-                "With each rebalance members stop (or give partitions away), assignments are made anew, and what was "
-                "not committed is read again: the group does less and less."
+                "In each rebalance members stop or give up partitions, partitions are assigned anew, and records whose "
+                "offsets were not committed are read again."
             ),
             advice=(
                 "Find out why members leave: poll interval or session timeout too short for the work, crashes, rolling "
                 "restarts. Static membership (group.instance.id), cooperative assignment or the newer protocol "
                 "(KIP-848) make rebalances cheap."
             ),
-            subject={"group_id": group},
+            subject=_subject(group),
             count=len(rows),
             first=first,
             last=last,
@@ -211,7 +228,7 @@ class LostMembers(_Groups):
                 found.append(self._finding(group, lost, late, events))
         return found
 
-    def _finding(self, group: str, lost: list[tuple[Row, str]], late: list[Row], events: list[Row]) -> Finding:
+    def _finding(self, group: _Group, lost: list[tuple[Row, str]], late: list[Row], events: list[Row]) -> Finding:
         names = _names(events)
         members = {member for _, member in lost}
         generations = {row["generation"] for row, _ in lost}
@@ -233,18 +250,18 @@ class LostMembers(_Groups):
             told.append(f"was left {plural(len(late), 'time')} by members that did not poll in time ({who})")
         return self.finding(
             "warning",
-            f"group {word(group)} {' and '.join(told)}",
+            f"{self._named(group)} {' and '.join(told)}",
             meaning=(
-                "The coordinator took these members for dead (no heartbeat within session.timeout.ms), or they gave up "
-                "themselves (no poll within max.poll.interval.ms). Their partitions waited that long, and what they "
-                "had read and not committed is read again by others."
+                "The coordinator removed these members (no heartbeat within session.timeout.ms), or they gave up "
+                "themselves (no poll within max.poll.interval.ms). Their partitions waited that long, and others read "
+                "again what they had read and not committed."
             ),
             advice=(
-                "Where programs work long on what they poll: fewer records (max.poll.records) or a longer "
-                "max.poll.interval.ms. Else see whether they crashed, were paused (garbage collection, CPU limits), or "
-                "lost their network."
+                "If the programs work long on what they poll: fewer records (max.poll.records) or a longer "
+                "max.poll.interval.ms. Else check whether they crashed, were paused (garbage collection, CPU limits), "
+                "or lost their network."
             ),
-            subject={"group_id": group},
+            subject=_subject(group),
             count=len(lost) + len(late),
             first=min(times, default=None),
             last=max(times, default=None),

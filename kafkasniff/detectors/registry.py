@@ -12,6 +12,7 @@ from kafkasniff.errors import UsageError
 __all__ = ["DETECTORS", "detector_names", "find_detector"]
 
 DETECTORS: Final[tuple[tuple[str, str], ...]] = (
+    ("undecoded-traffic", "kafkasniff.detectors.undecoded"),
     ("broker-gone", "kafkasniff.detectors.broker_gone"),
     ("unanswered-requests", "kafkasniff.detectors.waiting"),
     ("late-answers", "kafkasniff.detectors.waiting"),
@@ -28,6 +29,7 @@ DETECTORS: Final[tuple[tuple[str, str], ...]] = (
     ("uncompressed-batches", "kafkasniff.detectors.batches"),
     ("repeated-sequences", "kafkasniff.detectors.producers"),
     ("acks-zero", "kafkasniff.detectors.producers"),
+    ("lost-records", "kafkasniff.detectors.lost_records"),
     ("hanging-transactions", "kafkasniff.detectors.transactions"),
     ("fenced-producers", "kafkasniff.detectors.transactions"),
     ("throttled-clients", "kafkasniff.detectors.throttling"),
@@ -36,7 +38,8 @@ DETECTORS: Final[tuple[tuple[str, str], ...]] = (
     ("mixed-broker-versions", "kafkasniff.detectors.broker_versions"),
     ("connection-churn", "kafkasniff.detectors.churn"),
     ("sasl-failures", "kafkasniff.detectors.refusals"),
-    ("wrong-protocol", "kafkasniff.detectors.refusals"),
+    ("wrong-protocol", "kafkasniff.detectors.wrong_protocol"),
+    ("tls-failures", "kafkasniff.detectors.tls_failures"),
     ("slow-broker", "kafkasniff.detectors.slow_broker"),
     ("transport-trouble", "kafkasniff.detectors.transport_trouble"),
     ("skewed-partitions", "kafkasniff.detectors.skew"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from kafkasniff.analysis.export import Export
+from kafkasniff.analysis.visibility import VisibleTraffic
 from kafkasniff.detectors.finding import Finding
 from kafkasniff.detectors.numbers import Numbers
 from kafkasniff.detectors.together import Detectors
@@ -31,6 +31,8 @@ class Checked(msgspec.Struct, frozen=True):
     """What a reader must know: what is not known, and what bounds have cost."""
     broken: bool
     """A capture was structurally broken or cut; what could be read was."""
+    visible: VisibleTraffic
+    """How much of the traffic could be decoded."""
 
 
 def tables_for(detectors: Detectors) -> tuple[str, ...]:
@@ -54,12 +56,12 @@ def run(
     """
     # Exports need none of what reads captures.
     from kafkasniff.capture import open_captures  # noqa: PLC0415
+    from kafkasniff.capture.folders import divided  # noqa: PLC0415
 
     detectors, numbers = Detectors(only, skip, settings), Numbers()
-    captures = [one for one in sources if not os.path.isdir(one)]
-    for folder in sources:
-        if folder not in captures:
-            detectors.read(Export.open(folder))
+    captures, exports = divided(sources)
+    for folder in exports:
+        detectors.read(Export.open(folder))
     names, broken = None, False
     if captures:
         rows = CountedRows(
@@ -76,4 +78,4 @@ def run(
             broken = source.broken
         names = rows.end()
     found = numbers.numbered(detectors.findings(names))
-    return Checked(found, detectors.notes(), broken)
+    return Checked(found, detectors.notes(), broken, detectors.visible())

@@ -15,6 +15,8 @@ from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, integer
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.detectors.detector import Detector, evidence_columns, evidence_shape
 from kafkasniff.detectors.finding import Finding
+from kafkasniff.detectors.tally import CLUSTER, CLUSTER_COLUMNS, clusters
+from kafkasniff.detectors.wording import in_cluster, percent, plural, subject, times_as_much
 from kafkasniff.sinks.printable import word
 from kafkasniff.sinks.summaries.phrases import amount
 
@@ -22,7 +24,7 @@ __all__ = ["SkewedPartitions"]
 
 MAX_PARTITIONS: Final = 1 << 18
 """Partitions of which traffic is counted; those with the least go first."""
-_KEYS: Final = (("topic", pa.string()), ("partition", pa.int32()))
+_KEYS: Final = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int32()))
 METADATA: Final = ("Metadata", "DescribeTopicPartitions")
 """They tell which partitions a topic has, those without traffic too."""
 
@@ -37,15 +39,16 @@ class SkewThresholds(Parameters, frozen=True, kw_only=True):
 class SkewedPartitions(Detector[SkewThresholds]):
     """The records that producers send to each partition of a topic, against an equal share of all its partitions.
 
-    All partitions count that anything in the capture names: of a topic whose metadata passed by, all that there are.
+    All partitions that the capture names count: those in Metadata responses too, even if they got no records.
     """
 
     name: ClassVar[str] = "skewed-partitions"
     summary: ClassVar[str] = "Topics with most of their traffic in few partitions."
     parameters_type = SkewThresholds
+    parts_clusters = True
 
     def reads(self) -> Mapping[str, Reading]:
-        return {"exchanges": Reading((*ORDER, "api", "partitions"), ("Produce", "Fetch", *METADATA))}
+        return {"exchanges": Reading((*ORDER, "api", *CLUSTER_COLUMNS, "partitions"), ("Produce", "Fetch", *METADATA))}
 
     def shapes(self) -> Mapping[str, Shape]:
         sums: Any = (("records", pa.int64(), "sum"), ("bytes", pa.int64(), "sum"))
@@ -57,13 +60,13 @@ class SkewedPartitions(Detector[SkewThresholds]):
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, in_any(batch, "api", ("Produce", "Fetch", *METADATA)))
-        rows = named(exploded(batch, "partitions", [*ORDER, "api"]))
+        rows = named(exploded(batch, "partitions", [*ORDER, "api", *CLUSTER_COLUMNS]))
         rows = only(rows, pc.and_(pc.is_valid(column(rows, "topic")), pc.greater_equal(column(rows, "partition"), 0)))
         if not rows.num_rows:
             return
         produced = in_any(rows, "api", ["Produce"]).to_numpy(zero_copy_only=False)
         time = pc.if_else(pa.array(produced), column(rows, "time_ns"), pa.scalar(None, pa.int64()))
-        keys = {name: column(rows, name) for name, _ in _KEYS}
+        keys = _keys(rows)
         self.parts["partitions"].add(
             {
                 **keys,
@@ -73,42 +76,42 @@ class SkewedPartitions(Detector[SkewThresholds]):
                 "last": time,
             }
         )
-        some = only(rows, pa.array(produced))
-        self.parts["evidence"].add(evidence_columns(some, {name: column(some, name) for name, _ in _KEYS}))
+        produced_rows = only(rows, pa.array(produced))
+        self.parts["evidence"].add(evidence_columns(produced_rows, _keys(produced_rows)))
 
     def findings(self) -> list[Finding]:
-        topics: dict[str, list[dict[str, Any]]] = {}
+        topics: dict[tuple[str | None, str], list[dict[str, Any]]] = {}
         for row in self.told("partitions").to_pylist():
-            topics.setdefault(row["topic"], []).append(row)
+            topics.setdefault((row["cluster"], row["topic"]), []).append(row)
         evidence = self.evidence("evidence")
         found = []
-        for topic, rows in topics.items():
+        for (cluster, topic), rows in topics.items():
             records = sum(row["records"] for row in rows)
             hottest = max(rows, key=lambda row: (row["records"], -row["partition"]))
             if records < self.thresholds.records or not _is_skewed(hottest, rows, records, self.thresholds.factor):
                 continue
             share, fair = hottest["records"] / records, 1 / len(rows)
             idle = sum(not row["records"] for row in rows)
-            silent = f"; {idle:,} got nothing" if idle else ""
+            silent = f"; {plural(idle, 'partition')} got none" if idle else ""
             found.append(
                 self.finding(
                     "warning",
-                    f"partition {hottest['partition']} of {word(topic)} got {share:.0%} of {records:,} records "
-                    f"({amount(hottest['bytes'])}), {share / fair:.1f} times its share of {len(rows):,} "
-                    f"partitions{silent}",
+                    f"partition {hottest['partition']} of {word(topic)}{in_cluster(self.clusters, cluster)} got "
+                    f"{percent(share)} of {plural(records, 'record')} ({amount(hottest['bytes'])}), "
+                    f"{times_as_much(share / fair)} its fair share among {plural(len(rows), 'partition')}{silent}",
                     meaning=(
-                        "One broker and one consumer of a group do most of the work, and more partitions or consumers "
-                        "do not help. Few keys, or one that is much more frequent than others, have this effect."
+                        "One broker and one consumer of a group do most of the work; more partitions or consumers do "
+                        "not help. The usual causes are few keys, or one key that is much more frequent than others."
                     ),
                     advice=(
-                        "Look at the keys (`analyze topic`, `decode -vv --topic`): spread a hot key by adding to it, "
-                        "leave keys out where order does not matter, and see a partitioner of the client's own."
+                        "Look at the keys (`analyze topic`, `decode -vv --topic`): spread a hot key by adding a "
+                        "suffix, send no key where order does not matter, and check for a custom partitioner."
                     ),
-                    subject={"topic": topic, "partition": hottest["partition"]},
+                    subject=subject(hottest, "topic", "partition"),
                     count=hottest["records"],
                     first=hottest["first"],
                     last=hottest["last"],
-                    evidence=evidence.get((topic, hottest["partition"]), ()),
+                    evidence=evidence.get((cluster, topic, hottest["partition"]), ()),
                     values={
                         "share": share,
                         "factor": share / fair,
@@ -120,6 +123,10 @@ class SkewedPartitions(Detector[SkewThresholds]):
                 )
             )
         return found
+
+
+def _keys(rows: pa.RecordBatch) -> dict[str, Any]:
+    return {**clusters(rows), **{name: column(rows, name) for name in ("topic", "partition")}}
 
 
 def _is_skewed(hottest: dict[str, Any], rows: list[dict[str, Any]], records: int, factor: float) -> bool:

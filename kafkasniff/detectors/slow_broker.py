@@ -10,13 +10,14 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
-from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, only
+from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, only
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.analysis.questions.slow_brokers import FETCHES, WAITING, SlowBrokerParameters, SlowBrokers
+from kafkasniff.analysis.questions.slow_brokers import SlowBrokerParameters, SlowBrokers
+from kafkasniff.analysis.waits import may_have_waited, with_sender, work_us
 from kafkasniff.detectors.detector import Detector, united
 from kafkasniff.detectors.finding import MAX_EVIDENCE, Evidence, Finding
-from kafkasniff.detectors.wording import some
+from kafkasniff.detectors.wording import elapsed, some, times_as_much
 from kafkasniff.sinks.times import duration
 
 __all__ = ["SlowBroker"]
@@ -34,11 +35,18 @@ class SlowBrokerThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class SlowBroker(Detector[SlowBrokerThresholds]):
-    """For each API the median latency of each broker against those of the others; empty fetches and joins left out."""
+    """For each API the median time that each broker takes to answer, against those of the others.
+
+    Exchanges in which the broker waited as the request asks, or may have (fetches within their max wait, joins), are
+    left out. Time behind earlier requests of the connection and quotas (KIP-219) is taken off. Fetches of replicas and
+    of the KRaft quorum are compared apart from those of clients. The time that acks=all takes is compared: it may be
+    that of another replica.
+    """
 
     name: ClassVar[str] = "slow-broker"
     summary: ClassVar[str] = "Brokers that are slower than their peers."
     parameters_type = SlowBrokerThresholds
+    parts_clusters = True
 
     def questions(self) -> Mapping[str, Accumulator[Any]]:
         limits = self.thresholds
@@ -62,23 +70,22 @@ class SlowBroker(Detector[SlowBrokerThresholds]):
         place = batch.schema.get_field_index("broker_id")
         batch = batch.set_column(place, "broker_id", pa.nulls(batch.num_rows, pa.int32()))
         self.asked["slow"].update(batch)
-        latency, api = column(batch, "latency_us"), column(batch, "api")
-        empty = pc.equal(pc.fill_null(column(batch, "record_count"), 0), 0)
-        waits = pc.or_(in_any(batch, "api", WAITING), pc.and_(in_any(batch, "api", FETCHES), empty))
-        batch = only(batch, pc.and_(pc.and_(pc.is_valid(latency), pc.is_valid(api)), pc.invert(waits)))
+        known = pc.and_(pc.is_valid(column(batch, "latency_us")), pc.is_valid(column(batch, "api")))
+        batch = only(batch, pc.and_(known, pc.invert(may_have_waited(batch))))
         broker, time = broker_endpoint(batch), column(batch, "time_ns")
         self.parts["times"].add({"broker": broker, "first": time, "last": time})
         self.parts["slowest"].add(
             {
-                "api": column(batch, "api"),
+                "api": with_sender(batch),
                 "broker": broker,
-                "faster_us": pc.negate(column(batch, "latency_us")),
+                "faster_us": -work_us(batch),
                 **{name: column(batch, name) for name in ORDER},
             }
         )
 
     def findings(self) -> list[Finding]:
         by_broker: dict[str, list[dict[str, Any]]] = {}
+        self.asked["slow"].clusters = self.clusters
         for row in self.asked["slow"].result().to_pylist():
             if row["slow"] and (row["p50_us"] - row["peers_p50_us"]) * 1000 >= self.thresholds.beyond:
                 by_broker.setdefault(row["broker"], []).append(row)
@@ -91,8 +98,8 @@ class SlowBroker(Detector[SlowBrokerThresholds]):
         told = f" (and {some(apis[1:])})" if apis[1:] else ""
         return self.finding(
             "warning",
-            f"{broker} takes {duration(worst['p50_us'] * 1000)} in the middle for {worst['api']}{told}, "
-            f"{worst['ratio']:.1f} times as long as its peers ({duration(worst['peers_p50_us'] * 1000)})",
+            f"{broker}: median {worst['api']}{told} latency is {elapsed(worst['p50_us'] * 1000)}, "
+            f"{times_as_much(worst['ratio'])} its peers' ({elapsed(worst['peers_p50_us'] * 1000)})",
             meaning=(
                 "The same requests take longer at this broker than at the others: it has more to do, or a slower disk, "
                 "network or machine."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +14,17 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.detectors.detector import Detector, evidence_columns, evidence_shape
 from kafkasniff.detectors.finding import Evidence
 
-__all__ = ["BROKER", "CLIENT", "CLIENT_COLUMNS", "Keys", "Tally", "clients", "nanoseconds"]
+__all__ = [
+    "BROKER",
+    "CLIENT",
+    "CLIENT_COLUMNS",
+    "CLUSTER",
+    "CLUSTER_COLUMNS",
+    "Keys",
+    "Tally",
+    "clients",
+    "clusters",
+]
 
 Keys = tuple[tuple[str, pa.DataType], ...]
 
@@ -24,6 +33,9 @@ CLIENT: Final[Keys] = (("client_id", pa.string()), ("client_ip", pa.string()))
 BROKER: Final[Keys] = (("broker", pa.string()),)
 """`address:port`, as numbers of brokers may be told late."""
 CLIENT_COLUMNS: Final = ("client_id", "client_ip")
+CLUSTER: Final[Keys] = (("cluster", pa.string()),)
+"""Endpoint of the broker, which `Detector.told` makes its cluster; for a detector that `parts_clusters`."""
+CLUSTER_COLUMNS: Final = ("broker_ip", "broker_port")
 
 
 def clients(batch: pa.RecordBatch, *, broker: bool = False) -> dict[str, pa.Array]:
@@ -32,13 +44,9 @@ def clients(batch: pa.RecordBatch, *, broker: bool = False) -> dict[str, pa.Arra
     return {**found, "broker": broker_endpoint(batch)} if broker else found
 
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
-
-
-def nanoseconds(time: datetime | None) -> int | None:
-    """A time of a question's answer, which has microseconds, as nanoseconds since 1970."""
-    return None if time is None else (time - _EPOCH) // _MICROSECOND * 1000
+def clusters(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """The key column of `CLUSTER`."""
+    return {"cluster": broker_endpoint(batch)}
 
 
 class Tally:

@@ -16,8 +16,7 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.detectors.detector import Detector
 from kafkasniff.detectors.finding import Finding
 from kafkasniff.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
-from kafkasniff.detectors.wording import client, plural, subject
-from kafkasniff.sinks.times import duration
+from kafkasniff.detectors.wording import client, elapsed, plural, subject
 
 __all__ = ["ThrottledClients"]
 
@@ -52,7 +51,7 @@ class ThrottledClients(Detector[ThrottledThresholds]):
         batch = only(batch, pc.greater(column(batch, "throttle_time_ms"), 0))
         throttle = integers(column(batch, "throttle_time_ms"))
         keys = {**clients(batch, broker=True), "api": column(batch, "api")}
-        notes = pa.array([f"throttled for {duration(int(one) * 1_000_000)}" for one in throttle], pa.string())
+        notes = pa.array([f"throttled for {elapsed(int(one) * 1_000_000)}" for one in throttle], pa.string())
         self._throttled.add(self, batch, keys, notes, throttle_ms=throttle, worst_ms=throttle)
 
     def findings(self) -> list[Finding]:
@@ -62,11 +61,12 @@ class ThrottledClients(Detector[ThrottledThresholds]):
             found.append(
                 self.finding(
                     "warning" if total >= self.thresholds.total else "note",
-                    f"{client(row)} throttled by {row['broker']} in {plural(row['count'], 'response')} to "
-                    f"{row['api'] or 'requests that were not seen'}, for {duration(total)} in all",
+                    f"{client(row)} throttled by {row['broker']} for {elapsed(total)}, in "
+                    f"{plural(row['count'], 'response')} to {row['api'] or 'requests that were not seen'}",
                     meaning=(
-                        "The client is over a quota for bytes, for the broker's time, or for changes of the cluster: "
-                        "for so long it gets, or gives, nothing."
+                        "The client is over a quota for bytes, for the broker's time, or for changes of the cluster. "
+                        "After a throttled response the broker reads nothing from the connection for that time "
+                        "(KIP-219): late answers and closed windows in it are the quota's."
                     ),
                     advice=(
                         "See the quotas of this user or client id (kafka-configs.sh --describe --entity-type users, "

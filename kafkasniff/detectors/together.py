@@ -8,13 +8,17 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Reading
+from kafkasniff.analysis.accumulator import Accumulator, Reading
+from kafkasniff.analysis.clusters import Clusters
 from kafkasniff.analysis.columns import column
 from kafkasniff.analysis.export import Export
+from kafkasniff.analysis.known_clusters import ALONE
 from kafkasniff.analysis.parameters import make_parameters
+from kafkasniff.analysis.visibility import VisibleTraffic
 from kafkasniff.detectors.detector import Detector, united
 from kafkasniff.detectors.finding import Finding, worst_first
 from kafkasniff.detectors.registry import detector_names, find_detector
+from kafkasniff.detectors.undecoded import UndecodedTraffic
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Message
 from kafkasniff.rows.resolve import Names
@@ -43,15 +47,29 @@ class Detectors:
         if unused:
             raise UsageError(f"--set {unused[0]}: this detector is not among those that are asked")
         self.detectors: tuple[Detector[Any], ...] = tuple(_made(name, given.get(name, {})) for name in chosen)
-        readings = [detector.reads() for detector in self.detectors]
+        # What was decoded is known whichever detectors are asked.
+        named = any(isinstance(detector, UndecodedTraffic) for detector in self.detectors)
+        self._beside = () if named else (UndecodedTraffic(),)
+        self._clusters = Clusters() if any(one.parts_clusters for one in self.detectors) else None
+        readers: list[Accumulator[Any]] = [*self._all, *([self._clusters] if self._clusters else [])]
+        readings = [one.reads() for one in readers]
         self._reads = united(*readings)
-        self._readings = list(zip(self.detectors, readings, strict=True))
+        self._readings = list(zip(readers, readings, strict=True))
         self._bodies: dict[tuple[str, str], list[Any]] = {}
-        for detector in self.detectors:
-            for place, which in detector.bodies.items():
+        wanted_bodies = [one.bodies for one in self.detectors] + ([Clusters.wanted()] if self._clusters else [])
+        for bodies in wanted_bodies:
+            for place, which in bodies.items():
                 self._bodies.setdefault(place, []).append(which)
         self._error_bodies = any(detector.error_bodies for detector in self.detectors)
         self._notes: dict[str, None] = {}
+
+    @property
+    def _all(self) -> tuple[Detector[Any], ...]:
+        return (*self.detectors, *self._beside)
+
+    def visible(self) -> VisibleTraffic:
+        """How much of the traffic could be decoded, by the rows so far."""
+        return next(one for one in self._all if isinstance(one, UndecodedTraffic)).visibility.visible()
 
     def reads(self) -> dict[str, Reading]:
         """Tables, with the columns that are needed of them."""
@@ -81,7 +99,7 @@ class Detectors:
 
         Raises CaptureError where a file cannot be read, UsageError where another version wrote it.
         """
-        wanted: dict[tuple[str, tuple[str, ...] | None], list[Detector[Any]]] = {}
+        wanted: dict[tuple[str, tuple[str, ...] | None], list[Accumulator[Any]]] = {}
         unread = [detector.name for detector in self.detectors if detector.bodies and not export.has_json]
         if unread:
             self._notes[f"not looked for: {', '.join(unread)}: {export.folder} was exported without bodies"] = None
@@ -90,11 +108,17 @@ class Detectors:
                 None
             )
         lacking: dict[str, list[str]] = {}
-        for detector in self.detectors:
+        if "connections" not in export.tables:
+            self._notes[f"{export.folder} has no table connections: how much of the traffic was decoded is unknown"] = (
+                None
+            )
+        for detector in self._all:
             if detector.name in unread:
                 continue
             needed = [table for table, reading in detector.reads().items() if not reading.optional]
             absent = [table for table in needed if table not in export.tables]
+            if absent and detector in self._beside:
+                continue
             if absent:
                 lacking.setdefault(absent[0], []).append(detector.name)
                 continue
@@ -108,26 +132,36 @@ class Detectors:
                     wanted.setdefault((table, reading.apis), []).append(detector)
         for table, names in lacking.items():
             self._notes[f"not looked for: {', '.join(names)}: {export.folder} has no table {table}"] = None
+        if self._clusters is not None and not export.has_json:
+            self._notes[
+                f"{export.folder} was exported without bodies: its brokers are taken for those of one cluster"
+            ] = None
+        elif self._clusters is not None:
+            for table, reading in self._clusters.reads().items():
+                wanted.setdefault((table, reading.apis), []).append(self._clusters)
         # Those that look at the same rows share one reading of them.
         for (table, _), some in wanted.items():
-            together = united(*(detector.reads() for detector in some))[table]
+            together = united(*(reader.reads() for reader in some))[table]
             for batch in export.batches(table, together, since_ns, until_ns):
-                for detector in some:
-                    detector.update(batch, table)
+                for reader in some:
+                    reader.update(batch, table)
 
     def merge(self, other: Detectors) -> None:
         """Take another's rows. Raises ValueError where it has other detectors or thresholds."""
         if [type(one) for one in self.detectors] != [type(one) for one in other.detectors]:
             raise ValueError("only the same detectors can be merged")
-        for mine, theirs in zip(self.detectors, other.detectors, strict=True):
+        for mine, theirs in zip(self._all, other._all, strict=True):
             mine.merge(theirs)
+        if self._clusters is not None and other._clusters is not None:
+            self._clusters.merge(other._clusters)
         self._notes |= other._notes
 
     def findings(self, names: Names | None = None) -> list[Finding]:
         """What the rows so far show, worst first. `names`: what captures among the sources told."""
         found: list[Finding] = []
+        clusters = ALONE if self._clusters is None else self._clusters.known()
         for detector in self.detectors:
-            detector.names = names
+            detector.names, detector.clusters = names, clusters
             some = worst_first(detector.findings())
             if len(some) > MAX_FINDINGS:
                 self._notes[f"{detector.name}: {len(some) - MAX_FINDINGS:,} more findings are left out"] = None

@@ -16,11 +16,10 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.questions.errors import error_codes
 from kafkasniff.detectors.detector import Bodies, Detector
 from kafkasniff.detectors.finding import MAX_EVIDENCE, Evidence, Finding
-from kafkasniff.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients
-from kafkasniff.detectors.wording import client, plural, subject
+from kafkasniff.detectors.tally import CLIENT, CLIENT_COLUMNS, CLUSTER, CLUSTER_COLUMNS, Tally, clients, clusters
+from kafkasniff.detectors.wording import client, elapsed, in_cluster, plural, subject
 from kafkasniff.kafka.errors import error_name
 from kafkasniff.sinks.printable import word
-from kafkasniff.sinks.times import duration
 
 __all__ = ["FencedProducers", "HangingTransactions"]
 
@@ -54,14 +53,15 @@ class HangingTransactions(Detector[HangingThresholds]):
     summary: ClassVar[str] = "Transactions that were begun and not ended in their time."
     parameters_type = HangingThresholds
     bodies: ClassVar[Bodies] = {("request", "InitProducerId"): None}
+    parts_clusters = True
 
     def reads(self) -> Mapping[str, Reading]:
-        own = ("api", "transactional_id", "error_code", "request_body", *CLIENT_COLUMNS)
+        own = ("api", "transactional_id", "error_code", "request_body", *CLIENT_COLUMNS, *CLUSTER_COLUMNS)
         return {"exchanges": Reading((*ORDER, *own)), "connections": Reading(("end_time_ns",), optional=True)}
 
     def shapes(self) -> Mapping[str, Shape]:
         number = pa.int64()
-        keys = (_NAME, ("ends", pa.bool_()), ("second", number))
+        keys = (*CLUSTER, _NAME, ("ends", pa.bool_()), ("second", number))
         who: Any = tuple((name, kind, "first") for name, kind in CLIENT)
         place: Any = tuple((name, number, "first") for name in ORDER)
         # The same with the order turned around: what was last.
@@ -71,7 +71,7 @@ class HangingTransactions(Detector[HangingThresholds]):
             "lasts": Shape(
                 keys=keys, measures=(*turned, *who), order=("before", *ORDER[1:]), keep="earliest", bound=MAX_SECONDS
             ),
-            "timeouts": Shape(keys=(_NAME,), measures=(("timeout_ms", number, "max"),)),
+            "timeouts": Shape(keys=(*CLUSTER, _NAME), measures=(("timeout_ms", number, "max"),)),
             "end": Shape(keys=(("one", pa.int8()),), measures=(("end_ns", number, "max"),)),
         }
 
@@ -89,8 +89,9 @@ class HangingTransactions(Detector[HangingThresholds]):
             pc.extract_regex(column(batch, "request_body"), r'"transaction_timeout_ms":(?P<number>-?\d{1,10})[,}]'),
             "number",
         )
-        self.parts["timeouts"].add({"transactional_id": name, "timeout_ms": found.cast(pa.int64())})
+        self.parts["timeouts"].add({**clusters(batch), "transactional_id": name, "timeout_ms": found.cast(pa.int64())})
         keys = {
+            **clusters(batch),
             "transactional_id": name,
             "ends": in_any(batch, "api", _ENDS),
             "second": floor_divided(column(batch, "time_ns"), _SECOND),
@@ -100,37 +101,42 @@ class HangingTransactions(Detector[HangingThresholds]):
         self.parts["lasts"].add({**keys, **rest, "before": pa.array(-integers(rest.pop("time_ns")))})
 
     def findings(self) -> list[Finding]:
-        timeouts = {row["transactional_id"]: row["timeout_ms"] for row in self.parts["timeouts"].table().to_pylist()}
+        timeouts = {
+            (row["cluster"], row["transactional_id"]): row["timeout_ms"] for row in self.told("timeouts").to_pylist()
+        }
         end = pc.max(self.parts["end"].table().column("end_ns")).as_py()
-        by_name: dict[str, list[dict[str, Any]]] = {}
-        for row in [*self.parts["firsts"].table().to_pylist(), *self.parts["lasts"].table().to_pylist()]:
+        by_name: dict[tuple[str | None, str], list[dict[str, Any]]] = {}
+        for row in [*self.told("firsts").to_pylist(), *self.told("lasts").to_pylist()]:
             if "before" in row:
                 row["time_ns"] = -row["before"]
-            by_name.setdefault(row["transactional_id"], []).append(row)
+            by_name.setdefault((row["cluster"], row["transactional_id"]), []).append(row)
         found = []
-        for name, rows in by_name.items():
-            told = timeouts.get(name)
+        for place, rows in by_name.items():
+            told = timeouts.get(place)
             timeout = self.thresholds.timeout if told is None else told * 1_000_000
             long = [one for one in _spans(rows, end) if one[1] - one[0]["time_ns"] > timeout]
             if long:
-                found.append(self._finding(name, long, timeout, told is not None))
+                found.append(self._finding(place, long, timeout, told is not None))
         return found
 
-    def _finding(self, name: str, long: list[tuple[dict[str, Any], int, bool]], timeout: int, told: bool) -> Finding:
+    def _finding(
+        self, place: tuple[str | None, str], long: list[tuple[dict[str, Any], int, bool]], timeout: int, told: bool
+    ) -> Finding:
+        cluster, name = place
         begin, over, _ = max(long, key=lambda one: one[1] - one[0]["time_ns"])
         open_ones = sum(not ended for _, _, ended in long)
         lasted = over - begin["time_ns"]
-        never = f"; {open_ones:,} not ended while the capture lasts" if open_ones else ""
+        never = f"; {open_ones:,} still open at the end of the capture" if open_ones else ""
         return self.finding(
             "error",
-            f"{plural(len(long), 'transaction')} of {word(name)} open for longer than {duration(timeout)}, the longest "
-            f"for {duration(lasted)}{never}",
+            f"{plural(len(long), 'transaction')} of {word(name)}{in_cluster(self.clusters, cluster)} open for longer "
+            f"than {elapsed(timeout)}, the longest for {elapsed(lasted)}{never}",
             meaning=(
-                "The coordinator aborts a transaction whose time is over, and its records are lost to readers of "
-                "committed data. Until then these readers get nothing behind its first record, of anybody's."
+                "The coordinator aborts a transaction that times out, and read_committed consumers never get its "
+                "records. Until then they get nothing after its first record, from any producer."
             ),
             advice=(
-                "See whether the producer died, or works too long between begin and commit; raise "
+                "Check whether the producer died, or works too long between begin and commit; raise "
                 "transaction.timeout.ms if it must. kafka-transactions.sh finds transactions that the coordinator "
                 "itself does not end (KIP-664)."
             ),
@@ -143,7 +149,7 @@ class HangingTransactions(Detector[HangingThresholds]):
                     one["connection_id"],
                     one["exchange_id"],
                     one["time_ns"],
-                    f"open for {duration(to - one['time_ns'])}",
+                    f"open for {elapsed(to - one['time_ns'])}",
                 )
                 for one, to, _ in sorted(long, key=lambda one: one[0]["time_ns"])[:MAX_EVIDENCE]
             ),
@@ -218,12 +224,12 @@ class FencedProducers(Detector[FencedThresholds]):
                     f"{plural(row['count'], 'request')} of {client(row)}{name} refused with "
                     f"{error_name(row['error_code'])}",
                     meaning=(
-                        "Another producer has begun with the same transactional id, or the coordinator aborted a "
-                        "transaction whose time was over: this one may write no more."
+                        "Another producer started with the same transactional id, or the coordinator aborted a "
+                        "transaction that timed out: this producer may write no more."
                     ),
                     advice=(
-                        "Where an instance took over from one that was thought dead, all is well. Else two programs "
-                        "share a transactional.id, or transactions last longer than transaction.timeout.ms."
+                        "None if an instance took over from one that was thought dead. Else two programs share a "
+                        "transactional.id, or transactions last longer than transaction.timeout.ms."
                     ),
                     subject=subject(row, "client_id", "client_ip", "transactional_id", "error_code"),
                     count=row["count"],

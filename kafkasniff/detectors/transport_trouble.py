@@ -15,17 +15,18 @@ from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, 
 from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.analysis.questions.slow_brokers import FETCHES, WAITING
+from kafkasniff.analysis.waits import WAIT_COLUMNS, excused_us, may_have_waited
 from kafkasniff.detectors.detector import Detector
-from kafkasniff.detectors.finding import Finding, Severity
+from kafkasniff.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.detectors.tally import BROKER, Tally
-from kafkasniff.detectors.wording import plural
+from kafkasniff.detectors.wording import elapsed, percent, plural
 from kafkasniff.exports.transport import TABLE
 from kafkasniff.sinks.printable import word
-from kafkasniff.sinks.times import duration
 
 __all__ = ["TransportTrouble"]
 
+MAX_THROTTLED: Final = 1 << 17
+"""Connections whose throttle times are added up, those that were throttled most."""
 PAIR: Final = (("client_ip", pa.string()), *BROKER)
 """A client's address and a broker."""
 _PACKETS: Final = ("packets", "again")
@@ -58,11 +59,12 @@ class TransportTrouble(Detector[TransportThresholds]):
     parameters_type = TransportThresholds
 
     _hit = Tally("hit", PAIR, sums=("again", "unanswered"), highs=("worst_us",))
-    _shut = Tally("shut", PAIR, sums=_CLOSED)
+    _shut = Tally("shut", (*PAIR, ("whole_id", pa.int64())), sums=_CLOSED)
+    """By connection (`whole_id`), as quotas mute connections."""
 
     def reads(self) -> Mapping[str, Reading]:
         ends = ("client_ip", "broker_ip", "broker_port")
-        own = ("api", "retransmits", "duration_us", "latency_us", "record_count", "status")
+        own = ("retransmits", "duration_us", "latency_us", "status", "throttle_time_ms", *WAIT_COLUMNS)
         return {
             "exchanges": Reading((*ORDER, *ends, *own)),
             "connections": Reading(("connection_id", "time_ns", *ends, "packets", "retransmits", "verdict")),
@@ -78,6 +80,12 @@ class TransportTrouble(Detector[TransportThresholds]):
             "packets": Shape(keys=PAIR, measures=sums, weight="again"),
             "ways": Shape(keys=PAIR, measures=least),
             "latencies": distribution_shape(PAIR),
+            "throttled": Shape(
+                keys=(("whole_id", pa.int64()),),
+                measures=(("throttle_us", pa.int64(), "sum"),),
+                weight="throttle_us",
+                bound=MAX_THROTTLED,
+            ),
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
@@ -90,24 +98,31 @@ class TransportTrouble(Detector[TransportThresholds]):
             self.parts["ways"].add({**_pair(ways), "way_us": column(ways, "broker_round_trip_us")})
             shut = pc.greater(pc.add(column(batch, "client_closed"), column(batch, "broker_closed")), 0)
             batch = only(batch, shut)
-            self._shut.add(self, batch, _pair(batch), **{name: integers(column(batch, name)) for name in _CLOSED})
+            keys = {**_pair(batch), "whole_id": column(batch, "connection_id")}
+            self._shut.add(self, batch, keys, **{name: integers(column(batch, name)) for name in _CLOSED})
         else:
             self._exchanges(batch)
 
     def _exchanges(self, batch: pa.RecordBatch) -> None:
-        empty = pc.equal(pc.fill_null(column(batch, "record_count"), 0), 0)
-        waits = pc.or_(in_any(batch, "api", WAITING), pc.and_(in_any(batch, "api", FETCHES), empty))
+        throttled = only(batch, pc.greater(column(batch, "throttle_time_ms"), 0))
+        self.parts["throttled"].add(
+            {
+                "whole_id": column(throttled, "connection_id"),
+                "throttle_us": integers(column(throttled, "throttle_time_ms")) * 1000,
+            }
+        )
+        waits = may_have_waited(batch)
         answered = only(batch, pc.and_(pc.is_valid(column(batch, "latency_us")), pc.invert(waits)))
         self.parts["latencies"].add(distribution_rows(_pair(answered), column(answered, "latency_us")))
         took = integers(column(batch, "duration_us"))
-        lost = in_any(batch, "status", ("unanswered", "open", "lost")).to_numpy(zero_copy_only=False)
-        # A wait that was asked for may be as long without any retransmission.
-        slow = (took * 1000 >= self.thresholds.slow) & ~waits.to_numpy(zero_copy_only=False)
+        lost = in_any(batch, "status", ("unanswered", "open")).to_numpy(zero_copy_only=False)
+        # A wait that was asked for, or a quota's, may be as long without any retransmission.
+        slow = (took - excused_us(batch)) * 1000 >= self.thresholds.slow
         again = integers(column(batch, "retransmits"))
         hit = (again > 0) & (lost | slow)
         batch = only(batch, pa.array(hit))
         notes = [
-            f"{plural(int(count), 'segment')} sent again, {'no answer' if gone else duration(int(us) * 1000)}"
+            f"{plural(int(count), 'segment')} sent again, {'no answer' if gone else elapsed(int(us) * 1000)}"
             for count, gone, us in zip(again[hit], lost[hit], took[hit], strict=True)
         ]
         measures = {"again": again[hit], "unanswered": lost[hit].astype(np.int64), "worst_us": took[hit]}
@@ -131,8 +146,8 @@ class TransportTrouble(Detector[TransportThresholds]):
                 effect = f"{plural(count, 'exchange')} slow for it or without an answer"
             yield self.finding(
                 severity,
-                f"{row['again']:,} of {row['packets']:,} packets ({share:.1%}) between {word(row['client_ip'])} and "
-                f"{row['broker']} sent again; {effect}",
+                f"{row['again']:,} of {row['packets']:,} packets ({percent(share)}) between {word(row['client_ip'])} "
+                f"and {row['broker']} retransmitted; {effect}",
                 meaning=(
                     "Packets are lost, or acknowledged too late. Each loss costs at least a round trip, and mostly 200 "
                     "ms or more, in which everything behind it on the connection waits."
@@ -155,8 +170,30 @@ class TransportTrouble(Detector[TransportThresholds]):
                 },
             )
 
-    def _closed(self) -> Iterator[Finding]:
+    def _shut_pairs(self) -> list[tuple[dict[str, Any], tuple[Evidence, ...]]]:
+        """Closed windows by pair, without the time for which quotas muted each connection (KIP-219)."""
+        muted = {row["whole_id"]: row["throttle_us"] for row in self.parts["throttled"].table().to_pylist()}
+        pairs: dict[tuple[Any, Any], tuple[dict[str, Any], list[Evidence]]] = {}
         for row, evidence in self._shut.rows(self):
+            row["broker_closed_us"] = max(row["broker_closed_us"] - muted.get(row["whole_id"], 0), 0)
+            if not row["broker_closed_us"]:
+                row["broker_closed"] = 0
+            if not (row["broker_closed"] or row["client_closed"]):
+                continue
+            pair = row["client_ip"], row["broker"]
+            if pair not in pairs:
+                pairs[pair] = row, [*evidence]
+                continue
+            known, named = pairs[pair]
+            for name in (*_CLOSED, "count"):
+                known[name] += row[name]
+            known["first"] = min((one for one in (known["first"], row["first"]) if one is not None), default=None)
+            known["last"] = max((one for one in (known["last"], row["last"]) if one is not None), default=None)
+            named += evidence
+        return [(row, tuple(sorted(named, key=_place)[:MAX_EVIDENCE])) for row, named in pairs.values()]
+
+    def _closed(self) -> Iterator[Finding]:
+        for row, evidence in self._shut_pairs():
             for whose, meaning, advice in _CLOSED_SAID:
                 closed_us, count = row[f"{whose}_closed_us"], row[f"{whose}_closed"]
                 if not count or closed_us * 1000 < self.thresholds.closed:
@@ -164,7 +201,7 @@ class TransportTrouble(Detector[TransportThresholds]):
                 end = word(row["client_ip"]) if whose == "client" else row["broker"]
                 yield self.finding(
                     "warning",
-                    f"{end} took no data for {duration(closed_us * 1000)} in all: its window was closed "
+                    f"{end} took no data for {elapsed(closed_us * 1000)}: its window was closed "
                     f"{plural(count, 'time')} ({word(row['client_ip'])} and {row['broker']})",
                     meaning=meaning,
                     advice=advice,
@@ -187,8 +224,8 @@ class TransportTrouble(Detector[TransportThresholds]):
                 continue
             yield self.finding(
                 "note",
-                f"the way from {word(key['client_ip'])} to {key['broker']} and back takes {duration(way * 1000)} at "
-                f"least, of {duration(median * 1000)} that an answer takes in the middle",
+                f"round trip from {word(key['client_ip'])} to {key['broker']}: at least {elapsed(way * 1000)} of a "
+                f"median latency of {elapsed(median * 1000)}",
                 meaning=(
                     "Most of what the client waits for is the network between it and the broker: no setting of the "
                     "broker makes it faster."
@@ -214,11 +251,15 @@ _CLOSED_SAID: Final = (
     ),
     (
         "broker",
-        "The broker does not read what the client sends: its network threads are busy, or the client is throttled "
-        "(KIP-219) or sends faster than requests are handled.",
-        "See the broker's queue of requests, num.network.threads, quotas (throttled-clients) and disks.",
+        "The broker does not read what the client sends: its network threads are busy, it stands still, or the client "
+        "sends faster than requests are handled. Throttle times (KIP-219) are taken off.",
+        "See the broker's queue of requests, num.network.threads, garbage collections and disks.",
     ),
 )
+
+
+def _place(one: Evidence) -> tuple[int, int]:
+    return one.time_ns or 0, one.connection_id
 
 
 def _pair(batch: pa.RecordBatch) -> dict[str, pa.Array]:

@@ -1,87 +1,31 @@
-"""Requests that were never answered, and those that were answered late."""
+"""Requests that were never answered or answered late, without the waits that nobody is to blame for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, Reading
-from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, integers, only, order_columns
+from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, only, order_columns
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.detectors.detector import Bodies, Detector
+from kafkasniff.analysis.waits import WAIT_COLUMNS, excused_us, with_sender, work_us
+from kafkasniff.detectors.detector import Detector
 from kafkasniff.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
-from kafkasniff.detectors.wording import client, plural, subject
-from kafkasniff.model import Message
+from kafkasniff.detectors.wording import client, elapsed, plural, subject
 from kafkasniff.sinks.printable import word
-from kafkasniff.sinks.times import duration
 
-__all__ = ["LateAnswers", "UnansweredRequests", "allowed_ns"]
+__all__ = ["LateAnswers", "UnansweredRequests"]
 
 MAX_REQUESTS: Final = 100_000
 """Unanswered requests that are looked at, the earliest."""
 
-_WAITS: Final = {
-    **dict.fromkeys(("Fetch", "ShareFetch"), ("max_wait_ms",)),
-    # Version 0 has no timeout of its own for rebalances: the session's counts (KIP-62).
-    "JoinGroup": ("rebalance_timeout_ms", "session_timeout_ms"),
-    **dict.fromkeys(
-        (
-            "CreateTopics",
-            "DeleteTopics",
-            "DeleteRecords",
-            "CreatePartitions",
-            "ElectLeaders",
-            "AlterPartitionReassignments",
-            "UpdateFeatures",
-            "AddRaftVoter",
-        ),
-        ("timeout_ms",),
-    ),
-}
-"""APIs whose broker takes its time on purpose, and the field of the request that says how long it may."""
-SHORT_WAIT_MS: Final = 1000
-"""A wait that is no longer counts as this long: so the bodies that say it need not be looked at."""
-SYNC_WAIT_MS: Final = 60_000
-"""SyncGroup is answered when the group's leader has sent its assignment; how long that may take the request does not
-say. This is the rebalance timeout of Connect's workers, the shortest default there is."""
 _NS_PER_MS: Final = 1_000_000
-
-
-def _waits_long(message: Message) -> bool:
-    body = message.body or {}
-    waits = (body.get(field) for field in _WAITS.get(message.api or "", ()))
-    return any(isinstance(wait, int) and wait > SHORT_WAIT_MS for wait in waits)
-
-
-_BODIES: Final[Bodies] = {("request", api): _waits_long for api in _WAITS}
-
-
-def allowed_ns(batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """How long the broker may wait before it answers each request, as the request says: nanoseconds."""
-    api, body = column(batch, "api"), column(batch, "request_body")
-    waits = np.zeros(batch.num_rows, np.int64)
-    for fields in dict.fromkeys(_WAITS.values()):
-        apis = [name for name, own in _WAITS.items() if own == fields]
-        mask = pc.fill_null(pc.is_in(api, value_set=pa.array(apis)), False).to_numpy(zero_copy_only=False)
-        if mask.any():
-            texts = body.filter(pa.array(mask))
-            told = pa.nulls(len(texts), pa.int64())
-            for field in fields:
-                # A quote within a string is escaped: nothing but the field itself looks like it.
-                found = pc.struct_field(pc.extract_regex(texts, rf'"{field}":(?P<number>-?\d{{1,10}})[,}}]'), "number")
-                number = found.cast(pa.int64())
-                told = pc.coalesce(told, pc.if_else(pc.greater(number, 0), number, pa.scalar(None, pa.int64())))
-            waits[mask] = np.maximum(integers(told), SHORT_WAIT_MS)
-    syncs = pc.fill_null(pc.equal(api, "SyncGroup"), False).to_numpy(zero_copy_only=False)
-    waits[syncs] = SYNC_WAIT_MS
-    return waits * _NS_PER_MS
 
 
 class UnansweredThresholds(Parameters, frozen=True, kw_only=True):
@@ -96,22 +40,23 @@ class UnansweredThresholds(Parameters, frozen=True, kw_only=True):
 class UnansweredRequests(Detector[UnansweredThresholds]):
     """Requests without a response though the response should be in the capture.
 
-    What a broker may wait on purpose is taken off (`max_wait_ms` of Fetch, `rebalance_timeout_ms` of JoinGroup …). A
+    The wait that a request asks for is taken off (`max_wait_ms` of Fetch, `rebalance_timeout_ms` of JoinGroup …), and
+    so are earlier requests of the connection that may wait, and the time for which a quota mutes it (KIP-219). A
     request that its connection's end cut off sooner is a note, unless the broker was still allowed to wait. Requests
     that were open when the capture ended count only if they had waited long enough by then; responses that a gap may
-    have swallowed never do. Where nothing was answered at all, it is a warning: captures may have one direction only.
+    have swallowed never do, nor those of connections of which one direction alone was captured. Where nothing was
+    answered at all and no packet of the broker was captured on any connection, it is a warning.
     """
 
     name: ClassVar[str] = "unanswered-requests"
     summary: ClassVar[str] = "Requests that were never answered, beyond the wait that they allow."
     parameters_type = UnansweredThresholds
-    bodies = _BODIES
 
     def reads(self) -> Mapping[str, Reading]:
-        own = ("api", "status", *CLIENT_COLUMNS, "broker_ip", "broker_port", "request_body", "duration_us")
+        own = ("status", *CLIENT_COLUMNS, "broker_ip", "broker_port", "duration_us", *WAIT_COLUMNS)
         return {
             "exchanges": Reading((*ORDER, *own)),
-            "connections": Reading(("connection_id", "end_time_ns", "unanswered"), optional=True),
+            "connections": Reading(("connection_id", "end_time_ns", "unanswered", "captured"), optional=True),
         }
 
     def shapes(self) -> Mapping[str, Shape]:
@@ -128,7 +73,8 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         if table == "connections":
             end = column(batch, "end_time_ns")
-            self._ends(end, 0)
+            # Whoever acknowledges what the broker sends would show that responses are missing (`lost`).
+            self._ends(end, pc.sum(in_any(batch, "captured", ["both"])).as_py() or 0)
             mask = pc.greater(column(batch, "unanswered"), 0)
             self.parts["connections"].add(
                 {"connection_id": column(batch, "connection_id").filter(mask), "end_ns": end.filter(mask)}
@@ -144,7 +90,7 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
                 **clients(batch),
                 "broker": broker_endpoint(batch),
                 **{name: column(batch, name) for name in ("api", "status")},
-                "wait_ns": allowed_ns(batch),
+                "wait_ns": excused_us(batch) * 1000,
             }
         )
 
@@ -177,13 +123,13 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
         who = f"of {client(row)} to {row['broker']}"
         if long:
             severity: Severity = "error" if answered else "warning"
-            title = f"{told} {who} never answered; the longest waited {duration(waited or 0)}"
+            title = f"{told} {who} never answered; the longest waited {elapsed(waited or 0)}"
             meaning = (
                 "The broker took the request and said nothing, for longer than clients wait by default "
                 "(request.timeout.ms): it is overloaded, hangs, or something on the way dropped the response."
             )
             if not answered:
-                meaning = f"Nothing was answered at all: the capture may hold only what clients send. Else: {meaning}"
+                meaning = f"The capture holds only what clients send, and they acknowledge no response. {meaning}"
             advice = (
                 "See what else this broker answered at that time, and its request queue and log; "
                 "look for retransmits of the connection, and for proxies or firewalls that forget connections."
@@ -201,7 +147,7 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
                 one["connection_id"],
                 one["exchange_id"],
                 one["time_ns"],
-                "" if one["waited_ns"] is None else f"waited {duration(one['waited_ns'])}",
+                "" if one["waited_ns"] is None else f"waited {elapsed(one['waited_ns'])}",
             )
             for one in rows[:MAX_EVIDENCE]
         )
@@ -232,21 +178,21 @@ class LateThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class LateAnswers(Detector[LateThresholds]):
-    """Answers that took long, without what the request allows the broker to wait.
+    """Answers that took long, beyond the wait that the request asks for.
 
-    Latency is from the request's last byte to the response's first, at the point of capture. A throttle time in the
-    response is taken off, too: brokers before 2.0 held the answer back that long (KIP-219).
+    Latency is from the request's last byte to the response's first, at the point of capture. Taken off are waits that
+    the request asks for, the time behind earlier requests of the connection, and throttle times: the broker does not
+    read from the connection for so long after a throttled response (KIP-219), or held it back (before 2.0).
     """
 
     name: ClassVar[str] = "late-answers"
     summary: ClassVar[str] = "Requests that were answered late, beyond the wait that they allow."
     parameters_type = LateThresholds
-    bodies = _BODIES
 
     _late = Tally("late", (*CLIENT, *BROKER, ("api", pa.string())), sums=("total_us",), highs=("worst_us",))
 
     def reads(self) -> Mapping[str, Reading]:
-        own = ("api", "latency_us", "throttle_time_ms", *CLIENT_COLUMNS, "broker_ip", "broker_port", "request_body")
+        own = ("latency_us", *CLIENT_COLUMNS, "broker_ip", "broker_port", *WAIT_COLUMNS)
         return {"exchanges": Reading((*ORDER, *own))}
 
     def shapes(self) -> Mapping[str, Shape]:
@@ -257,12 +203,11 @@ class LateAnswers(Detector[LateThresholds]):
         batch = only(batch, pc.greater_equal(column(batch, "latency_us"), threshold))
         if not batch.num_rows:
             return
-        throttle = np.maximum(integers(column(batch, "throttle_time_ms")), 0) * 1000
-        late = integers(column(batch, "latency_us")) - allowed_ns(batch) // 1000 - throttle
+        late = work_us(batch)
         mask = late >= threshold
         batch, late = only(batch, pa.array(mask)), late[mask]
-        keys = {**clients(batch, broker=True), "api": column(batch, "api")}
-        note = pa.array([f"{duration(int(one) * 1000)} late" for one in late], pa.string())
+        keys = {**clients(batch, broker=True), "api": with_sender(batch)}
+        note = pa.array([f"{elapsed(int(one) * 1000)} late" for one in late], pa.string())
         self._late.add(self, batch, keys, note, total_us=late, worst_us=late)
 
     def findings(self) -> list[Finding]:
@@ -274,19 +219,20 @@ class LateAnswers(Detector[LateThresholds]):
                 severity = "error"
             elif count >= self.thresholds.at_least:
                 severity = "warning"
-            told = plural(count, f"{word(row['api'])} request" if row["api"] is not None else "request")
+            told = plural(count, f"{row['api']} request" if row["api"] is not None else "request")
             found.append(
                 self.finding(
                     severity,
-                    f"{told} of {client(row)} answered late by {row['broker']}, the worst by {duration(worst * 1000)}",
+                    f"{told} of {client(row)} answered late by {row['broker']}, by up to {elapsed(worst * 1000)}",
                     meaning=(
-                        "What the request itself allows the broker to wait is taken off already: it was slow to do "
-                        "the work, or to get to it. After request.timeout.ms (30 s by default) clients give up and "
-                        "send it again."
+                        "The broker was slow to do the work, or to get to it: waits that the request asks for, earlier "
+                        "requests of the connection and quotas are not in these times. After request.timeout.ms (30 s "
+                        "by default) clients give up and send it again. Packets do not show the cause."
                     ),
                     advice=(
                         "Compare the brokers (slow-broker), and look for retransmits on the connection; on the broker "
-                        "for full request queues, slow disks, long garbage collections and replicas that lag."
+                        "for full request queues, slow disks, long garbage collections, and with acks=all for "
+                        "replicas that lag."
                     ),
                     subject=subject(row, "client_id", "client_ip", "broker", "api"),
                     count=count,

@@ -1,19 +1,47 @@
-"""Phrases of findings. What comes from the wire goes through `word`."""
+"""Phrases of findings. What comes from the wire goes through `word` or `quoted`, numbers are rounded for people."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from kafkasniff.sinks.printable import word
-from kafkasniff.sinks.times import duration
+from kafkasniff.analysis.known_clusters import Known
+from kafkasniff.sinks.printable import printable, word
 
-__all__ = ["client", "plural", "some", "span", "subject"]
+__all__ = [
+    "MAX_QUOTE",
+    "client",
+    "elapsed",
+    "in_cluster",
+    "percent",
+    "plural",
+    "quoted",
+    "shortened",
+    "some",
+    "span",
+    "subject",
+    "times_as_much",
+]
+
+MAX_QUOTE: Final = 300
+"""Characters of a message from the wire that a finding quotes: Kafka's longest usual ones have some 250."""
+
+_MARK: Final = 20
+"""Characters that say how many are missing, and a few: less than that is not worth cutting."""
+_TEN: Final = 9.95
+"""From here on rounding to one decimal has two digits in front of it, and the decimal says nothing."""
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+_DAY: Final = 86400
+_SHORT: Final = 2 * _MINUTE
+"""Seconds up to which a duration is given in seconds alone."""
 
 
 def client(row: Mapping[str, Any]) -> str:
     """`app at 10.0.0.5`."""
-    who = "a client without an id" if row["client_id"] is None else word(row["client_id"])
+    name = row["client_id"]
+    # Older brokers give themselves their number as the client id.
+    who = "a client without an id" if name is None else f"{'client ' if name.isdecimal() else ''}{word(name)}"
     return f"{who} at {word(row['client_ip'])}" if row["client_ip"] is not None else who
 
 
@@ -29,10 +57,90 @@ def some(names: Sequence[object], shown: int = 3) -> str:
 
 
 def span(first: int | None, last: int | None) -> str:
-    """` within 3.20 s`; nothing where there is no time, or none went by."""
-    return f" within {duration(last - first)}" if first is not None and last is not None and last > first else ""
+    """` within 3.2 s`; nothing where there is no time, or none went by."""
+    return f" within {elapsed(last - first)}" if first is not None and last is not None and last > first else ""
+
+
+def elapsed(nanoseconds: float) -> str:
+    """A duration in two digits or whole units: `850 µs`, `80 ms`, `1.9 s`, `3 min 20 s`, `5 h 2 min`.
+
+    `sinks.times.duration` gives three digits, for columns.
+    """
+    if nanoseconds < 0:
+        return f"-{elapsed(-nanoseconds)}"
+    if nanoseconds < 1000:
+        return f"{nanoseconds:.0f} ns"
+    for unit, size in (("µs", 1e3), ("ms", 1e6)):
+        # Where rounding gives 1,000, the next unit says it shorter.
+        if nanoseconds / size < 999.5:
+            return f"{_two_digits(nanoseconds / size)} {unit}"
+    if nanoseconds / 1e9 < _SHORT - 0.5:
+        return f"{_two_digits(nanoseconds / 1e9)} s"
+    seconds = round(nanoseconds / 1e9)
+    if seconds < _HOUR:
+        return _two_units(seconds, _MINUTE, "min", 1, "s")
+    seconds = round(seconds / _MINUTE) * _MINUTE
+    if seconds < _DAY:
+        return _two_units(seconds, _HOUR, "h", _MINUTE, "min")
+    return _two_units(round(seconds / _HOUR) * _HOUR, _DAY, "d", _HOUR, "h")
+
+
+def times_as_much(factor: float) -> str:
+    """A factor: `2,359×`, `12×`, `3.4×`, `3×`."""
+    return f"{_two_digits(factor)}×"
+
+
+def percent(share: float) -> str:
+    """A share: `37%`, `0.4%`; never 0% or 100% unless it is exactly that."""
+    if 0 < share < 0.001:
+        return "<0.1%"
+    if 0.995 <= share < 1:
+        return ">99%"
+    return f"{_two_digits(share * 100)}%"
+
+
+def quoted(text: object) -> str:
+    """A sentence from the wire in quotes, safe to print, `shortened`.
+
+    Anything but a string goes through `word`: a redacted value says its size.
+    """
+    if not isinstance(text, str):
+        return word(text)
+    return '"' + printable(shortened(text)).replace('"', '\\"') + '"'
+
+
+def shortened(text: str) -> str:
+    """At most `MAX_QUOTE` characters, cut after a word, and how many are missing: `the first words… +725`; not safe.
+
+    Doing it again changes nothing.
+    """
+    text = text.strip()
+    if len(text) <= MAX_QUOTE + _MARK:
+        return text
+    kept = text[:MAX_QUOTE]
+    space = kept.rfind(" ")
+    kept = kept[:space] if space > MAX_QUOTE // 2 else kept
+    return f"{kept}… +{len(text) - len(kept):,}"
+
+
+def _two_digits(value: float) -> str:
+    """`3.4`, `3`, `12`, `2,359`: one decimal below ten, unless it is zero."""
+    return f"{value:.1f}".removesuffix(".0") if value < _TEN else f"{value:,.0f}"
+
+
+def _two_units(value: int, large: int, one: str, small: int, other: str) -> str:
+    whole, rest = divmod(value, large)
+    return f"{whole:,} {one} {rest // small} {other}" if rest else f"{whole:,} {one}"
+
+
+def in_cluster(clusters: Known, cluster: str | None) -> str:
+    """` in cluster ID`, ` in an unknown cluster`; nothing where the capture has but one."""
+    if not clusters.several:
+        return ""
+    return " in an unknown cluster" if cluster is None else f" in cluster {word(cluster)}"
 
 
 def subject(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Some values of a row."""
-    return {name: row[name] for name in names}
+    """Some values of a row, and its cluster where it has one."""
+    found = {name: row[name] for name in names}
+    return {**found, "cluster": row["cluster"]} if row.get("cluster") is not None else found

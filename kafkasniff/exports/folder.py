@@ -30,6 +30,7 @@ import msgspec
 import kafkasniff
 from kafkasniff.confined import ConfinedPath, open_own_folder
 from kafkasniff.errors import OutputError, UsageError
+from kafkasniff.export_manifest import FORMAT, MANIFEST, MAX_MANIFEST
 from kafkasniff.exports.captures import CaptureFile
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.rows import SCHEMA_VERSION, TABLE_NAMES
@@ -49,16 +50,12 @@ __all__ = [
     "read_manifest",
 ]
 
-MANIFEST: Final = "manifest.json"
 PARTIAL: Final = ".partial"
 STAGED: Final = ".staged"
 RUN: Final = "run.json"
 """In `.partial`: what the run that is being made is over, and its number."""
 STATE: Final = "state"
-FORMAT: Final = "kafkasniff-export"
 
-MAX_MANIFEST: Final = 256 << 20
-"""Bytes of a manifest, or of the plan of a run, which name each file and capture in some hundred bytes."""
 MAX_RUNS: Final = 1_000_000_000
 """Runs into one folder."""
 MAX_COUNT: Final = 1 << 62

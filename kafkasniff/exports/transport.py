@@ -36,10 +36,13 @@ TRANSPORT: Final = pa.schema(
         ("ended_by", pa.string()),
         ("ended_with", pa.string()),
         ("ended_ns", pa.int64()),
+        ("quiet_ns", pa.int64()),
         ("broker_round_trip_us", pa.int64()),
         ("client_round_trip_us", pa.int64()),
         ("client_packets", pa.int64()),
         ("broker_packets", pa.int64()),
+        ("client_data", pa.int64()),
+        ("broker_data", pa.int64()),
         ("client_again", pa.int64()),
         ("broker_again", pa.int64()),
         ("client_late", pa.int64()),
@@ -52,9 +55,10 @@ TRANSPORT: Final = pa.schema(
 )
 """`opening`: answered, refused, unanswered; null where the beginning is not in the capture, and then the client is the
 end with the higher port. `syns`: how often the client asked. `ended_by` (client, broker), `ended_with` (fin, rst) and
-`ended_ns`: who closed or reset the connection first, how and when; null where the capture does not have it. Round trips
-from the capture point, the least. `again`, `late`, `closed`: as `timing.Trouble`, by the sender; `closed_us`: how long
-its windows were closed in all."""
+`ended_ns`: who closed or reset the connection first, how and when; null where the capture does not have it; `quiet_ns`:
+how long the client had sent nothing then. Round trips from the capture point, the least. `data`: bytes of payload, also
+of segments sent again. `again`, `late`, `closed`: as `timing.Trouble`, by the sender; `closed_us`: how long its windows
+were closed in all."""
 
 _END: Final = 1 << 63
 
@@ -108,6 +112,7 @@ def _row(link: Link) -> dict[str, Any]:
         "ended_by": None if link.ended_by is None else "client" if link.ended_by is client else "broker",
         "ended_with": None if link.ended is None else "rst" if link.reset else "fin",
         "ended_ns": link.ended,
+        "quiet_ns": None if link.ended is None or client.spoke is None else max(link.ended - client.spoke, 0),
         "broker_round_trip_us": _microseconds(link.to_broker(_END)),
         "client_round_trip_us": _microseconds(link.to_client(_END)),
     }
@@ -118,6 +123,7 @@ def _of_half(name: str, half: Half, link: Link) -> dict[str, int]:
     closed_ns = half.between(link.first_time, link.last_time).closed_ns
     return {
         f"{name}_packets": half.packets,
+        f"{name}_data": half.data,
         # What is not remembered any more is counted here, with what comes by far most often.
         f"{name}_again": len(half.again) + half.lost_count,
         f"{name}_late": len(half.late),

@@ -13,7 +13,7 @@ from kafkasniff.kafka.dialogue import Dialogue
 from kafkasniff.kafka.events import EventLog
 from kafkasniff.kafka.framing import Framer
 from kafkasniff.kafka.message import request_header
-from kafkasniff.kafka.other_protocols import name_protocol
+from kafkasniff.kafka.other_protocols import NAMED, name_protocol
 from kafkasniff.kafka.proxy import MAX_PROLOGUE, proxy_prologue
 from kafkasniff.kafka.search import MIN_CHAIN, RESPONSE_CHAIN, Searcher
 from kafkasniff.kafka.trial import Trial
@@ -23,6 +23,8 @@ from kafkasniff.streams import Gap
 __all__ = ["Boundaries"]
 
 _INT = Struct(">i")
+_SHORTEST_RESPONSE: Final = 8
+"""Bytes of a frame up to the correlation id of a response."""
 _SHORTEST_HEADER: Final = 12
 """Bytes of a frame up to the correlation id of a request."""
 
@@ -48,7 +50,9 @@ class Boundaries:
         """The searcher of a stream; made when there is something to search, which is a moment for most."""
         searcher = self._searchers[direction]
         if searcher is None:
-            searcher = self._searchers[direction] = Searcher(aligned=False, max_size=self._max_frame)
+            searcher = self._searchers[direction] = Searcher(
+                aligned=False, max_size=self._max_frame, forced=self._forced
+            )
         return searcher
 
     def collected(self, direction: int) -> int:
@@ -63,7 +67,7 @@ class Boundaries:
     def begin(self, direction: int) -> None:
         """The stream begins here, unless bytes of it were seen already."""
         if not self._searchers[direction]:
-            self._searchers[direction] = Searcher(aligned=True, max_size=self._max_frame)
+            self._searchers[direction] = Searcher(aligned=True, max_size=self._max_frame, forced=self._forced)
 
     def release(self, direction: int) -> None:
         """The stream is in step, or what was collected of it is of no use behind a gap."""
@@ -86,6 +90,42 @@ class Boundaries:
             chain = (1 if searcher.aligned else MIN_CHAIN) if self._forced else RESPONSE_CHAIN
             start = searcher.find_response(self._dialogue, chain)
         return start
+
+    def find_exchange(self) -> tuple[int, int] | None:
+        """A plausible request and its response, each in a stream that is not in step: direction and place of the first.
+
+        A request with an oddity, such as the bytes too many of librdkafka's Metadata, tells too little alone.
+        """
+        for direction in (0, 1):
+            searcher, other = self._searchers[direction], self._searchers[1 - direction]
+            if searcher is None or other is None or self._log.client not in (None, direction):
+                continue
+            requests = searcher.whole_requests()
+            start = other.find_answer(requests, searcher) if requests else None
+            if start is not None:
+                searcher.accepted_requests = True
+                return direction, start
+        return None
+
+    def restart_responses(self, direction: int, order: int = -1) -> None:
+        """Look at the broker's stream behind this packet once more: what was asked is known from now on."""
+        searcher = self._searchers[direction]
+        if searcher is not None:
+            searcher.restart_responses(order)
+
+    def first_id(self, direction: int) -> tuple[int, int] | None:
+        """Correlation id of the first response of a stream that is known from its beginning, and its packet's order.
+
+        None where the beginning, or the whole response, is not there.
+        """
+        searcher = self._searchers[direction]
+        if searcher is None or not searcher.aligned or searcher.dropped or len(searcher) < _SHORTEST_RESPONSE:
+            return None
+        beginning = searcher.beginning(_SHORTEST_RESPONSE)
+        size = _INT.unpack_from(beginning)[0]
+        if not 0 < size <= len(searcher) - 4:
+            return None
+        return _INT.unpack_from(beginning, 4)[0], searcher.order_at(3 + size)
 
     def client_by(self, direction: int) -> int:
         """The client's direction, when a chain of frames was just found in the stream of `direction`."""
@@ -162,7 +202,7 @@ class Boundaries:
             return None
         name = name_protocol(searcher.beginning(16))
         if name is not None:
-            return f"this is {name}"
+            return f"{NAMED}{name}"
         if not searcher.aligned:
             return "its bytes are no Kafka"
         # Where a length or a magic number stands. What follows, or what mid-stream bytes are, could be a secret.

@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -29,14 +29,16 @@ from kafkasniff.kafka.framing import MAX_FRAME, Frame, Framer
 from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.opening import MAX_SIZE, too_large
 from kafkasniff.kafka.other_protocols import is_gssapi_token, name_answer
-from kafkasniff.kafka.search import Searcher
+from kafkasniff.kafka.search import MAX_SEARCH, Searcher
 from kafkasniff.kafka.trial import Trial
 from kafkasniff.kafka.weight import FRAME_BYTES, PROBLEM_BYTES
 from kafkasniff.streams import (
+    NO_TIME,
     Closed,
     Gap,
     Hole,
     Item,
+    Late,
     Rejected,
     Retransmit,
     Run,
@@ -49,6 +51,9 @@ from kafkasniff.streams import (
 __all__ = ["ConnectionOptions", "KafkaConnection"]
 
 Verdict = Literal["undecided", "kafka", "not-kafka"]
+
+MAX_AGAIN: Final = 64 << 10
+"""Bytes of the broker's stream that are searched once more each time when requests come that were held back."""
 
 
 class ConnectionOptions(msgspec.Struct, frozen=True):
@@ -218,10 +223,11 @@ class KafkaConnection:
         """The requests without a response so far, of a connection that `is_plain`, oldest first."""
         return self._dialogue.ledger.outstanding
 
-    def take_pairs(self, ids: Sequence[int], client_bytes: int, broker_bytes: int, most: int) -> None:
+    def take_pairs(self, ids: Sequence[int], client_bytes: int, broker_bytes: int, most: int, rise: bool) -> None:
         """Take exchanges that begin and end here, and the bytes of all frames up to `end_pairs`.
 
-        `ids`: correlation ids of the requests; `most`: so many requests were outstanding at once when one was answered.
+        `ids`: correlation ids of the requests; `most`: so many requests were outstanding at once when one was answered;
+        `rise`: each id is higher than the one before it.
         """
         client = self._log.client
         assert client is not None
@@ -229,7 +235,7 @@ class KafkaConnection:
             self.bytes_of[direction] += size
             self.framed_of[direction] += size
         self.bytes_seen += client_bytes + broker_bytes
-        self._dialogue.take_pairs(ids, most)
+        self._dialogue.take_pairs(ids, most, rise=rise)
 
     def take_edge(self, frame: Frame) -> list[Event]:
         """Take a response to a request that came before those, or a request whose response comes later."""
@@ -255,9 +261,13 @@ class KafkaConnection:
                 self._started(item)
             elif isinstance(item, Gap):
                 self._gap(item)
+            elif isinstance(item, Late):
+                self._late(item)
             elif isinstance(item, Hole):
                 self._holes[item.direction] = item.open
                 self._compare_streams()
+                if not item.open:
+                    self._look_again(item.direction)
             elif isinstance(item, TcpProblem):
                 self._tcp_problem(item)
             elif isinstance(item, Wrapped):
@@ -344,6 +354,8 @@ class KafkaConnection:
                 self._compare_streams()
                 if todo.undecided:
                     self._settle(1 - direction)
+                else:
+                    self._look_again(direction)
                 self._seek(direction, work)
                 continue
             run, index, last = todo
@@ -395,6 +407,9 @@ class KafkaConnection:
             return
         direction = item.direction
         self._log.at(item.order, item.time_ns, item.packet)
+        if item.unheard:
+            self._one_direction(item)
+            return
         if not item.snapped:
             detail = f"{item.size} bytes of the stream are not in the capture"
             place = item.packet, item.time_ns
@@ -412,6 +427,20 @@ class KafkaConnection:
             if direction != self._log.client:
                 self._dialogue.lose_responses(item.resumed_ns, has_head=True)
             self._compare_streams()
+
+    def _one_direction(self, item: Gap) -> None:
+        """Nothing of one stream was captured, and the other one's acknowledgements say that there was something."""
+        client = self._log.client
+        if client is None:
+            return
+        if item.direction == client:
+            captured, missing, by = "broker → client", "requests", "broker"
+        else:
+            captured, missing, by = "client → broker", "responses", "client"
+            self._dialogue.one_sided = True
+        detail = f"only {captured} was captured: the {by} acknowledged {item.size:,} bytes of {missing}"
+        place = item.packet, item.time_ns
+        self._tcp_problem(TcpProblem(item.order, item.direction, "one-direction", detail, *place, item.size))
 
     def _gap_in_search(self, item: Gap) -> None:
         direction = item.direction
@@ -432,6 +461,22 @@ class KafkaConnection:
             self._trials[direction] = None
             self._framers[direction] = None
         self._compare_streams()
+
+    def _late(self, item: Late) -> None:
+        """Take whole frames that come after their gap was declared, where they are messages for sure."""
+        direction, size = item.direction, len(item.data)
+        self.bytes_seen += size
+        self.bytes_of[direction] += size
+        self.bytes_lost -= size
+        self.lost_of[direction] -= size
+        if self.verdict != "kafka":
+            return
+        run = Run(item.data, [0], [size], [size], [item.packet], [item.time_ns], [item.order], [item.time_ns], 0, 1)
+        framer = Framer(direction, self._options.max_frame)
+        frames = framer.cut(run, 0, 1)
+        if framer.lost_at is None and framer.at_boundary and self._dialogue.are_messages(frames):
+            for frame in frames:
+                self._take_frame(frame)
 
     def _tcp_problem(self, item: TcpProblem) -> None:
         if self.verdict == "undecided":
@@ -484,11 +529,38 @@ class KafkaConnection:
         trial = self._trials[direction]
         assert trial is not None
         in_step = self._boundaries.judge_trial(trial, direction, kafka=self.verdict == "kafka")
-        if in_step is None and not trial.full:
+        if in_step is None and (self._match_trials() or not trial.full):
             return
+        if in_step:
+            self._end_trial(direction, trial)
+        else:
+            self._trials[direction] = None
+
+    def _match_trials(self) -> bool:
+        """Let a connection be Kafka where a cut request is followed by a response with its id; whether it is now."""
+        if self.verdict != "undecided":
+            return False
+        client = self._log.client
+        for direction, trial in enumerate(self._trials):
+            if trial is None or client not in (None, direction):
+                continue
+            other = self._trials[1 - direction]
+            asked = trial.first_id(of_request=True)
+            answered = self._boundaries.first_id(1 - direction) if other is None else other.first_id(of_request=False)
+            if (
+                asked is not None
+                and answered is not None
+                and asked[0] == answered[0]
+                and asked[1] <= answered[1]
+                and trial.may_be_requests(known=client is not None)
+            ):
+                self._end_trial(direction, trial)
+                return True
+        return False
+
+    def _end_trial(self, direction: int, trial: Trial) -> None:
+        """The stream of `direction` is in step as its trial says."""
         self._trials[direction] = None
-        if not in_step:
-            return
         if self.verdict == "undecided":
             self._judge_kafka(direction if self._log.client is None else self._log.client)
         undecided = self._framers[1 - direction] is None
@@ -527,8 +599,32 @@ class KafkaConnection:
             self._enter_step(direction, searcher, start, work)
             return
         if self.verdict == "undecided":
+            exchange = boundaries.find_exchange()
+            if exchange is not None:
+                # Then what is in `direction` is searched again, or is in step.
+                self._enter(*exchange)
+                return
+            if any(self._trials) and self._match_trials():
+                return
             self._judge_not_kafka(boundaries.reason_against(direction, peer_held=self._holes[1 - direction]))
         searcher.forget()
+
+    def _look_again(self, direction: int, most: int = MAX_AGAIN) -> None:
+        """Search the broker's stream once more where that of the client, of `direction`, is further than before.
+
+        Behind a gap, bytes of the broker may be there before the requests that they answer.
+        """
+        broker = 1 - direction
+        if (
+            self.verdict == "kafka"
+            and direction == self._log.client
+            and self._dialogue.gapped
+            and self._framers[broker] is None
+            and self._trials[broker] is None
+            and 0 < self._boundaries.collected(broker) <= most
+        ):
+            self._boundaries.restart_responses(broker)
+            self._search(broker)
 
     def _without_prologue(self, direction: int) -> bool:
         """Take off a PROXY protocol header in front of the client's stream; False where there is nothing behind it."""
@@ -548,6 +644,8 @@ class KafkaConnection:
         undecided = self.verdict == "undecided"
         if undecided:
             self._judge_kafka(self._boundaries.client_by(direction))
+            if direction == self._log.client:
+                self._boundaries.restart_responses(1 - direction, searcher.order_at(start))
         if skipped:
             detail = f"{skipped} bytes were passed over before the first frame that could be told"
             self._log.problem("stream-resync", detail, direction, skipped)
@@ -558,6 +656,12 @@ class KafkaConnection:
         self._boundaries.release(direction)
         self._framers[direction] = Framer(direction, self._options.max_frame)
         work += [_Entered(undecided), _Segments(run, run.first, run.last)]
+
+    def _enter(self, direction: int, start: int) -> None:
+        """The stream of `direction` is in step from this position on."""
+        work: _Work = []
+        self._enter_step(direction, self._boundaries.searcher(direction), start, work)
+        self._work_off(direction, work)
 
     def _judge_not_kafka(self, reason: str | None, kind: str = "not-kafka", *, likely: bool = False) -> None:
         """The connection is not Kafka if there is a reason; nothing more of it is read or kept then."""
@@ -588,11 +692,11 @@ class KafkaConnection:
             searcher = self._boundaries.searcher(self._log.client)
             if searcher.began:
                 # A connection that ended behind a request that is plausible only: nothing better will come.
-                work: _Work = []
-                self._enter_step(self._log.client, searcher, 0, work)
-                self._work_off(self._log.client, work)
+                self._enter(self._log.client, 0)
         if self.verdict != "kafka":
             return
+        assert self._log.client is not None
+        self._look_again(self._log.client, MAX_SEARCH)
         for direction, framer in enumerate(self._framers):
             pending = framer.pending if framer is not None else len(self._boundaries.searcher(direction))
             if framer is not None:
@@ -601,7 +705,8 @@ class KafkaConnection:
                 what = "of a frame that was not complete" if framer is not None else "in which no frame was found"
                 self._log.problem("stream-cut", f"the stream ended with {pending} bytes {what}", direction, pending)
         rejected = self._rejected_by_broker(item)
-        self._dialogue.close(item.reason)
+        by_broker = self._log.client is not None and item.by == 1 - self._log.client
+        self._dialogue.close(item.reason, item.by_ns if by_broker else NO_TIME)
         if rejected is not None:
             assert self._log.client is not None
             self._log.problem("connection-rejected", rejected, 1 - self._log.client)

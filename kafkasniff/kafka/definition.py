@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_DEPTH",
     "SCALARS",
+    "WAIT_REASONS",
     "ApiDefinition",
     "DataDefinition",
     "FieldDefinition",
@@ -84,6 +85,8 @@ class Versions(msgspec.Struct, frozen=True):
 
 
 NONE: Final = Versions(0, -1)
+WAIT_REASONS: Final = ("data", "members", "leader", "replicas", "operation")
+"""What a request may ask a broker to wait for (`kafka.waits`)."""
 
 
 class FieldDefinition(msgspec.Struct, frozen=True):
@@ -170,6 +173,12 @@ class ApiDefinition(msgspec.Struct, frozen=True):
     response_headers: tuple[tuple[Versions, int], ...]
     request: MessageDefinition
     response: MessageDefinition
+    mutes: Versions = NONE
+    """Versions whose throttled response every broker sends at once; it reads nothing more from the connection for the
+    throttle time (KIP-219)."""
+    waits: tuple[str, tuple[str, ...]] | None = None
+    """Why a broker may wait before it answers (`kafka.waits`), and the fields of the request that limit the wait in
+    milliseconds: the first one above 0 counts."""
 
     @property
     def carries_payload(self) -> bool:
@@ -274,6 +283,7 @@ def parse_api(path: Traversable, text: str) -> ApiDefinition:
     versions, flexible = _span(reader, line, reader.options(line, 3, frozenset({"versions", "flexible"})))
     listeners: tuple[str, ...] = ()
     former: tuple[str, ...] = ()
+    mutes, waits = NONE, None
     headers: dict[str, list[tuple[Versions, int]]] = {"request": [], "response": []}
     messages: dict[str, MessageDefinition] = {}
     while (top := reader.peek()) is not None:
@@ -283,6 +293,10 @@ def parse_api(path: Traversable, text: str) -> ApiDefinition:
                 listeners = tuple(names)
             case ("formerly", *names):
                 former = tuple(names)
+            case ("mutes", span):
+                mutes = reader.versions(top, span, versions)
+            case ("waits", reason, *limits):
+                waits = reason, tuple(limits)
             case ("header", "request" | "response" as direction, number) if _NUMBER.fullmatch(number):
                 headers[direction].append((versions, int(number)))
             case ("header", "request" | "response" as direction, number, "versions", span) if _NUMBER.fullmatch(number):
@@ -294,6 +308,8 @@ def parse_api(path: Traversable, text: str) -> ApiDefinition:
                 raise reader.fail(top, f"{' '.join(top.words)!r} is not known here")
     if messages.keys() != {"request", "response"}:
         raise reader.fail(None, "a file holds one request and one response")
+    if waits is not None:
+        _check_waits(reader, messages["request"], *waits)
     return ApiDefinition(
         key,
         name,
@@ -306,7 +322,18 @@ def parse_api(path: Traversable, text: str) -> ApiDefinition:
         tuple(headers["response"]),
         messages["request"],
         messages["response"],
+        mutes,
+        waits,
     )
+
+
+def _check_waits(reader: _Reader, request: MessageDefinition, reason: str, limits: tuple[str, ...]) -> None:
+    """Refuse reasons that nobody knows, and limits that the request does not have."""
+    if reason not in WAIT_REASONS:
+        raise reader.fail(None, f"{reason!r} is no reason to wait: {', '.join(WAIT_REASONS)}")
+    fields = {field.name for field in request.fields if field.type == "int32"}
+    if missing := [name for name in limits if name not in fields]:
+        raise reader.fail(None, f"the request has no {missing[0]!r} that limits a wait")
 
 
 def parse_data(path: Traversable, text: str) -> tuple[DataDefinition, ...]:

@@ -18,7 +18,7 @@ from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.message import NEEDED, Decoded, decode_request, decode_response, read_rest
 from kafkasniff.kafka.message_plan import response_plan
 from kafkasniff.kafka.opening import AUTHENTICATION, Opening, refusal
-from kafkasniff.kafka.plausibility import is_exact_request
+from kafkasniff.kafka.plausibility import MAX_KEY, is_exact_request, is_likely_request
 from kafkasniff.kafka.sasl import SCRAM_ANSWERS, RawSasl
 from kafkasniff.kafka.weight import EARLY_BYTES, REQUEST_BYTES, likely_bytes
 from kafkasniff.model import Problem, Status
@@ -29,10 +29,9 @@ __all__ = ["Dialogue"]
 _SASL_HANDSHAKE: Final = 17
 _TRUNCATED: Final = ("body-truncated", "array-too-long")
 """Problems of a body that ends too early and is right up to there."""
-MAX_KEY: Final = 1_000
-"""API keys above this are none: Kafka has 95 of them after fifteen years."""
 NEAR: Final = 10_000
 """Outstanding responses have ids less than this away from the last request's."""
+NS_IN_S: Final = 1_000_000_000
 _INT = Struct(">i")
 _TRIAL: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
 
@@ -44,6 +43,7 @@ class Dialogue:
         "_detail",
         "_early",
         "_every_end",
+        "_ids_rise",
         "_ids_vary",
         "_last_id",
         "_log",
@@ -54,6 +54,7 @@ class Dialogue:
         "last_answer",
         "ledger",
         "memory",
+        "one_sided",
         "opening",
         "requests",
         "retransmits",
@@ -72,6 +73,8 @@ class Dialogue:
         """Correlation id of the last request."""
         self._ids_vary = False
         """Two requests on end had different correlation ids: some clients give the same to all."""
+        self._ids_rise = True
+        """Each request so far had a higher correlation id than the one before: none is used twice."""
         self.last_answer: int | None = None
         """Correlation id of the last response that was paired."""
         self._ordinal = 0
@@ -81,6 +84,8 @@ class Dialogue:
         """Until the first answer that is neither a greeting nor authentication, or until something does not fit."""
         self.gapped = False
         """Bytes of this connection are missing."""
+        self.one_sided = False
+        """Responses were sent of which the capture has none: which requests they answered is unknown."""
         self.requests: Literal["none", "behind", "here"] = "none"
         """What is at hand of the client's stream: nothing so far; not all of it up to where the broker's is, because of
         a hole, or because its frames are searched for; or all that was sent."""
@@ -120,9 +125,13 @@ class Dialogue:
             and not (self._every_end and self.retransmits)
         )
 
-    def take_pairs(self, ids: Sequence[int], most: int) -> None:
-        """Take exchanges that begin and end here: correlation ids of the requests, `most` as in `Ledger.note_most`."""
+    def take_pairs(self, ids: Sequence[int], most: int, *, rise: bool) -> None:
+        """Take exchanges that begin and end here: correlation ids of the requests, `most` as in `Ledger.note_most`.
+
+        `rise`: each id is higher than the one before it.
+        """
         self._ordinal += len(ids)
+        self._ids_rise = self._ids_rise and rise and (self._last_id is None or ids[0] > self._last_id)
         if not self._ids_vary:
             self._ids_vary = len({*ids, ids[0] if self._last_id is None else self._last_id}) > 1
         self._last_id = ids[-1]
@@ -162,14 +171,31 @@ class Dialogue:
         decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, _TRIAL)
         return all(problem.kind in _TRUNCATED for problem in decoded.problems)
 
-    def close(self, reason: Literal["fin", "rst", "reused", "idle", "end"]) -> None:
-        """The connection is over: so are its exchanges."""
+    def are_messages(self, frames: Sequence[Frame]) -> bool:
+        """Whether each of these frames of one stream is a request, or a response to an outstanding one, exactly."""
+        for frame in frames:
+            if frame.direction == self._log.client:
+                if not is_exact_request(frame.data, frame.start, frame.end):
+                    return False
+            elif frame.end - frame.start < 4 or not self.is_exact(
+                _INT.unpack_from(frame.data, frame.start)[0], frame.data[frame.start : frame.end]
+            ):
+                return False
+        return True
+
+    def close(self, reason: Literal["fin", "rst", "reused", "idle", "end"], left_ns: int = NO_TIME) -> None:
+        """The connection is over: so are its exchanges. `left_ns`: when the broker closed its side, where it did."""
         self._give_up(self._early.drain())
         for rest in self.ledger.drain():
             if rest.silent:
                 self._end_silent(rest)
             elif rest.lost:
                 self._end_without(rest, "lost")
+            elif (late := _elapsed(left_ns, rest.first_time)) is not None and late > 0:
+                # Such a request has no response, whenever the capture ends.
+                self._end_without(rest, "unanswered", f"the broker had closed it {_span(late)} before the request")
+            elif self.one_sided:
+                self._end_without(rest, "lost", told=False)
             else:
                 self._end_without(rest, "open" if reason == "end" else "unanswered")
 
@@ -200,9 +226,9 @@ class Dialogue:
         """Whether a frame is a raw token, in an authentication or behind a handshake whose answer is not there."""
         if is_request:
             if self._sasl is None:
-                exact = is_exact_request(frame.data, frame.start, frame.end)
+                is_request_frame = is_likely_request(frame.data, frame.start, frame.end)
                 offered, self._offered = self._offered, None
-                if exact:
+                if is_request_frame:
                     return False
                 self._sasl = RawSasl(offered)
             return self._sasl.takes_request_frame(frame)
@@ -247,6 +273,7 @@ class Dialogue:
             )
         repeats = decoded.correlation_id == self._last_id
         self._ids_vary = self._ids_vary or not (repeats or self._last_id is None)
+        self._ids_rise = self._ids_rise and (self._last_id is None or decoded.correlation_id > self._last_id)
         self._last_id = decoded.correlation_id
         mechanism = None
         if decoded.api_key == _SASL_HANDSHAKE and decoded.api_version == 0 and decoded.body is not None:
@@ -265,6 +292,9 @@ class Dialogue:
             carry=decoded.carry,
             hidden=hidden,
         )
+        if decoded.silent and self.opening is not None and self.opening.heard:
+            # It went on to produce: a broker that closes the connection now refuses a batch, and not the client.
+            self.opening = None
         if self._early:
             # Where bytes are missing and ids may all be the same, what came before this request may answer another one.
             sure = not self.gapped or (self._ids_vary and not repeats)
@@ -277,7 +307,9 @@ class Dialogue:
             if leaver.silent:
                 self._end_silent(leaver)
             else:
-                self._end_without(leaver, "lost" if leaver.lost else "unanswered")
+                # Without any response so far the capture may lack them all, which is known at the connection's end.
+                lost = leaver.lost or self.last_answer is None
+                self._end_without(leaver, "lost" if lost else "unanswered", told=leaver.lost or not lost)
 
     def _response(self, frame: Frame) -> None:
         if frame.end - frame.start < 4:
@@ -345,7 +377,8 @@ class Dialogue:
         )
         if self.gapped:
             whole = read_rest(decoded)
-            if _does_not_fit(self._to_judge(whole, pending, frame), cut=bool(_incomplete(frame))):
+            repeats = not self._ids_rise or (_elapsed(pending.time_ns, frame.first_time) or 0) < 0
+            if repeats and _does_not_fit(self._to_judge(whole, pending, frame), cut=bool(_incomplete(frame))):
                 # Ids repeat on some connections: where bytes are missing, the same id need not be the same exchange.
                 self._orphan(frame)
                 self._end_without(pending, "lost")
@@ -439,18 +472,22 @@ class Dialogue:
         if not pending.hidden:
             self._end(pending.ordinal, "no_response")
 
-    def _end_without(self, pending: Pending, status: Status) -> None:
-        """End an exchange that should have had a response and has none."""
+    def _end_without(self, pending: Pending, status: Status, reason: str = "", *, told: bool = True) -> None:
+        """End an exchange that should have had a response and has none.
+
+        `reason`: why, in words; `told`: whether the loss is reported here and not for the connection as a whole.
+        """
         problems: tuple[Problem, ...] = ()
         if status == "unanswered":
-            problems = (Problem("request-unanswered", "the connection ended without a response to this request"),)
-        elif status == "lost":
+            detail = "the connection ended without a response to this request"
+            problems = (Problem("request-unanswered", f"{detail}: {reason}" if reason else detail),)
+        elif status == "lost" and told:
             problems = (Problem("response-lost", "the response was in bytes that are not in the capture"),)
         if pending.hidden:
             client = self._log.client
             assert client is not None  # there was a request
             for problem in problems:
-                what = f"API {pending.api_key} v{pending.api_version} #{pending.correlation_id}, not shown"
+                what = f"API {pending.api_key} v{pending.api_version} corr {pending.correlation_id}, not shown"
                 self._log.problem(problem.kind, f"{what}: {problem.detail}", client)
             return
         self._end(pending.ordinal, status)
@@ -474,6 +511,13 @@ def _incomplete(frame: Frame) -> tuple[Problem, ...]:
     if have == frame.size:
         return ()
     return (Problem("frame-incomplete", f"{have} of {frame.size} bytes of the message are in the capture", have),)
+
+
+def _span(nanoseconds: int) -> str:
+    """A time for people."""
+    if nanoseconds < NS_IN_S:
+        return f"{nanoseconds / 1_000_000:.3g} ms"
+    return f"{nanoseconds / NS_IN_S:,.1f} s"
 
 
 def _elapsed(earlier: int, later: int) -> int | None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from kafkasniff.kafka.dissectors import api
 from kafkasniff.kafka.exchange import Pending
+from kafkasniff.kafka.releases import dropped_in
 from kafkasniff.model import Body, Problem
 from kafkasniff.streams import NO_TIME
 
@@ -157,7 +158,13 @@ class Opening:
             )
         causes = "the listener wants SASL authentication first (security.protocol SASL_PLAINTEXT or SASL_SSL)"
         if not self.heard:
-            causes += ", or TLS, or the broker does not take this version"
+            dropped = dropped_in(key, version)
+            if dropped is None:
+                causes += ", or TLS, or the broker does not take this version"
+            else:
+                causes = (
+                    f"the broker is Kafka {dropped[0]} or newer, which does not take this version; or {causes}, or TLS"
+                )
         return f"at {what}, before any authentication: probably {causes}; or it is a broker that stops"
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-__all__ = ["is_gssapi_token", "name_answer", "name_protocol"]
+__all__ = ["NAMED", "is_gssapi_token", "name_answer", "name_protocol", "protocol_in"]
 
+NAMED: Final = "this is "
+"""How a reason begins that names what the stream is."""
 _SIZE = Struct(">i")
 _METHODS: Final = (b"GET ", b"POST ", b"PUT ", b"HEAD ", b"DELETE ", b"OPTIONS ", b"CONNECT ", b"PATCH ", b"TRACE ")
 _STARTS: Final = (
@@ -39,6 +41,19 @@ def name_protocol(head: bytes) -> str | None:
             f"{_SIZE.unpack_from(head)[0]:,} bytes and closes the connection"
         )
     return next((name for start, name in _STARTS if head.startswith(start)), None)
+
+
+def protocol_in(reason: str) -> str | None:
+    """The protocol that a reason against Kafka names: `TLS`, `HTTP`, `SSH` …; None where it names none.
+
+    Of TLS that offers other application protocols than Kafka's, which has none (ALPN): `TLS with ALPN`.
+    """
+    if not reason.startswith(NAMED):
+        return None
+    told = reason.removeprefix(NAMED)
+    if told.startswith(("TLS", "SSL")):
+        return "TLS with ALPN" if ", ALPN " in told else "TLS"
+    return told.partition(":")[0]
 
 
 def name_answer(size: int) -> str | None:

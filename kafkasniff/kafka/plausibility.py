@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Final, Literal
 
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.dissectors import api_keys
-from kafkasniff.kafka.message import decode_request, request_header
+from kafkasniff.kafka.message import decode_request, decode_response, request_header
 from kafkasniff.kafka.other_protocols import is_gssapi_token
 from kafkasniff.kafka.scan import highest_version
 
-__all__ = ["BEGINNING", "is_exact_request", "judge_request", "may_begin_request"]
+__all__ = [
+    "BEGINNING",
+    "MAX_KEY",
+    "has_request_form",
+    "is_answer",
+    "is_exact_request",
+    "is_likely_request",
+    "judge_request",
+    "may_begin_request",
+]
 
 BEGINNING: Final = 256
 """Bytes of a request that is not complete yet that are looked at."""
 
+MAX_KEY: Final = 1_000
+"""API keys above this are none: Kafka has 95 of them after fifteen years."""
+MAX_VERSION: Final = 100
+"""And versions above this: Fetch has 18."""
 MAX_ODDITY: Final = 512
 """A request whose body has bytes too many is plausible up to this size."""
 _PRODUCE: Final = 0
+_HEADER: Final = Struct(">hhih")
+"""API key, version, correlation id, length of the client id."""
+_CLIENT_ID: Final = 10
+"""Bytes in front of the client id."""
 _SKIP_RECORDS: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
 
 
@@ -47,6 +65,46 @@ def judge_request(data: bytes, start: int, end: int, *, strict: bool) -> Literal
 def is_exact_request(data: bytes, start: int, end: int) -> bool:
     """Whether these bytes are a request of a known version that its body consumes to the last byte."""
     return judge_request(data, start, end, strict=True) == "exact"
+
+
+def has_request_form(data: bytes, start: int, end: int, size: int) -> bool:
+    """Whether these bytes, of a frame of `size`, are as far as they go the header of a request of any API and version.
+
+    Enough where a user says that they are a client's.
+    """
+    if size < _CLIENT_ID or end - start < _CLIENT_ID:
+        return False
+    key, version, _, length = _HEADER.unpack_from(data, start)
+    if not (0 <= key <= MAX_KEY and 0 <= version <= MAX_VERSION and -1 <= length <= size - _CLIENT_ID):
+        return False
+    stop = min(start + _CLIENT_ID + max(length, 0), end)
+    cut = stop - start - _CLIENT_ID < length
+    return data[start + _CLIENT_ID : stop].decode("utf-8", "ignore" if cut else "replace").isprintable()
+
+
+def is_likely_request(data: bytes, start: int, end: int) -> bool:
+    """Whether these bytes have a header that makes sense, whatever is odd about their body, or that is cut off.
+
+    A header without a client id says little: then the body has to decode, but for what may follow it, and be neither
+    all zeros, as a token may be, nor a Produce that produces nothing.
+    """
+    header = request_header(data, start, end, strict=True)
+    if header is None or header.api_key not in api_keys():
+        return False
+    if header.client_id:
+        return True
+    judgement = judge_request(data, start, end, strict=True)
+    says_something = header.api_key != _PRODUCE and any(data[start + header.length : end])
+    return judgement == "exact" or (judgement == "plausible" and says_something)
+
+
+def is_answer(request: bytes, response: bytes) -> bool:
+    """Whether `response` is to its last byte one to a request of a known version; ids are not compared."""
+    header = request_header(request, 0, len(request), strict=True)
+    if header is None:
+        return False
+    decoded = decode_response(response, 0, len(response), header.api_key, header.api_version, _SKIP_RECORDS)
+    return bool(decoded.body) and not decoded.problems
 
 
 def may_begin_request(head: bytes, *, aligned: bool) -> bool:

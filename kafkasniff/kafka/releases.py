@@ -12,6 +12,7 @@ from kafkasniff.kafka.data_files import read_data
 
 __all__ = [
     "Spoken",
+    "dropped_in",
     "find_release",
     "first_release",
     "is_stable",
@@ -133,6 +134,19 @@ def first_release(key: int, version: int) -> str | None:
                 return release
             unstable = unstable or release
     return unstable
+
+
+def dropped_in(key: int, version: int) -> tuple[str, int] | None:
+    """The first release that does not take a version any more, and the lowest that it takes; None: none has dropped it.
+
+    An API that was removed altogether is none of these (`removed_in`).
+    """
+    known = False
+    for release, versions in _table().spoken.get(key, {}).items():
+        if known and version < versions.low:
+            return release, versions.low
+        known = known or version in versions
+    return None
 
 
 def is_stable(key: int, version: int) -> bool:

@@ -1,8 +1,9 @@
 """Raw SASL tokens: int32 size + token without a Kafka header.
 
 After SaslHandshake v0 (KIP-43) the tokens of the mechanism follow raw, client and broker in turn; before KIP-43 (0.9)
-GSSAPI tokens come from the start. Nothing on the wire marks the end: it is the first client frame that is a request to
-its last byte, and with PLAIN and SCRAM, whose clients send a known number of tokens, the one behind those.
+GSSAPI tokens come from the start. Nothing on the wire marks the end: it is the first client frame with the header of a
+request, and with PLAIN and SCRAM, whose clients send a known number of tokens, the one behind those. The tokens of
+GSSAPI begin with 0x60 or 0x05 0x04 (RFC 2743, 3.1; RFC 4121, 4.2.6.2), which no API key does.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkasniff.kafka.framing import Frame
-from kafkasniff.kafka.plausibility import is_exact_request
+from kafkasniff.kafka.plausibility import is_likely_request
 
 __all__ = ["SCRAM_ANSWERS", "RawSasl"]
 
@@ -24,12 +25,14 @@ _KNOWN: Final = {"PLAIN": (1, (b"",), (b"",)), "SCRAM-SHA-256": _SCRAM, "SCRAM-S
 class RawSasl:
     """The state of one authentication with raw tokens."""
 
-    __slots__ = ("_broker_tokens", "_client_tokens", "mechanism")
+    __slots__ = ("_broker_tokens", "_client_tokens", "_over", "mechanism")
 
     def __init__(self, mechanism: str | None) -> None:
         self.mechanism = mechanism
         self._client_tokens = 0
         self._broker_tokens = 0
+        self._over = False
+        """The client has sent a request: no token of its comes any more."""
 
     def takes_request_frame(self, frame: Frame) -> bool:
         """Whether a frame of the client's stream is a token; False ends the client's part of the phase."""
@@ -39,7 +42,8 @@ class RawSasl:
         else:
             count, beginnings, _ = known
             token = self._client_tokens < count and frame.data.startswith(beginnings, frame.start, frame.end)
-        token = token and not is_exact_request(frame.data, frame.start, frame.end)
+        token = token and not self._over and not is_likely_request(frame.data, frame.start, frame.end)
+        self._over = not token
         self._client_tokens += token
         return token
 

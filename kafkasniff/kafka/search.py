@@ -9,9 +9,11 @@ accepted
   frames have plausible request headers (responses with small correlation ids look like Produce requests);
 - as responses: when a frame of the chain answers a request that is outstanding, and decodes exactly as that API and
   version, or when RESPONSE_CHAIN frames have rising correlation ids;
+- as both: when a plausible request is followed by a response with its correlation id that decodes exactly as its API
+  and version.
 
-and dropped when a frame of its chain is implausible. The search looks at the stream segment by segment, so that its
-result does not depend on how packets were batched.
+A candidate is dropped when a frame of its chain is implausible. The search looks at the stream segment by segment, so
+that its result does not depend on how packets were batched.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from struct import Struct
 from typing import Final, Protocol
 
 from kafkasniff.kafka.other_protocols import is_gssapi_token
-from kafkasniff.kafka.plausibility import BEGINNING, judge_request, may_begin_request
+from kafkasniff.kafka.plausibility import BEGINNING, has_request_form, is_answer, judge_request, may_begin_request
 from kafkasniff.kafka.scan import (
     REQUEST_HEAD,
     RESPONSE_HEAD,
@@ -50,6 +52,12 @@ by default (max.request.size), since a capture may start anywhere in one."""
 MAX_SEARCH: Final = 16 << 20
 """Bytes kept while searching; where no candidate was accepted by then, the older half is given up."""
 MAX_CANDIDATES: Final = 64
+MAX_FORM: Final = 1 << 20
+"""Bytes of a request of which nothing but its header's form is known, and that a search waits for."""
+MAX_ODD: Final = 64 << 10
+"""Bytes of a plausible request that is looked at together with a response: what has an oddity is small."""
+MAX_ANSWER: Final = 1 << 20
+"""And of that response: Metadata of thousands of topics is less."""
 _CHUNK: Final = 4096
 """Bytes that are scanned for candidates at once, so that a frame that is found soon does not cost a scan of all that
 stands behind it: a segment may hold hundreds of places where frames begin and end again."""
@@ -57,6 +65,8 @@ stands behind it: a segment may hold hundreds of places where frames begin and e
 _API_VERSIONS: Final = (18).to_bytes(2, "big")
 _INT = Struct(">i")
 _RESPONSE = Struct(">ii")
+_REQUEST = Struct(">i4xi")
+"""Size and correlation id."""
 
 
 class Requests(Protocol):
@@ -75,7 +85,7 @@ class Requests(Protocol):
 class _Candidate:
     """A possible frame start and how far its chain of frames was followed."""
 
-    __slots__ = ("at", "correlation_id", "expected", "frames", "needed", "start")
+    __slots__ = ("at", "correlation_id", "expected", "frames", "needed", "refuted", "start")
 
     def __init__(self, start: int) -> None:
         self.start = start
@@ -86,6 +96,8 @@ class _Candidate:
         """The first frame of a chain of responses that answers a request."""
         self.needed = 0
         """Of a chain of requests: so many bytes have to be there before there is more to see."""
+        self.refuted = False
+        """Of a chain of responses: its first frame has the id of a request that it does not answer."""
 
 
 class Searcher:
@@ -96,6 +108,7 @@ class Searcher:
         "_clipped",
         "_data",
         "_ends",
+        "_forced",
         "_max_size",
         "_orders",
         "_packets",
@@ -110,13 +123,15 @@ class Searcher:
         "dropped",
     )
 
-    def __init__(self, *, aligned: bool, max_size: int) -> None:
+    def __init__(self, *, aligned: bool, max_size: int, forced: bool = False) -> None:
         self.aligned = aligned
         """The first byte is the stream's first: nothing but position 0 is a candidate."""
         self.accepted_requests = False
         """What was accepted last was a chain of requests."""
         self.dropped = 0
         """Bytes given up at the bound."""
+        self._forced = forced
+        """A user says that this is Kafka: the form of a header is enough where a segment begins."""
         self._max_size = max_size
         self._data = bytearray()
         self._clipped = False
@@ -168,8 +183,11 @@ class Searcher:
             if begin == 0 and not self.dropped:
                 self._requests = [_Candidate(0)]
                 self._responses = [_Candidate(0)]
-        elif len(self._responses) < MAX_CANDIDATES:
-            self._responses.append(_Candidate(begin))
+        else:
+            if len(self._responses) < MAX_CANDIDATES:
+                self._responses.append(_Candidate(begin))
+            if self._forced and len(self._requests) < MAX_CANDIDATES:
+                self._requests.append(_Candidate(begin))
 
     def drop(self, count: int) -> None:
         """Give up the first `count` bytes (whole segments' bookkeeping included)."""
@@ -252,6 +270,8 @@ class Searcher:
         """
         if not self.aligned:
             self._scan_for_requests()
+        if self._forced:
+            self._requests.sort(key=lambda candidate: candidate.start)
         found: int | None = None
         for candidate in list(self._requests):
             verdict = self._follow_requests(candidate, chain)
@@ -303,7 +323,7 @@ class Searcher:
             start, end = candidate.at + 4, candidate.at + 4 + size
             if end > len(data):
                 head = bytes(data[start : start + BEGINNING])
-                if not may_begin_request(head, aligned=self.aligned):
+                if not (may_begin_request(head, aligned=self.aligned) or self._has_form(head, size)):
                     return False
                 if len(head) == BEGINNING:
                     candidate.needed = end
@@ -313,7 +333,9 @@ class Searcher:
                 return True
             judgement = judge_request(frame, 0, size, strict=not self.aligned)
             if judgement == "no":
-                return False
+                if not self._has_form(frame, size):
+                    return False
+                judgement = "plausible"
             candidate.frames += 1
             candidate.at = end
             # What a client says first nearly always, maybe in a version newer than the definitions.
@@ -321,6 +343,10 @@ class Searcher:
             if judgement == "exact" or greeting or (chain is not None and candidate.frames >= chain):
                 return True
         return None
+
+    def _has_form(self, head: bytes, size: int) -> bool:
+        """Whether the beginning of a frame of `size` will do for a request, by what the user says."""
+        return self._forced and (self.aligned or size <= MAX_FORM) and has_request_form(head, 0, len(head), size)
 
     # -- responses --------------------------------------------------------------------------------------------------
 
@@ -336,6 +362,16 @@ class Searcher:
             if limit >= self._scanned_responses:
                 self._scan_for_responses(requests)
         return self._first_response(requests, chain, len(self._data))
+
+    def restart_responses(self, order: int) -> None:
+        """Follow chains of responses that begin behind this packet anew: it is known now what was asked."""
+        behind = bisect_right(self._orders, order)
+        first = max(self._ends[behind - 1] - self._base, 0) if behind else 0
+        for candidate in self._responses:
+            if candidate.start >= first:
+                candidate.at, candidate.frames, candidate.correlation_id = candidate.start, 0, -1
+                candidate.expected = None
+        self._scanned_responses = min(self._scanned_responses, first)
 
     def _first_response(self, requests: Requests, chain: int, stop: int) -> int | None:
         """The same among the candidates in front of `stop`."""
@@ -388,12 +424,16 @@ class Searcher:
             if expected and candidate.expected is None:
                 candidate.expected = candidate.at
             candidate.frames += 1
-            if candidate.frames >= chain or (
-                expected and requests.is_exact(correlation_id, bytes(data[candidate.at + 4 : end]))
+            # By what the user says, frames that begin and end where segments do are responses.
+            said = self._forced and self._starts_segment(candidate.start) and self._starts_segment(end)
+            if (
+                said
+                or candidate.frames >= chain
+                or (expected and requests.is_exact(correlation_id, bytes(data[candidate.at + 4 : end])))
             ):
                 # What stands in front of the first frame that answers a request may be the end of a longer one: a field
                 # of bytes there has a length prefix too, and ends where the frame does.
-                if candidate.expected is not None:
+                if candidate.expected is not None and not said:
                     candidate.start = candidate.expected
                 return True
             candidate.correlation_id = correlation_id
@@ -403,6 +443,47 @@ class Searcher:
             if size < SMALLEST_RESPONSE or size > self._max_size:
                 return False
         return None
+
+    # -- pairs ------------------------------------------------------------------------------------------------------
+
+    def whole_requests(self) -> dict[int, int]:
+        """Where plausible requests begin that are there to their end, the first of each chain, by correlation id.
+
+        Of several with one id it is the last.
+        """
+        found: dict[int, int] = {}
+        for candidate in self._requests:
+            if candidate.frames:
+                size, correlation_id = _REQUEST.unpack_from(self._data, candidate.start)
+                if size <= MAX_ODD:
+                    found[correlation_id] = candidate.start
+        return found
+
+    def message(self, start: int) -> tuple[bytes, int]:
+        """The message of a whole frame that begins at `start`, and the order of the packet that completed it."""
+        end = start + 4 + _INT.unpack_from(self._data, start)[0]
+        return bytes(self._data[start + 4 : end]), self.order_at(end - 1)
+
+    def find_answer(self, requests: dict[int, int], asked: Searcher) -> int | None:
+        """Where the request begins in `asked` that a whole frame here, behind it, answers to the last byte."""
+        for candidate in self._responses:
+            if candidate.refuted or len(self._data) - candidate.start < RESPONSE_HEAD:
+                continue
+            size, correlation_id = _RESPONSE.unpack_from(self._data, candidate.start)
+            start = requests.get(correlation_id)
+            end = candidate.start + 4 + size
+            if start is None or size > MAX_ANSWER or end > len(self._data):
+                continue
+            request, order = asked.message(start)
+            if self.order_at(candidate.start) >= order:
+                if is_answer(request, bytes(self._data[candidate.start + 4 : end])):
+                    return start
+                candidate.refuted = True
+        return None
+
+    def order_at(self, position: int) -> int:
+        """Order of the packet that brought the byte at a position."""
+        return self._orders[bisect_right(self._ends, self._base + position)]
 
     # -- both -------------------------------------------------------------------------------------------------------
 

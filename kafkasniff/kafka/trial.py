@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from struct import Struct
 from typing import Final
 
 from kafkasniff.kafka.framing import Frame, Framer
@@ -14,6 +15,9 @@ MAX_TRIAL_BYTES: Final = 16 << 20
 """Bytes of whole frames that wait for the verdict: as many as a search keeps (search.MAX_SEARCH)."""
 MAX_TRIAL_FRAMES: Final = 16_384
 """And so many of them."""
+_INT = Struct(">i")
+_CLIENT_ID: Final = 10
+"""Bytes of a request in front of its client id."""
 
 
 class Trial:
@@ -43,6 +47,17 @@ class Trial:
         """It takes too long to tell."""
         return self.size > MAX_TRIAL_BYTES or len(self.frames) > MAX_TRIAL_FRAMES
 
+    def first_id(self, *, of_request: bool) -> tuple[int, int] | None:
+        """Correlation id of the first frame and the order of the packet that completed it; None where it is not there.
+
+        `of_request`: it stands behind API key and version.
+        """
+        at = 4 if of_request else 0
+        if not self.frames or self.frames[0].end - self.frames[0].start < at + 4:
+            return None
+        frame = self.frames[0]
+        return _INT.unpack_from(frame.data, frame.start + at)[0], frame.order
+
     def may_be_requests(self, *, known: bool) -> bool:
         """Whether every frame has a plausible request header.
 
@@ -51,6 +66,22 @@ class Trial:
         """
         for frame in self.frames:
             header = request_header(frame.data, frame.start, frame.end)
-            if header is None or not (known or header.client_id):
+            if header is None:
+                if not _is_cut_in_client_id(frame):
+                    return False
+            elif not (known or header.client_id):
                 return False
         return True
+
+
+def _is_cut_in_client_id(frame: Frame) -> bool:
+    """Whether what is there of a frame is the header of a request up to somewhere in its client id, or to its end."""
+    head = frame.data[frame.start : frame.end]
+    if len(head) == frame.size or len(head) <= _CLIENT_ID:
+        return False
+    length = int.from_bytes(head[_CLIENT_ID - 2 : _CLIENT_ID], "big", signed=True)
+    if not len(head) - _CLIENT_ID <= length <= frame.size - _CLIENT_ID:
+        return False
+    if request_header(head[: _CLIENT_ID - 2] + b"\xff\xff\0", 0, _CLIENT_ID + 1, strict=True) is None:
+        return False
+    return head[_CLIENT_ID:].decode("utf-8", "ignore").isprintable()

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from kafkasniff.analysis.overview.answer import Topic
 from kafkasniff.kafka.errors import error_by_code
 from kafkasniff.report.contents import Contents
 from kafkasniff.report.drawing import (
@@ -85,9 +86,9 @@ def charts_of(contents: Contents) -> dict[str, list[Chart]]:
     ]
     wrong += [(row["start"], SILENT, row["unanswered"]) for row in timed]
     add("errors", "Errors", f"by code, {per_span}", _stacked(axis, wrong, _number))
-    topics = [(one.topic, "produced", one.produced.bytes) for one in contents.answer.topics]
-    topics += [(one.topic, "fetched", one.fetched.bytes) for one in contents.answer.topics]
-    topics += [(one.topic, "replicated", one.replicated.bytes) for one in contents.answer.topics]
+    topics = [(_topic(one), "produced", one.produced.bytes) for one in contents.answer.topics]
+    topics += [(_topic(one), "fetched", one.fetched.bytes) for one in contents.answer.topics]
+    topics += [(_topic(one), "replicated", one.replicated.bytes) for one in contents.answer.topics]
     add("topics", "Bytes of topics", "as on the wire, the busiest", _bars(topics, amount))
     clients = [(one.client_id, "sent", one.request_bytes) for one in contents.answer.clients]
     clients += [(one.client_id, "received", one.response_bytes) for one in contents.answer.clients]
@@ -175,12 +176,20 @@ def _bars(values: Sequence[tuple[str | None, str, int]], told: Callable[[int], s
     return Drawing(spec, legend)
 
 
+def _topic(topic: Topic) -> str | None:
+    return topic.topic if topic.topic is None else _group(topic.topic, topic.cluster)
+
+
+def _group(name: str, cluster: str | None) -> str:
+    return name if cluster is None else f"{name} in {cluster}"
+
+
 def _groups(axis: TimeAxis, contents: Contents) -> Drawing | None:
     """A line of time for each group, a bar for each rebalance, its generation above."""
-    labels = labels_of(one.group_id for one in contents.answer.groups[:MAX_BARS])
+    labels = labels_of(_group(one.group_id, one.cluster) for one in contents.answer.groups[:MAX_BARS])
     rows = []
     for row in contents.generations[:MAX_REBALANCES]:
-        group = labels.get(row["group_id"])
+        group = labels.get(_group(row["group_id"], row["cluster"]))
         if row["time_us"] is None or group is None:
             continue
         begin = 1000 * row["time_us"]

@@ -19,6 +19,7 @@ from kafkasniff.analysis.columns import ORDER, column, in_any, integers, only
 from kafkasniff.analysis.overview.apis import NOT_ANSWERED
 from kafkasniff.analysis.overview.section import TEXT, Section, api_labels
 from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.waits import WAIT_COLUMNS, may_have_waited, work_us
 
 __all__ = ["TROUBLE_WEIGHT", "Ladder", "Rung", "Talk"]
 
@@ -31,12 +32,10 @@ EARLIEST: Final = 40
 TROUBLED: Final = 40
 """the first ones with errors, without an answer, throttled or retransmitted,"""
 SLOWEST: Final = 20
-"""and the slowest ones of APIs that do not wait on purpose."""
+"""and the slowest ones, without those in which the broker waited on purpose."""
 TROUBLE_WEIGHT: Final = 50
 """How many exchanges of a connection one with trouble outweighs."""
 
-_WAITING: Final = ("Fetch", "ShareFetch", "JoinGroup", "SyncGroup")
-"""Brokers hold these back until there is something to say."""
 _PLACE: Final[Any] = (
     ("connection_id", pa.int64()),
     ("client_ip", TEXT),
@@ -127,7 +126,11 @@ class Ladder(Section):
 
     def reads(self) -> Mapping[str, Reading]:
         own = [name for name in _RUNG if name not in (*_FIRST_PARTITION, "partition_count")]
-        return {"exchanges": Reading((*own, "api_key", "client_id", "partitions", *(name for name, _ in _PLACE)))}
+        return {
+            "exchanges": Reading(
+                (*own, "api_key", "client_id", "partitions", *WAIT_COLUMNS, *(name for name, _ in _PLACE))
+            )
+        }
 
     def shapes(self) -> Mapping[str, Shape]:
         sums: Any = tuple((name, pa.int64(), "sum") for name in ("exchanges", "with_errors", "unanswered", "bytes"))
@@ -174,9 +177,9 @@ class Ladder(Section):
         rungs = _rungs(batch)
         self.parts["earliest"].add(_columns(rungs))
         self.parts["troubled"].add(_columns(only(rungs, pa.array(trouble))))
-        waits = in_any(rungs, "api", _WAITING)
-        slow = only(rungs, pc.and_(pc.invert(waits), pc.is_valid(column(rungs, "latency_us"))))
-        self.parts["slowest"].add({**_columns(slow), "faster": pc.negate(column(slow, "latency_us"))})
+        mask = pc.and_(pc.invert(may_have_waited(batch)), pc.is_valid(column(batch, "latency_us")))
+        faster = pa.array(-work_us(batch)).filter(mask)
+        self.parts["slowest"].add({**_columns(only(rungs, mask)), "faster": faster})
 
     def result(self) -> pa.Table:
         """Connections, those with the most to tell first."""

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from kafkasniff.detectors import SEVERITIES, Evidence, Finding
+from kafkasniff.detectors.numbers import Numbers
+from kafkasniff.detectors.visible_wording import all_clear, visibility_lines
 from kafkasniff.errors import MissingPartError
 from kafkasniff.hosts import Hosts
 from kafkasniff.report.charts import Chart, charts_of
 from kafkasniff.report.contents import Contents
 from kafkasniff.report.ladder import Talk
-from kafkasniff.report.steps import Link, anchors_of, ladders_of
+from kafkasniff.report.steps import Link, anchors_of, connection_label, exchange_label, ladders_of
 from kafkasniff.report.tables import address, moment, tables_of
 from kafkasniff.sinks.printable import cut, printable, word
 from kafkasniff.sinks.summaries.phrases import amount
@@ -38,7 +40,7 @@ MAX_SENTENCE: Final = 600
 """Characters of a sentence of a finding, or of a name of a source."""
 MAX_NOTES: Final = 50
 """Sentences on what is not known, or was left out."""
-MAX_VALUE: Final = 80
+MAX_VALUE: Final = 400
 """Characters of a value of a finding."""
 MAX_VALUES: Final = 20
 """Values of a finding."""
@@ -67,10 +69,17 @@ class _Shown(msgspec.Struct, frozen=True):
     """Where it is to be seen, and what; a link without an anchor leads nowhere: that connection is not shown."""
 
 
-def page_of(contents: Contents, sources: Sequence[str], *, broken: bool = False, hosts: Hosts | None = None) -> bytes:
+def page_of(
+    contents: Contents,
+    sources: Sequence[str],
+    *,
+    broken: bool = False,
+    hosts: Hosts | None = None,
+    numbers: Numbers | None = None,
+) -> bytes:
     """The page. `sources`: the captures and folders as they were named; `broken`: one of them was cut or damaged.
 
-    `hosts`: names and racks of addresses.
+    `hosts`: names and racks of addresses; `numbers`: of exchanges and connections of captures, as `decode` shows them.
     Raises MissingPartError where a package is not installed.
     """
     try:
@@ -86,7 +95,7 @@ def page_of(contents: Contents, sources: Sequence[str], *, broken: bool = False,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    answer = contents.answer
+    answer, numbers = contents.answer, Numbers() if numbers is None else numbers
     days = answer.first is None or answer.last is None or date_of(answer.first) != date_of(answer.last)
     charts = charts_of(contents)
 
@@ -108,12 +117,15 @@ def page_of(contents: Contents, sources: Sequence[str], *, broken: bool = False,
         when=_when(contents),
         broken=broken,
         tiles=_tiles(contents),
-        findings=_findings(contents, days=days),
+        undecoded=visibility_lines(answer.visibility),
+        all_clear=_sentence(all_clear(answer.visibility)),
+        findings=_findings(contents, numbers, days=days),
         more_findings=contents.more_findings,
         severities=[(one, sum(each.severity == one for each in contents.findings)) for one in SEVERITIES],
         charts={section: [pictured(chart) for chart in some] for section, some in charts.items()},
         tables=tables_of(contents, hosts),
-        ladders=ladders_of(contents.shown, contents.findings, hosts),
+        ladders=ladders_of(contents.shown, contents.findings, hosts, numbers),
+        numbered=bool(numbers),
         more_connections=contents.connections - len(contents.shown),
         notes=[cut(printable(note), MAX_SENTENCE) for note in contents.notes[:MAX_NOTES]],
         more_notes=max(len(contents.notes) - MAX_NOTES, 0),
@@ -135,6 +147,10 @@ def _policy(style: str, script: str) -> str:
 
     ours = f"style-src {source(style)}; script-src {source(script)}"
     return f"default-src 'none'; {ours}; base-uri 'none'; form-action 'none'"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _name(sources: Sequence[str]) -> str:
@@ -160,6 +176,7 @@ def _tiles(contents: Contents) -> list[_Tile]:
         _Tile("exchanges", f"{counts.exchanges:,}"),
         _Tile("with errors", f"{counts.with_errors:,}", counts.with_errors > 0),
         _Tile("unanswered", f"{counts.unanswered:,}", counts.unanswered > 0),
+        *([_Tile("responses not captured", f"{counts.lost:,}", True)] if counts.lost else []),
         _Tile("from clients", amount(counts.request_bytes)),
         _Tile("from brokers", amount(counts.response_bytes)),
     ]
@@ -175,7 +192,7 @@ def _tiles(contents: Contents) -> list[_Tile]:
     return tiles
 
 
-def _findings(contents: Contents, *, days: bool) -> list[_Shown]:
+def _findings(contents: Contents, numbers: Numbers, *, days: bool) -> list[_Shown]:
     anchors = anchors_of(contents.shown)
     few = len(contents.findings) <= OPEN_FINDINGS
     return [
@@ -186,7 +203,10 @@ def _findings(contents: Contents, *, days: bool) -> list[_Shown]:
             time=_span(finding, days=days),
             subject=_pairs(finding.subject),
             values=_pairs(finding.values),
-            evidence=[_evidence(one, anchors, contents.witnesses, days=days) for one in finding.evidence],
+            evidence=[
+                _evidence(one, anchors, contents.witnesses, numbers, days=days)
+                for one in _without_repeats(finding.evidence)
+            ],
         )
         for number, finding in enumerate(contents.findings, 1)
     ]
@@ -224,12 +244,22 @@ def _value(value: Any) -> str:
     return word(value, MAX_VALUE) if isinstance(value, str) else cut(printable(str(value)), MAX_VALUE)
 
 
-def _evidence(evidence: Evidence, anchors: dict[int, str], talks: dict[int, Talk], *, days: bool) -> tuple[Link, str]:
+def _without_repeats(evidence: Sequence[Evidence]) -> Iterator[Evidence]:
+    """Each note once, at the first exchange that has it."""
+    seen = {""}
+    for one in evidence:
+        yield one if one.note not in seen else msgspec.structs.replace(one, note="")
+        seen.add(one.note)
+
+
+def _evidence(
+    evidence: Evidence, anchors: dict[int, str], talks: dict[int, Talk], numbers: Numbers, *, days: bool
+) -> tuple[Link, str]:
     anchor = anchors.get(evidence.connection_id, "")
     if evidence.exchange_id is None:
-        where = "connection"
+        where = connection_label(evidence.connection_id, numbers) or "connection"
     else:
-        where = f"exchange #{evidence.exchange_id}"
+        where = exchange_label(evidence.connection_id, evidence.exchange_id, numbers)
         anchor = anchor and f"{anchor}-{evidence.exchange_id}"
     talk = talks.get(evidence.connection_id)
     client = "" if talk is None else address(talk.client_ip, talk.client_port)

@@ -8,6 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from kafkasniff.detectors import Evidence, Finding
+from kafkasniff.detectors.numbers import Numbers
 from kafkasniff.hosts import Hosts
 from kafkasniff.model import Endpoint
 from kafkasniff.report.contents import Shown
@@ -16,7 +17,7 @@ from kafkasniff.sinks.printable import printable, word
 from kafkasniff.sinks.summaries.phrases import amount, count
 from kafkasniff.sinks.times import duration
 
-__all__ = ["Ladder", "Link", "Sighting", "Step", "anchors_of", "ladders_of"]
+__all__ = ["Ladder", "Link", "Sighting", "Step", "anchors_of", "connection_label", "exchange_label", "ladders_of"]
 
 MAX_NOTES: Final = 3
 """Findings that are told at one step."""
@@ -67,16 +68,31 @@ class Sighting(msgspec.Struct, frozen=True):
     evidence: Evidence
 
 
+def connection_label(connection_id: int, numbers: Numbers) -> str:
+    """`conn 3`; empty for a connection of an export, which has no number."""
+    number = numbers.connection(connection_id)
+    return "" if number is None else f"conn {number}"
+
+
+def exchange_label(connection_id: int, exchange_id: int, numbers: Numbers) -> str:
+    """`#17`; of an export, which has no such numbers, the ordinal within the connection, named as its column."""
+    number = numbers.exchange(connection_id, exchange_id)
+    return f"exchange_id {exchange_id}" if number is None else f"#{number}"
+
+
 def anchors_of(shown: Iterable[Shown]) -> dict[int, str]:
     """The anchors of connections that are shown."""
     return {one.talk.connection_id: f"connection-{number}" for number, one in enumerate(shown, 1)}
 
 
-def ladders_of(shown: Sequence[Shown], findings: Sequence[Finding], hosts: Hosts | None = None) -> list[Ladder]:
+def ladders_of(
+    shown: Sequence[Shown], findings: Sequence[Finding], hosts: Hosts | None = None, numbers: Numbers | None = None
+) -> list[Ladder]:
     """The ladders, in order, with links to the findings (`finding-N`) that are about their steps.
 
-    `hosts`: names of addresses.
+    `hosts`: names of addresses; `numbers`: of exchanges and connections.
     """
+    numbers = Numbers() if numbers is None else numbers
     sightings: dict[int, list[Sighting]] = {}
     for number, finding in enumerate(findings, 1):
         link = Link(f"finding-{number}", f"{finding.severity} {number}")
@@ -84,13 +100,15 @@ def ladders_of(shown: Sequence[Shown], findings: Sequence[Finding], hosts: Hosts
             sightings.setdefault(evidence.connection_id, []).append(Sighting(link, evidence))
     anchors = anchors_of(shown)
     return [
-        _ladder(one, anchors[one.talk.connection_id], sightings.get(one.talk.connection_id, []), hosts) for one in shown
+        _ladder(one, anchors[one.talk.connection_id], sightings.get(one.talk.connection_id, []), hosts, numbers)
+        for one in shown
     ]
 
 
-def _ladder(shown: Shown, anchor: str, sightings: Sequence[Sighting], hosts: Hosts | None) -> Ladder:
+def _ladder(shown: Shown, anchor: str, sightings: Sequence[Sighting], hosts: Hosts | None, numbers: Numbers) -> Ladder:
     talk = shown.talk
-    told = f"{count(talk.exchanges, 'exchange')}, {amount(talk.bytes)}"
+    label = connection_label(talk.connection_id, numbers)
+    told = f"{label and f'{label}, '}{count(talk.exchanges, 'exchange')}, {amount(talk.bytes)}"
     if talk.time_ns is not None and talk.last is not None:
         told += f", {duration(talk.last - talk.time_ns)}"
     trouble = [
@@ -110,7 +128,7 @@ def _ladder(shown: Shown, anchor: str, sightings: Sequence[Sighting], hosts: Hos
         told=told,
         trouble=", ".join(trouble),
         findings=_links(one for one in sightings if one.evidence.exchange_id is None),
-        steps=_steps(shown, anchor, by_exchange),
+        steps=_steps(shown, anchor, by_exchange, numbers),
     )
 
 
@@ -126,7 +144,7 @@ def _links(sightings: Iterable[Sighting]) -> list[Link]:
     return list({one.link.anchor: one.link for one in sightings}.values())[:MAX_NOTES]
 
 
-def _steps(shown: Shown, anchor: str, sightings: dict[int, list[Sighting]]) -> list[Step]:
+def _steps(shown: Shown, anchor: str, sightings: dict[int, list[Sighting]], numbers: Numbers) -> list[Step]:
     start = shown.talk.time_ns
     kept = {rung.exchange_id for rung in shown.rungs}
     # (time, exchange, order within it) → step; without times exchanges stay one behind the other.
@@ -135,14 +153,17 @@ def _steps(shown: Shown, anchor: str, sightings: dict[int, list[Sighting]]) -> l
         begin = rung.time_ns if rung.time_ns is not None else 0
         about = _links(sightings.get(rung.exchange_id, ()))
         place = f"{anchor}-{rung.exchange_id}"
+        label = exchange_label(rung.connection_id, rung.exchange_id, numbers)
+        if rung.correlation_id is not None:
+            label += f", corr {rung.correlation_id}"
         if rung.status != "orphan":
-            placed.append((begin, rung.exchange_id, 0, _request(rung, start, place, about)))
+            placed.append((begin, rung.exchange_id, 0, _request(rung, label, start, place, about)))
         if rung.response_size is not None:
             end = begin + 1000 * (rung.latency_us or 0)
             alone = rung.status == "orphan"
-            step = _response(
-                rung, None if rung.time_ns is None else end, start, place if alone else "", about if alone else []
-            )
+            time_ns = None if rung.time_ns is None else end
+            anchored, found = (place, about) if alone else ("", [])
+            step = _response(rung, label, time_ns, start, anchor=anchored, findings=found)
             placed.append((end, rung.exchange_id, 1, step))
     for exchange_id in sightings.keys() - kept:
         seen = sightings[exchange_id]
@@ -150,7 +171,7 @@ def _steps(shown: Shown, anchor: str, sightings: dict[int, list[Sighting]]) -> l
         step = Step(
             kind="witness",
             time=_since(time_ns, start),
-            title=f"exchange {exchange_id}",
+            title=exchange_label(shown.talk.connection_id, exchange_id, numbers),
             detail="; ".join(dict.fromkeys(one.evidence.note for one in seen if one.evidence.note)),
             anchor=f"{anchor}-{exchange_id}",
             findings=_links(seen),
@@ -182,7 +203,7 @@ def _since(time_ns: int | None, start: int | None) -> str:
     return f"{(time_ns - start) / 1e9:.6f}"
 
 
-def _request(rung: Rung, start: int | None, anchor: str, findings: list[Link]) -> Step:
+def _request(rung: Rung, label: str, start: int | None, anchor: str, findings: list[Link]) -> Step:
     version = "" if rung.api_version is None else f" v{rung.api_version}"
     api = "?" if rung.api is None else word(rung.api)
     silent = {
@@ -197,7 +218,7 @@ def _request(rung: Rung, start: int | None, anchor: str, findings: list[Link]) -
         kind="request",
         time=_since(rung.time_ns, start),
         title=f"{api}{version}",
-        detail=", ".join(one for one in (*_about(rung), _size(rung.request_size)) if one),
+        detail=", ".join(one for one in (label, *_about(rung), _size(rung.request_size)) if one),
         trouble=", ".join(one for one in trouble if one),
         anchor=anchor,
         findings=findings,
@@ -205,7 +226,7 @@ def _request(rung: Rung, start: int | None, anchor: str, findings: list[Link]) -
 
 
 def _about(rung: Rung) -> list[str]:
-    parts = [f"#{rung.exchange_id}"]
+    parts: list[str] = []
     topic = rung.topic or rung.topic_id
     if topic is not None:
         more = "" if rung.partition_count <= 1 else f" and {count(rung.partition_count - 1, 'partition')} more"
@@ -221,8 +242,10 @@ def _about(rung: Rung) -> list[str]:
     return parts
 
 
-def _response(rung: Rung, time_ns: int | None, start: int | None, anchor: str, findings: list[Link]) -> Step:
-    parts = [f"#{rung.exchange_id}"]
+def _response(
+    rung: Rung, label: str, time_ns: int | None, start: int | None, *, anchor: str, findings: list[Link]
+) -> Step:
+    parts = [label]
     if rung.record_count and rung.api != "Produce":
         parts.append(count(rung.record_count, "record"))
     parts.append(_size(rung.response_size))

@@ -177,9 +177,11 @@ def _generations(row: Group) -> str:
 _REQUESTS: Final = _Column("requests", _count("requests"), number=True)
 _ERRORS: Final = _Column("errors", _some("errors"), number=True)
 _UNANSWERED: Final = _Column("no answer", _some("unanswered"), number=True)
+_CLUSTER: Final = _Column("cluster", lambda row: "" if row.cluster is None else word(row.cluster))
 _BROKERS: Final = [
     _Column("id", lambda row: "" if row.broker_id is None else str(row.broker_id), number=True),
     _Column("address", lambda row: address(row.address, row.port)),
+    _CLUSTER,
     _Column("connections", _some("connections"), number=True),
     _REQUESTS,
     _ERRORS,
@@ -212,6 +214,7 @@ _APIS: Final = [
 ]
 _TOPICS: Final = [
     _Column("topic", lambda row: "(not known)" if row.topic is None else word(row.topic)),
+    _CLUSTER,
     _Column("partitions", _count("partitions"), number=True),
     _Column("produced", _records("produced"), number=True),
     _Column("rate", _rate("produced"), number=True),
@@ -225,6 +228,7 @@ _TOPICS: Final = [
 ]
 _GROUPS: Final = [
     _Column("group", lambda row: word(row.group_id)),
+    _CLUSTER,
     _Column("protocol", lambda row: ", ".join(row.protocols)),
     _Column("generations", _generations, number=True),
     _Column("rebalances", _some("rebalances"), number=True),
@@ -280,6 +284,7 @@ def _rebalances(days: bool) -> list[_Column]:
 
     return [
         _Column("group", lambda row: word(row["group_id"])),
+        _Column("cluster", lambda row: "" if row["cluster"] is None else word(row["cluster"])),
         _Column("begins", lambda row: moment(None if row["time_us"] is None else 1000 * row["time_us"], days=days)),
         _Column("protocol", lambda row: row["protocol"]),
         _Column("generation", number("generation"), number=True),

@@ -50,6 +50,8 @@ def connection_row(connection: Connection) -> dict[str, Any]:
         "bytes_pending": client.pending + broker.pending,
         "bytes_repeated": client.repeated + broker.repeated,
         "bytes_ignored": client.ignored + broker.ignored,
+        "protocol": connection.protocol,
+        "captured": connection.captured,
     }
 
 

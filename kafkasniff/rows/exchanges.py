@@ -14,7 +14,9 @@ import pyarrow as pa
 
 from kafkasniff.enrich.sessions import FETCH, FINAL_EPOCH, INITIAL_EPOCH
 from kafkasniff.entities import Mentions, mentions, only, record_count, text
+from kafkasniff.kafka.waits import role_of
 from kafkasniff.model import Exchange, Message, Problem
+from kafkasniff.rows.asked import Asked, asked_wait
 from kafkasniff.rows.staged import STAGED, Pending, SessionStep
 
 __all__ = ["ExchangeRows", "capture_name", "exchange_row", "microseconds", "session_step"]
@@ -72,6 +74,7 @@ def exchange_row(
     problems = [*exchange.problems, *(request.problems if request else ()), *(response.problems if response else ())]
     problems += more
     named = mentions(request, response)
+    asked = Asked() if headers else asked_wait(exchange, named)
     throttle, acks = _value(response, "throttle_time_ms"), _value(request, "acks")
     return {
         "capture": capture_name(seen.capture),
@@ -111,6 +114,11 @@ def exchange_row(
         "response_body": _body(response, body_json),
         "problems": _kinds(problems),
         "retransmits": exchange.retransmits,
+        "sender": None if headers or request is None else role_of(request.api_key, request.body),
+        "behind_us": None if headers else microseconds(exchange.behind_ns),
+        "muted_us": None if headers else microseconds(exchange.muted_ns),
+        "wait_us": microseconds(asked.nanoseconds),
+        "waits_for": asked.reason,
         "_pending": _pending(named, unnamed_bodies and body_json is not None, request, response),
     }
 

@@ -86,6 +86,11 @@ EXCHANGES: Final = pa.schema(
         ("response_body", pa.string()),
         ("problems", _array(pa.string())),
         ("retransmits", pa.int32()),
+        ("sender", pa.string()),
+        ("behind_us", pa.int64()),
+        ("muted_us", pa.int64()),
+        ("wait_us", pa.int64()),
+        ("waits_for", pa.string()),
     ]
 )
 """Schema of the table `exchanges`, in the order of its columns."""
@@ -156,6 +161,8 @@ CONNECTIONS: Final = pa.schema(
         ("bytes_pending", pa.int64()),
         ("bytes_repeated", pa.int64()),
         ("bytes_ignored", pa.int64()),
+        ("protocol", pa.string()),
+        ("captured", pa.string()),
     ]
 )
 """Schema of the table `connections`."""

@@ -166,7 +166,7 @@ def _sasl(token: SaslToken, capture: bool) -> dict[str, Any]:
 
 
 def _problem(problem: Problem) -> dict[str, Any]:
-    return {
+    item: dict[str, Any] = {
         "type": "problem",
         "kind": problem.kind,
         "detail": problem.detail,
@@ -177,6 +177,9 @@ def _problem(problem: Problem) -> dict[str, Any]:
         "direction": problem.direction,
         "bytes": problem.bytes,
     }
+    if problem.exchange is not None:
+        item["exchange"] = problem.exchange
+    return item
 
 
 def message_object(message: Message, *, form: BytesForm = "auto", capture: bool = False) -> dict[str, Any]:

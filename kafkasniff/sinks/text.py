@@ -136,7 +136,8 @@ class TextSink:
         self._pairs: dict[int | None, tuple[Endpoint | None, Endpoint | None, str, str]] = {}
         self._pair_width = 0
         self._apis = _Column(12)
-        self._number_width = 4
+        self._exchange_width = 4
+        self._correlation_width = 7
         self._clients = _Column(8)
         self._told: MadeOfShared[str] = MadeOfShared()
         self._arrows = self._encodable("→←")
@@ -207,8 +208,8 @@ class TextSink:
     def put(self, message: Message, told: str, below: str) -> None:
         """Write a message's line with what it tells, and the lines below it. Hot.
 
-        Of the message is read: type, API and version, correlation id, client id, connection and its ends, capture,
-        time, latency.
+        Of the message is read: type, API and version, exchange, correlation id, client id, connection and its ends,
+        capture, time, latency.
         """
         if self._captures and message.capture != self._capture:
             self._turn_capture(message.capture)
@@ -223,12 +224,17 @@ class TextSink:
         api = self._apis.ready.get(api_key) or self._apis.pad(
             api_key, _label(message), self._paint.api, self._paint.reset
         )
-        id_ = message.correlation_id
-        number = "#?" if id_ is None else f"#{id_}"
-        if len(number) <= self._number_width:
-            number = number.ljust(self._number_width)
+        exchange = "#?" if message.exchange is None else f"#{message.exchange}"
+        if len(exchange) <= self._exchange_width:
+            exchange = exchange.ljust(self._exchange_width)
         else:
-            self._number_width = len(number)
+            self._exchange_width = len(exchange)
+        correlation = "corr ?" if message.correlation_id is None else f"corr {message.correlation_id}"
+        if len(correlation) <= self._correlation_width:
+            correlation = correlation.ljust(self._correlation_width)
+        else:
+            self._correlation_width = len(correlation)
+        number = f"{exchange} {correlation}"
         pair = self._pairs.get(message.connection)
         if pair is None or pair[0] is not message.client or pair[1] is not message.broker:
             pair = self._pair(message.connection, message.client, message.broker)
@@ -318,7 +324,7 @@ class TextSink:
         place = f"packet {message.first_packet}"
         if message.last_packet != message.first_packet:
             place = f"packets {message.first_packet}-{message.last_packet}"
-        facts = [f"exchange {message.exchange}", f"connection {message.connection}", place, f"{message.size} bytes"]
+        facts = [f"conn {message.connection}", place, f"{message.size} bytes"]
         if message.duration_ns is not None:
             facts.append(f"took {duration(message.duration_ns)}")
         yield f"    {paint.dim}{', '.join(facts)}{paint.reset}"
@@ -343,7 +349,8 @@ class TextSink:
         elif token.mechanism is not None:
             told = f"{word(token.mechanism)} "
         shown = "redacted" if token.token is None else bytes_dump(token.token, 64)
-        self._add(f"{time}  {pair}  {api}  {told}{amount(token.size)}, {shown}")
+        number = f"conn {token.connection}"  # a token belongs to no exchange
+        self._add(f"{time}  {pair}  {api}  {number}  {told}{amount(token.size)}, {shown}")
 
     def _problem(self, problem: Problem) -> None:
         paint = self._paint
@@ -355,7 +362,7 @@ class TextSink:
             place = f"{ready[3 if problem.direction == 'response' else 2]}  " if ready is not None else ""
         facts = []
         if problem.connection is not None:
-            facts.append(f"connection {problem.connection}")
+            facts.append(f"conn {problem.connection}")
         if self._captures and problem.capture is not None:
             facts.append(printable(problem.capture))
         if problem.packet is not None:

@@ -22,7 +22,7 @@ from kafkasniff.enrich.sessions import MAX_PENDING, MAX_SESSIONS, FetchSession, 
 from kafkasniff.enrich.tellings import MAX_TOLD, Place, Tellings
 from kafkasniff.exports.carried import Carried, ShardState
 from kafkasniff.inspector import Inspector
-from kafkasniff.kafka import early, exchange, opening, search, trial
+from kafkasniff.kafka import early, exchange, opening, search, trial, waits
 from kafkasniff.kafka.boundaries import Boundaries
 from kafkasniff.kafka.connection import ConnectionOptions, KafkaConnection
 from kafkasniff.kafka.context import DecodeOptions
@@ -40,7 +40,7 @@ from kafkasniff.state.wire import DamagedError
 from kafkasniff.tcp.connection import MAX_HELD_SEGMENTS, TcpConnection
 from kafkasniff.tcp.plan import Key
 from kafkasniff.tcp.reassembly import Reassembler
-from kafkasniff.tcp.stream import RECENT, Held, Packet, Stream
+from kafkasniff.tcp.stream import MAX_MISSING, RECENT, Held, Packet, Stream
 from kafkasniff.tls import clear, gate, keylog, session
 from kafkasniff.tls.half import Half, Loss
 from kafkasniff.tls.handshake import ClientHello, HandshakeBuffer, ServerHello
@@ -314,6 +314,7 @@ _TCP: Final = (
             "clock": int,
             "deadline": int,
             "closed": bool,
+            "reset_by": Side | None,
             "ended": tuple[Side | None, int],
             "pending_syn": Packet | None,
             "last_packet": int,
@@ -337,8 +338,12 @@ _TCP: Final = (
             "finished": bool,
             "held": _most(list[Held], MAX_HELD_SEGMENTS),
             "held_bytes": int,
+            "missing": _most(list[tuple[int, int]], MAX_MISSING),
             "opened_count": int,
             "acked": int,
+            "heard": bool,
+            "ack": int | None,
+            "passed": int,
             "ahead_next": int,
             "ahead_count": int,
             "repeated": int,
@@ -374,6 +379,7 @@ _ITEMS: Final = (
             streams.Gap,
             streams.Hole,
             streams.Retransmit,
+            streams.Late,
             streams.TcpProblem,
             streams.Wrapped,
             streams.Rejected,
@@ -473,6 +479,7 @@ _TLS: Final = (
             "server": ServerHello | None,
             "retried": bool,
             "agreed": Negotiated | None,
+            "lacks_certificate": bool,
             "_certificate": bytes | None,
             "_alpn": str | None,
         },
@@ -502,8 +509,10 @@ _CONNECTIONS: Final = (
             "id": int,
             "exchanges": dict[int, accounts.OpenExchange],
             "held": int,
+            "turns": waits.Turns,
         },
     ),
+    Layout(waits.Turns, {"answered": int | None, "muted_until": int | None, "open_until": int | None}, new=waits.Turns),
     Layout(
         accounts.Account,
         {
@@ -599,6 +608,7 @@ _STREAMS: Final = (
         search.Searcher,
         {
             "aligned": bool,
+            "_forced": bool,
             "accepted_requests": bool,
             "dropped": int,
             "_max_size": int,
@@ -619,7 +629,15 @@ _STREAMS: Final = (
     ),
     Layout(
         search._Candidate,
-        {"start": int, "at": int, "frames": int, "correlation_id": int, "expected": int | None, "needed": int},
+        {
+            "start": int,
+            "at": int,
+            "frames": int,
+            "correlation_id": int,
+            "expected": int | None,
+            "needed": int,
+            "refuted": bool,
+        },
     ),
 )
 
@@ -635,6 +653,7 @@ _EXCHANGES: Final = (
             "_early": early.EarlyResponses,
             "_last_id": int | None,
             "_ids_vary": bool,
+            "_ids_rise": bool,
             "last_answer": int | None,
             "_ordinal": int,
             "memory": ConnectionMemory,
@@ -644,6 +663,7 @@ _EXCHANGES: Final = (
             "requests": Literal["none", "behind", "here"],
             "retransmits": int,
             "unread_of": _pair(int),
+            "one_sided": bool,
         },
     ),
     Layout(
@@ -700,7 +720,7 @@ _EXCHANGES: Final = (
             "sasl_mechanism": str | None,
         },
     ),
-    Layout(RawSasl, {"mechanism": str | None, "_client_tokens": int, "_broker_tokens": int}),
+    Layout(RawSasl, {"mechanism": str | None, "_client_tokens": int, "_broker_tokens": int, "_over": bool}),
     Layout(
         opening.Opening,
         {

@@ -15,6 +15,11 @@ until the missing bytes arrive or the hole is declared a gap:
 - or more is held back than MAX_HELD_BYTES or MAX_HELD_SEGMENTS;
 - or the connection ends: RST, reuse of its ports, idleness, end of the capture.
 
+A segment that comes after that, and whose bytes all lie in a gap, is handed on by itself (`Late`).
+
+At the end of the connection, bytes that the peer has acknowledged and that follow the last one captured are a gap, too.
+Where no packet of a stream's sender was captured, they are all that is known of it.
+
 All of it counts packets and packet times of this connection alone.
 """
 
@@ -24,7 +29,7 @@ from bisect import bisect_right
 from typing import Final, Literal
 
 from kafkasniff.packets import ACK, FIN, RST, SYN
-from kafkasniff.streams import NO_TIME, Closed, Gap, Hole, Item, Retransmit, Run, Started, Stretch, TcpProblem
+from kafkasniff.streams import NO_TIME, Closed, Gap, Hole, Item, Late, Retransmit, Run, Started, Stretch, TcpProblem
 from kafkasniff.tcp.stream import MASK, Held, Packet, Stream
 
 __all__ = [
@@ -45,11 +50,15 @@ MAX_HELD_BYTES: Final = 16 << 20
 MAX_HELD_SEGMENTS: Final = 16_384
 MAX_AHEAD: Final = 64 << 20
 """A segment further ahead is outside any plausible window (TCP's limit, 1 GiB, would fit half of all forgeries)."""
+RESET_BEHIND: Final = MAX_HELD_BYTES
+"""A RST that answers a late segment has the sequence number that this acknowledged (RFC 9293, 3.10.7.1): no more bytes
+behind the end of its stream than may have been on their way."""
 AHEAD_SEGMENTS: Final = 3
 """So many consecutive segments outside the window are the stream going on behind a large loss, not a stray packet."""
 MAX_PROBLEMS: Final = 20
 """Problems told per connection and kind; forged packets must not flood the output."""
 
+_AFTER_RST = "data that was sent after the other side had reset the connection: nobody reads it, and it is not decoded"
 _SYN_IGNORED = "a SYN on an open connection was not followed by a new one"
 
 
@@ -73,6 +82,7 @@ class TcpConnection:
         "owner",
         "packets",
         "pending_syn",
+        "reset_by",
         "seen",
         "streams",
         "untold_ignored",
@@ -97,6 +107,8 @@ class TcpConnection:
         self.closed = False
         self.ended: tuple[int | None, int] = (None, NO_TIME)
         """Direction and time of the first FIN or RST that was believed."""
+        self.reset_by: int | None = None
+        """Direction of the RST that closed the connection."""
         self.pending_syn: Packet | None = None
         """A SYN on an open connection: a new connection if what follows fits it, else a forgery."""
         self.last_packet = first.packet
@@ -127,9 +139,13 @@ class TcpConnection:
             self.close("reused", packet)
             return "reuse"
         self.seen += 1
+        if not stream.heard:
+            stream.hear()
         if flags & RST:
             self._reset(packet, stream)
             return ""
+        if flags & ACK:
+            self.streams[1 - direction].acknowledge(packet.ack)
         seq = packet.seq
         if flags & SYN:
             if stream.isn is None:
@@ -178,32 +194,63 @@ class TcpConnection:
         return False
 
     def _after_close(self, packet: Packet, stream: Stream) -> Literal["", "reuse"]:
-        """Packets behind the end: late copies are passed over, anything else is a new connection."""
+        """Packets behind the end: late copies are passed over, anything else is a new connection.
+
+        So is what the peer of a RST had on the way, or sends before it knows of it: that is told once.
+        """
         if packet.flags & SYN:
             return "" if stream.isn == packet.seq else "reuse"
         if packet.flags & RST or not packet.wire_length:
             return ""
-        if stream.next is not None and -MAX_AHEAD < stream.position(packet.seq) - stream.next < 0:
+        if stream.next is None:
+            return "reuse"
+        ahead = stream.position(packet.seq) - stream.next
+        if -MAX_AHEAD < ahead < 0:
+            return ""
+        if self.reset_by == 1 - packet.direction and 0 <= ahead <= RESET_BEHIND:
+            if "tcp-data-after-rst" not in self._counts:
+                self._problem(packet, "tcp-data-after-rst", _AFTER_RST, packet.wire_length)
             return ""
         return "reuse"
 
     def _reset(self, packet: Packet, stream: Stream) -> None:
-        """RST: believed where its sequence number is the next one of its stream (RFC 5961, 3.2), else told."""
+        """RST: believed where its sequence number is the next one of its stream (RFC 5961, 3.2).
+
+        One that answers a late segment of the peer has the number that this acknowledged; the peer knows of more, and
+        does not believe it either.
+        """
         self._ignore(stream, packet.length)  # a reason in words (RFC 9293, 3.5.3)
         peer = self.streams[1 - packet.direction]
         if stream.next is None:
             # A refused or half-captured connection: the RST must acknowledge what the peer sent.
-            believed = peer.next is None or not packet.flags & ACK or packet.ack == peer.next & MASK
+            if peer.next is None or not packet.flags & ACK or packet.ack == peer.next & MASK:
+                self._end_by(packet)
+            elif not max(peer.begin, peer.next - RESET_BEHIND) <= peer.position(packet.ack) <= peer.next:
+                self._tell_reset(
+                    packet, peer.position(packet.ack) - peer.next, "what its peer has sent, by its acknowledgement"
+                )
+            return
+        position = stream.position(packet.seq)
+        end = max(stream.next, stream.held[-1].start + stream.held[-1].wire if stream.held else 0, stream.fin or 0)
+        # Linux sends the RST that answers data after close with the sequence number behind its FIN.
+        if position in (stream.next, end, end + 1):
+            self._end_by(packet)
+        elif not max(stream.begin, end - RESET_BEHIND) <= position <= end:
+            self._tell_reset(packet, position - end, "the end of its stream")
+
+    def _end_by(self, packet: Packet) -> None:
+        self._note_end(packet)
+        self.reset_by = packet.direction
+        self.close("rst", packet)
+
+    def _tell_reset(self, packet: Packet, ahead: int, what: str) -> None:
+        """Tell of a RST that is so many bytes ahead of where one may be."""
+        side = "ahead of" if ahead > 0 else "behind"
+        if 0 < ahead <= MAX_AHEAD:
+            guess = "bytes in front of it are not in the capture, or it is not of this connection"
         else:
-            position = stream.position(packet.seq)
-            end = max(stream.next, stream.held[-1].start + stream.held[-1].wire if stream.held else 0, stream.fin or 0)
-            # Linux sends the RST that answers data after close with the sequence number behind its FIN.
-            believed = position in (stream.next, end, end + 1)
-        if believed:
-            self._note_end(packet)
-            self.close("rst", packet)
-        else:
-            self._problem(packet, "tcp-rst-ignored", "a RST whose sequence number does not fit the stream")
+            guess = "it is not of this connection"
+        self._problem(packet, "tcp-rst-ignored", f"a RST {abs(ahead):,} bytes {side} {what}: {guess}")
 
     def _fin(self, packet: Packet, stream: Stream, seq: int) -> None:
         if stream.next is None:
@@ -248,6 +295,10 @@ class TcpConnection:
                 self._ignore(stream, packet.length)
                 self._problem(packet, "tcp-out-of-window", "data far outside the window was ignored", wire)
                 return
+            if stream.missing and packet.length == wire and stream.find_missing(start, start + wire):
+                data = self.buffer[packet.offset : packet.offset + wire]
+                self.items.append(Late(packet.order, packet.direction, data, packet.packet, packet.time_ns))
+                return
             self._repeat(stream, start, packet.length)
             if not copied and not (wire == 1 and ahead == -1):  # that is a keep-alive (RFC 9293, 3.8.4)
                 self.items.append(Retransmit(packet.order, packet.direction))
@@ -290,6 +341,7 @@ class TcpConnection:
         assert stream.next is not None
         size, time_ns = start - stream.next, packet.time_ns
         self.items.append(Gap(packet.order, packet.direction, size, packet.packet, time_ns, resumed_ns=time_ns))
+        stream.miss(stream.next, start)
         stream.next = start
         return True
 
@@ -447,6 +499,7 @@ class TcpConnection:
         direction = 0 if stream is self.streams[0] else 1
         size = first.start - stream.next
         self.items.append(Gap(packet.order, direction, size, packet.packet, packet.time_ns, resumed_ns=first.time_ns))
+        stream.miss(stream.next, first.start)
         stream.next = first.start
         self._deliver(stream, packet, first, behind_gap=True)
         if not stream.held:
@@ -466,6 +519,14 @@ class TcpConnection:
                 size, time_ns = stream.fin - stream.next, packet.time_ns
                 self.items.append(Gap(packet.order, direction, size, packet.packet, time_ns, resumed_ns=time_ns))
                 stream.next = stream.fin
+            missing = self._acknowledged_unseen(stream, self.streams[1 - direction])
+            if missing:
+                time_ns, unheard = packet.time_ns, not stream.heard
+                self.items.append(
+                    Gap(packet.order, direction, missing, packet.packet, time_ns, resumed_ns=time_ns, unheard=unheard)
+                )
+                if stream.next is not None:
+                    stream.next += missing
         if self.pending_syn is not None and reason != "reused":
             self._problem(self.pending_syn._replace(order=packet.order), "tcp-syn-ignored", _SYN_IGNORED)
             self.pending_syn = None
@@ -476,6 +537,23 @@ class TcpConnection:
         repeated, ignored = (first.repeated, second.repeated), (first.ignored, second.ignored)
         place = packet.order, reason, packet.packet, packet.time_ns
         self.items.append(Closed(*place, seen, *self.ended, repeated, ignored))
+
+    @staticmethod
+    def _acknowledged_unseen(stream: Stream, peer: Stream) -> int:
+        """Bytes behind the last one captured of a stream that its peer has acknowledged: they were sent and received.
+
+        A single one is none: FIN counts as one (RFC 9293, 3.4). Where the peer sent nothing either, acknowledgements
+        may be of what was on its way before the capture.
+        """
+        missing = 0
+        if not stream.heard:
+            if peer.next is not None:
+                missing = stream.passed - (peer.fin is not None)
+        elif stream.next is not None and stream.fin is None and stream.ack is not None:
+            missing = stream.position(stream.ack) - stream.next
+            if missing > MAX_AHEAD:
+                return 0
+        return missing if missing > 1 else 0
 
     def _problem(self, packet: Packet, kind: str, detail: str, count: int | None = None) -> None:
         told = self._counts.get(kind, 0) + 1

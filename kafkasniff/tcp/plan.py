@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.packets import FIN, RST, SYN, PacketBatch
+from kafkasniff.packets import ACK, FIN, RST, SYN, PacketBatch
 from kafkasniff.streams import PACKET_SHIFT
 from kafkasniff.tcp.stream import Packet
 
@@ -36,13 +36,14 @@ class BatchPlan:
     - `key`: the 4-tuple; `start`, `end`: the group's rows in the sorted order; `exceptions`: how many are not plain
     - `first`, `last`: the first and last row in capture order
     - `halves`: the data rows of direction 0 (from the lower endpoint) and 1, as ranges of the data lists
+    - `last_ack`: acknowledgement number of the last row of direction 0 and of direction 1; -1 where it has none
 
     Lists indexed by data row (rows with payload that was captured whole, by group, direction and capture order):
     `offset`, `length`, `end_at` (running sum of the lengths), `packet`, `time`, `order`, `seq`, `ident`; `rows` has
     most of them as arrays.
 
-    A row is *plain* when it has neither SYN, FIN nor RST and was captured whole, and its data, if any, continue the
-    plain data row before it in its stream. The first data row of each stream is for the reader to compare with the
+    A row is *plain* when it has ACK, neither SYN, FIN nor RST, and was captured whole, and its data, if any, continue
+    the plain data row before it in its stream. The first data row of each stream is for the reader to compare with the
     stream's state.
     """
 
@@ -61,6 +62,7 @@ class BatchPlan:
         "ident",
         "key",
         "last",
+        "last_ack",
         "length",
         "offset",
         "order",
@@ -162,7 +164,7 @@ class BatchPlan:
         batch, rows = self.batch, self._rows
         seq, wire = batch.seq[rows], batch.wire_length[rows]
         whole = wire == batch.length[rows]
-        bad = (batch.flags[rows] & (SYN | FIN | RST) != 0) | ~whole
+        bad = (batch.flags[rows] & (SYN | FIN | RST | ACK) != ACK) | ~whole
         stream = np.zeros(len(rows), dtype=np.int64)
         stream[borders[1:-1]] = 1
         stream = (np.cumsum(stream) << 1) | self._direction
@@ -180,6 +182,11 @@ class BatchPlan:
         sent_by_higher = np.concatenate(([0], np.cumsum(self._direction)))
         highs = sent_by_higher[borders[1:]] - sent_by_higher[borders[:-1]]
         middle = np.where(flip, borders[:-1] + highs, borders[1:] - highs)
+        ends = np.where(flip, borders[1:], borders[1:] - highs), np.where(flip, borders[:-1] + highs, borders[1:])
+        last_ack = [batch.ack[rows[end - 1]].astype(np.int64) for end in ends]
+        last_ack[0][highs == borders[1:] - borders[:-1]] = -1
+        last_ack[1][highs == 0] = -1
+        self.last_ack: list[tuple[int, int]] = list(zip(*(one.tolist() for one in last_ack), strict=True))
         begin, border, finish = data_before[borders[:-1]], data_before[middle], data_before[borders[1:]]
         low = zip(np.where(flip, border, begin).tolist(), np.where(flip, finish, border).tolist(), strict=True)
         high = zip(np.where(flip, begin, border).tolist(), np.where(flip, border, finish).tolist(), strict=True)
@@ -208,6 +215,11 @@ class BatchPlan:
         """Of the group's last packet in capture order: packet clock, packet, time_ns."""
         row = self.last[group]
         return int(self.clock[row]), int(self._packet[row]), int(self.batch.time_ns[row])
+
+    def acks(self, group: int) -> NDArray[np.uint32]:
+        """Acknowledgement numbers of a group's rows, in capture order; for groups of one direction."""
+        acks: NDArray[np.uint32] = self.batch.ack[self._rows[self.start[group] : self.end[group]]]
+        return acks
 
     def packets(self, group: int) -> tuple[list[Packet], list[int]]:
         """All packets of a group in capture order, and the indices of those that are not plain."""

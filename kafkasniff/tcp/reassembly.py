@@ -309,6 +309,16 @@ def _deliver(plan: BatchPlan, group: int, connection: TcpConnection) -> bool:
         if first < last and (stream.next is None or stream.fin is not None or stream.next & MASK != plan.seq[first]):
             return False
     _deliver_ranges(plan, connection, halves)
+    acks = plan.last_ack[group]
+    one, other = connection.streams
+    if one.heard and other.heard:
+        # Each direction's packets acknowledge the other's.
+        if acks[0] >= 0:
+            other.ack = acks[0]
+        if acks[1] >= 0:
+            one.ack = acks[1]
+    else:
+        _note_acks(connection, acks, lambda: plan.acks(group).tolist())
     connection.clock, connection.last_packet, connection.last_time = plan.last_seen(group)
     connection.seen += plan.end[group] - plan.start[group]
     return True
@@ -332,9 +342,38 @@ def _deliver_stretch(  # noqa: PLR0917 - once for each stretch
             return False
         ranges.append((first, behind))
     _deliver_ranges(plan, connection, ranges)
+    _note_acks(connection, _last_acks(packets, index, stop), lambda: [one.ack for one in packets[index:stop]])
     connection.clock, connection.last_packet, connection.last_time = last.clock, last.packet, last.time_ns
     connection.seen += stop - index
     return True
+
+
+def _last_acks(packets: list[Packet], index: int, stop: int) -> tuple[int, int]:
+    """Acknowledgement number of the last of these packets of either direction; -1 where it has none."""
+    found = [-1, -1]
+    for packet in reversed(packets[index:stop]):
+        if found[packet.direction] < 0:
+            found[packet.direction] = packet.ack
+            if found[1 - packet.direction] >= 0:
+                break
+    return found[0], found[1]
+
+
+def _note_acks(connection: TcpConnection, last: tuple[int, int], every: Callable[[], list[int]]) -> None:
+    """Note what plain packets acknowledge: by direction the last number; `every`: all, where one direction has any."""
+    for direction in (0, 1):
+        stream = connection.streams[direction]
+        if last[direction] >= 0 and not stream.heard:
+            stream.hear()
+    for direction in (0, 1):
+        peer = connection.streams[1 - direction]
+        if last[direction] < 0:
+            continue
+        if peer.heard:
+            peer.ack = last[direction]
+        else:
+            for ack in every():
+                peer.acknowledge(ack)
 
 
 def _deliver_ranges(plan: BatchPlan, connection: TcpConnection, ranges: Sequence[tuple[int, int]]) -> None:

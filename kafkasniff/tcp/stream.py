@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["MASK", "RECENT", "Held", "Packet", "Stream"]
+__all__ = ["MASK", "MAX_MISSING", "RECENT", "Held", "Packet", "Stream"]
 
 RECENT: Final = 16
 """Packets per stream remembered to tell one packet captured twice from a retransmission."""
+
+MAX_MISSING: Final = 16
+"""Gaps per stream for which late segments are still taken."""
 
 MASK: Final = (1 << 32) - 1
 """Sequence numbers count modulo 2^32."""
@@ -56,6 +59,7 @@ class Stream:
     """One direction of a connection."""
 
     __slots__ = (
+        "ack",
         "acked",
         "ahead_count",
         "ahead_next",
@@ -63,12 +67,15 @@ class Stream:
         "bulk",
         "fin",
         "finished",
+        "heard",
         "held",
         "held_bytes",
         "ignored",
         "isn",
+        "missing",
         "next",
         "opened_count",
+        "passed",
         "recent",
         "repeated",
     )
@@ -86,11 +93,19 @@ class Stream:
         """Everything up to the FIN was delivered or given up."""
         self.held: list[Held] = []
         """Segments behind holes, by position, without overlaps."""
+        self.missing: list[tuple[int, int]] = []
+        """The last gaps, as positions [start, end), as far as no late segment has filled them; at most MAX_MISSING."""
         self.held_bytes = 0
         self.opened_count = 0
         """The connection's packet count when the first hole opened, or when a packet of the peer was seen since."""
         self.acked = -1
         """The highest position that the peer was seen to acknowledge while a hole was open."""
+        self.heard = False
+        """A packet of its sender was captured, with or without data."""
+        self.ack: int | None = None
+        """Acknowledgement number of the peer's last packet."""
+        self.passed = 0
+        """While nothing of the sender was captured: bytes that the peer acknowledged since its own first packet."""
         self.ahead_next = -1
         self.ahead_count = 0
         self.repeated = 0
@@ -100,6 +115,23 @@ class Stream:
         """(seq, wire length, ident) of the last RECENT packets with data."""
         self.bulk: tuple[list[int], list[int], list[int]] | None = None
         """The same three as columns, of packets delivered in bulk since, not yet taken into `recent`."""
+
+    def miss(self, start: int, end: int) -> None:
+        """Note a gap: its bytes may come yet."""
+        if start < end:
+            self.missing.append((start, end))
+            if len(self.missing) > MAX_MISSING:
+                del self.missing[0]
+
+    def find_missing(self, start: int, end: int) -> bool:
+        """Whether all of [start, end) lies within one gap, which is filled with it then."""
+        for index, (begin, stop) in enumerate(self.missing):
+            if begin <= start and end <= stop:
+                rest = [part for part in ((begin, start), (end, stop)) if part[0] < part[1]]
+                self.missing[index : index + 1] = rest
+                del self.missing[:-MAX_MISSING]
+                return True
+        return False
 
     @property
     def clean(self) -> bool:
@@ -126,6 +158,17 @@ class Stream:
         if self.bulk is not None:
             self.recent = [*self.recent, *zip(*self.bulk, strict=True)][-RECENT:]
             self.bulk = None
+
+    def hear(self) -> None:
+        """Note that a packet of the sender was captured."""
+        self.heard = True
+        self.passed = 0
+
+    def acknowledge(self, ack: int) -> None:
+        """Note the acknowledgement number of a packet of the peer."""
+        if not self.heard and self.ack is not None:
+            self.passed += ((ack - self.ack + _HALF) & MASK) - _HALF
+        self.ack = ack
 
     def position(self, seq: int) -> int:
         """Unwrap a sequence number: the position nearest to `next` that has these low 32 bits (RFC 9293, 3.4)."""

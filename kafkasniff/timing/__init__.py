@@ -1,9 +1,9 @@
 """Where the time of exchanges went: what brokers, clients and the network between them took (docs/timing.md)."""
 
+from kafkasniff.kafka.waits import Wait, answers_at_once, wait_of
 from kafkasniff.timing.exchanges import ExchangeTimes, Timed
 from kafkasniff.timing.link import Half, Link, Trouble
 from kafkasniff.timing.phases import PARTS, Marks, Parts, split
-from kafkasniff.timing.waits import Wait, answers_at_once, wait_of
 from kafkasniff.timing.watch import LinkWatch
 
 __all__ = [

@@ -9,11 +9,11 @@ import msgspec
 
 from kafkasniff.entities import mentions
 from kafkasniff.inspector import Output
+from kafkasniff.kafka.waits import Turns, Wait, answers_at_once, throttle_ns, wait_of
 from kafkasniff.model import Connection, Exchange, Message, SaslToken
 from kafkasniff.packets import PacketBatch
 from kafkasniff.timing.link import Link, Trouble
 from kafkasniff.timing.phases import Marks, Parts, split
-from kafkasniff.timing.waits import Wait, answers_at_once, wait_of
 from kafkasniff.timing.watch import LinkWatch
 
 __all__ = ["ExchangeTimes", "Timed"]
@@ -42,12 +42,11 @@ class Timed(msgspec.Struct, frozen=True):
 class _Before:
     """What was on a connection before the exchange that comes next."""
 
-    __slots__ = ("muted_until", "quiet_since", "response_done")
+    __slots__ = ("quiet_since", "turns")
 
     def __init__(self) -> None:
-        self.response_done: int | None = None
         self.quiet_since: int | None = None
-        self.muted_until: int | None = None
+        self.turns = Turns()
 
 
 class ExchangeTimes:
@@ -96,20 +95,18 @@ class ExchangeTimes:
         marks = _marks(exchange, request, response, before, link)
         if marks is None:
             return Timed(exchange, None, Parts(), link=link)
-        throttle = _integer(response, "throttle_time_ms")
+        throttle = throttle_ns(response)
         at_once = answers_at_once(request.api_key, request.api_version)
         wait = _wait(request, response)
         network = None if link is None else link.to_broker(marks.response_done)
-        parts = split(marks, network=network, wait=wait, throttle_ns=throttle * 1_000_000, at_once=at_once)
-        before.response_done = max(before.response_done or 0, marks.response_done)
+        parts = split(marks, network=network, wait=wait, throttle_ns=throttle, at_once=at_once)
+        before.turns.take(request, response, exchange.latency_ns, answerable=False)
         before.quiet_since = max(before.quiet_since or 0, marks.response_done)
-        if throttle and not parts.held:
-            before.muted_until = max(before.muted_until or 0, marks.response_first + throttle * 1_000_000)
         trouble = (Trouble(), Trouble())
         if link is not None:
             span = marks.request_first, marks.response_done
             trouble = (link.client.between(*span), link.broker.between(*span))
-        return Timed(exchange, marks, parts, wait, throttle, link, *trouble)
+        return Timed(exchange, marks, parts, wait, throttle // 1_000_000, link, *trouble)
 
     def _link(self, message: Message | None) -> Link | None:
         if message is None or message.client is None or message.broker is None or message.time_ns is None:
@@ -128,10 +125,10 @@ def _marks(exchange: Exchange, request: Message, response: Message, before: _Bef
         asked,
         response_first,
         answered,
-        before.response_done,
+        before.turns.answered,
         before.quiet_since,
         None if link is None else link.client.sent_again(asked, response_first),
-        before.muted_until,
+        before.turns.muted_until,
     )
 
 
@@ -141,8 +138,3 @@ def _wait(request: Message, response: Message) -> Wait | None:
         facts = mentions(request, response).partitions.values()
         fetched = sum(one.bytes or 0 for one in facts)
     return wait_of(request.api_key, request.body, response.body, fetched, len(response.errors))
-
-
-def _integer(message: Message, field: str) -> int:
-    value = None if message.body is None else message.body.get(field)
-    return value if isinstance(value, int) and value > 0 else 0

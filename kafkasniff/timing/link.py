@@ -113,6 +113,7 @@ class Half:
         "peer",
         "records",
         "samples",
+        "spoke",
         "total_ns",
     )
 
@@ -125,6 +126,8 @@ class Half:
         self.packets = 0
         self.data = 0
         """Payload bytes, those that came again included."""
+        self.spoke: int | None = None
+        """When it sent payload last."""
         self.records: list[tuple[int, int]] = []
         """(time, round trip to the receiver) whenever one was lower than all before it; ns."""
         self.samples = 0
@@ -190,6 +193,7 @@ class Half:
         end = (seq + wire) & _MASK
         expected = self._next
         self.data += wire
+        self.spoke = time
         if expected is None:
             self._next = end
         else:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kafkasniff.timing.waits import Wait, WaitReason
+from kafkasniff.kafka.waits import Wait, WaitReason
 
 __all__ = ["PARTS", "Marks", "Parts", "split"]
 

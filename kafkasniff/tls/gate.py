@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kafkasniff.streams import Closed, Gap, Item, Run, Started, Stretch, Wrapped
+from kafkasniff.streams import Closed, Gap, Item, Late, Run, Started, Stretch, Wrapped
 from kafkasniff.tls.handshake import CLIENT_HELLO, SERVER_HELLO
 from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.record import APPLICATION_DATA, HANDSHAKE, HEADER, may_be_header
@@ -79,6 +79,8 @@ class TlsGate:
             return self._session.feed(items, keys, wanted=wanted)
         out: list[Item] = []
         for index, item in enumerate(items):
+            if isinstance(item, Late):
+                continue  # of no use to a record that is missing
             decided = self._look(item)
             if decided is None and len(self._held) >= MAX_HELD:
                 decided = False, _order(item, self._held)

@@ -20,7 +20,17 @@ handshake whose secrets are not in the key log."""
 class Negotiation:
     """Takes the handshake messages of both streams, and lets the streams enter the epochs that they announce."""
 
-    __slots__ = ("_alpn", "_certificate", "_halves", "agreed", "client", "hello", "retried", "server")
+    __slots__ = (
+        "_alpn",
+        "_certificate",
+        "_halves",
+        "agreed",
+        "client",
+        "hello",
+        "lacks_certificate",
+        "retried",
+        "server",
+    )
 
     def __init__(self, halves: tuple[Half, Half]) -> None:
         self._halves = halves
@@ -32,6 +42,8 @@ class Negotiation:
         """The server asked for another ClientHello, as of TLS 1.3 only."""
         self.agreed: Negotiated | None = None
         """What the two hellos come to."""
+        self.lacks_certificate = False
+        """The client was asked for a certificate and has none, as is to be seen up to TLS 1.2."""
         self._certificate: bytes | None = None
         self._alpn: str | None = None
 
@@ -49,9 +61,9 @@ class Negotiation:
         """It resumes a session of TLS 1.2: the server showed no certificate (RFC 5246, 7.3)."""
         return self.agreed is not None and not self.is_13 and self._certificate is None
 
-    def describe(self) -> str:
-        """What is visible of the connection, in words."""
-        return describe(self.hello, self.server, self._certificate, self._alpn)
+    def describe(self, time_ns: int) -> str:
+        """What is visible of the connection at a time, in words."""
+        return describe(self.hello, self.server, self._certificate, self._alpn, time_ns)
 
     def message(self, half: Half, kind: int, body: bytes, *, clear: bool) -> str | None:
         """Take a message; `clear`: it was not protected. Returns what is wrong with a hello."""
@@ -76,6 +88,8 @@ class Negotiation:
                 self._agree()
         elif kind == handshake.CERTIFICATE and clear and not self.is_client(half):
             self._certificate = handshake.certificate_of(body)
+        elif kind == handshake.CERTIFICATE and clear:
+            self.lacks_certificate = handshake.certificate_of(body) is None
         elif not clear and half.epoch.phase not in ("clear", "tls12"):
             self._message13(half, kind, body)
         return None

@@ -19,8 +19,21 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.streams import NO_TIME, Closed, Gap, Item, Rejected, Run, Started, Stretch, TcpProblem, Wrapped
+from kafkasniff.streams import (
+    NO_TIME,
+    Closed,
+    Gap,
+    Item,
+    Late,
+    Rejected,
+    Run,
+    Started,
+    Stretch,
+    TcpProblem,
+    Wrapped,
+)
 from kafkasniff.tls.clear import ClearBytes
+from kafkasniff.tls.failing import NO_CLIENT_CERTIFICATE, is_settled, why_failed
 from kafkasniff.tls.half import Half, Loss
 from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.negotiation import MAX_FOREIGN, Negotiation
@@ -109,7 +122,7 @@ class TlsSession:
                 self._gap(item)
             elif isinstance(item, Closed):
                 self._close(item)
-            else:
+            elif not isinstance(item, Late):
                 self._put(item)
         clear = self._clear.size
         for direction in (0, 1):
@@ -165,7 +178,7 @@ class TlsSession:
             self._drain(ended=True)
         if not self._over:
             if not any(half.opened for half in self._halves):
-                self._reject(reason or self._reason_at_end())
+                self._reject(reason or self._why_failed(item) or self._reason_at_end())
             for half in self._halves:
                 if half.waiting:
                     detail = f"the stream ended with {half.waiting} bytes of TLS records that could not be read"
@@ -347,7 +360,10 @@ class TlsSession:
         if self._flowing:
             self._problem("tls-alert", f"{side} ended TLS with the alert {alert_name(data[1])}", half)
         else:
-            self._reject(f"{side} ended the handshake with the alert {alert_name(data[1])}")
+            why = f"{side} ended the handshake with the alert {alert_name(data[1])}"
+            if self._talk.lacks_certificate and not self._talk.is_client(half):
+                why += f": {NO_CLIENT_CERTIFICATE}"
+            self._reject(why)
 
     # -- what cannot be read ------------------------------------------------------------------------------------------
 
@@ -392,14 +408,30 @@ class TlsSession:
         return True
 
     def _may_say_more(self) -> bool:
-        """Whether a stream has sent nothing under its keys yet: an alert in clear may say why the connection ends.
+        """Whether what follows may say why the connection ends: a stream has sent nothing under its keys yet.
 
-        A client that does not trust a certificate sends one behind the ServerHello, even of TLS 1.3; a server of TLS
-        1.2 that wants another certificate of its client does behind the client's ChangeCipherSpec.
+        A client that does not trust a certificate may send an alert in clear behind the ServerHello, even of TLS 1.3; a
+        server of TLS 1.2 that wants another certificate of its client does behind the client's ChangeCipherSpec. Of
+        TLS 1.3 the handshake worked once the server has gone on behind the client's part of it.
         """
-        return self.waiting <= MAX_FLIGHT and any(
+        if self.waiting > MAX_FLIGHT:
+            return False
+        if any(
             half.epoch.phase != "tls12" and not (half.queue or half.cutter.lost or half.dead) for half in self._halves
-        )
+        ):
+            return True
+        client = self._talk.client
+        if client is None or not self._talk.is_13 or not all(half.whole for half in self._halves):
+            return False
+        return not is_settled(self._halves[client], self._halves[1 - client])
+
+    def _why_failed(self, item: Closed) -> str | None:
+        """Why the handshake ended before it was over, of a connection that was closed on the wire."""
+        client = self._talk.client
+        if item.reason not in ("fin", "rst") or client is None or self._talk.agreed is None:
+            return None
+        sides = self._halves[client], self._halves[1 - client]
+        return why_failed(*sides, is_13=self._talk.is_13, by_client=item.by == client, closed_ns=item.by_ns)
 
     def _no_keys(self) -> str:
         if self._keys.given(self._order):
@@ -424,7 +456,7 @@ class TlsSession:
         """Nothing of it can be read."""
         if self._over:
             return
-        what = self._talk.describe()
+        what = self._talk.describe(self._time)
         # Protocols that clients name are not Kafka's, which names none.
         likely = self._talk.hello is not None and not self._talk.hello.alpn
         direction = 0 if self._talk.client is None else self._talk.client

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
 
+from kafkasniff.streams import NO_TIME
 from kafkasniff.tls.ciphers import suite
 from kafkasniff.tls.handshake import TLS12, TLS13, ClientHello, ServerHello
 
-__all__ = ["alert_name", "describe", "version_name"]
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
+__all__ = ["EXPIRED", "NOT_YET_VALID", "OTHER_NAME", "alert_name", "describe", "version_name"]
 
 MAX_SUBJECT: Final = 300
-"""Characters of a certificate's subject."""
+"""Characters of a certificate's subject, and of its names."""
+MAX_NAMES: Final = 5
+"""Names of a certificate that are shown."""
+EXPIRED: Final = "expired on"
+NOT_YET_VALID: Final = "not valid before"
+OTHER_NAME: Final = "not for this server name but for"
 
 _VERSIONS: Final = {0x0300: "SSL 3.0", 0x0301: "TLS 1.0", 0x0302: "TLS 1.1", TLS12: "TLS 1.2", TLS13: "TLS 1.3"}
 
@@ -61,9 +72,12 @@ def alert_name(code: int) -> str:
 
 
 def describe(
-    client: ClientHello | None, server: ServerHello | None, certificate: bytes | None, alpn: str | None
+    client: ClientHello | None, server: ServerHello | None, certificate: bytes | None, alpn: str | None, time_ns: int
 ) -> str:
-    """Version, cipher suite, server name, application protocol and certificate, as far as they are visible."""
+    """Version, cipher suite, server name, application protocol and certificate, as far as they are visible.
+
+    `time_ns`: when the certificate was shown.
+    """
     if server is not None:
         known = suite(server.suite)
         parts = [f"{version_name(server.version)} with {known.name if known else f'suite 0x{server.suite:04x}'}"]
@@ -80,7 +94,7 @@ def describe(
         else:
             parts.append("no ALPN")
     if certificate is not None:
-        parts.append(f"certificate of {_subject(certificate)}")
+        parts.append(_certificate(certificate, None if client is None else client.server_name, time_ns))
     elif server is not None and server.version >= TLS13:
         parts.append("certificate not visible (TLS 1.3)")
     else:
@@ -88,13 +102,47 @@ def describe(
     return ", ".join(parts)
 
 
-def _subject(certificate: bytes) -> str:
+def _certificate(data: bytes, name: str | None, time_ns: int) -> str:
+    """Subject of a certificate, and what is wrong with it for this name at this time."""
     try:
         from cryptography import x509  # noqa: PLC0415 - the extra "tls"; heavy, and few connections come to this
     except ImportError:
-        return "a subject that only kafkasniff[tls] can read"
+        return "certificate of a subject that only kafkasniff[tls] can read"
     try:
-        name = x509.load_der_x509_certificate(certificate).subject.rfc4514_string()
+        found = x509.load_der_x509_certificate(data)
+        subject = found.subject.rfc4514_string()[:MAX_SUBJECT] or "an empty subject"
+        flaws = [*_out_of_date(found, time_ns), *_other_name(found, name)]
     except Exception:
-        return "a subject that cannot be read"
-    return name[:MAX_SUBJECT] or "an empty subject"
+        return "certificate of a subject that cannot be read"
+    return "; ".join([f"certificate of {subject}", *flaws])
+
+
+def _out_of_date(certificate: Certificate, time_ns: int) -> Iterator[str]:
+    """RFC 5280, 4.1.2.5."""
+    if time_ns == NO_TIME:
+        return
+    time = datetime.fromtimestamp(time_ns // 1_000_000_000, UTC)
+    if time > certificate.not_valid_after_utc:
+        yield f"{EXPIRED} {certificate.not_valid_after_utc:%Y-%m-%d}"
+    elif time < certificate.not_valid_before_utc:
+        yield f"{NOT_YET_VALID} {certificate.not_valid_before_utc:%Y-%m-%d}"
+
+
+def _other_name(certificate: Certificate, name: str | None) -> Iterator[str]:
+    """Whether the client asked for a name (RFC 6066, 3) that the certificate is not for (RFC 9525, 6.3)."""
+    from cryptography import x509  # noqa: PLC0415 - it is there by now
+
+    if name is None:
+        return
+    try:
+        held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return  # clients of old take the subject then
+    names = held.get_values_for_type(x509.DNSName)
+    if not any(_is_for(one.lower(), name.lower()) for one in names):
+        yield f"{OTHER_NAME} {', '.join(names[:MAX_NAMES])[:MAX_SUBJECT] or 'no host name'}"
+
+
+def _is_for(pattern: str, name: str) -> bool:
+    first, _, rest = name.partition(".")
+    return pattern == name or (bool(first) and pattern == f"*.{rest}")

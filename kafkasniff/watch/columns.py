@@ -78,7 +78,7 @@ def time_text(microseconds: int | None) -> str:
 def identity(row: Any) -> tuple[object, ...]:
     """What a row is about, however it is sorted."""
     if isinstance(row, Waiting):
-        return (row.connection, row.api, row.correlation_id)
+        return (row.exchange, row.connection, row.api, row.correlation_id)
     if isinstance(row, ErrorRow):
         return (row.api, row.error)
     if isinstance(row, FindingRow):
@@ -187,7 +187,9 @@ CONNECTIONS: Final = TableOf(
     "connections",
     lambda snapshot: snapshot.connections_seen,
     (
-        Column("#", lambda row: "" if row.connection is None else str(row.connection), lambda row: row.connection or 0),
+        Column(
+            "conn", lambda row: "" if row.connection is None else str(row.connection), lambda row: row.connection or 0
+        ),
         Column("client", lambda row: row.client, lambda row: row.client),
         Column("broker", lambda row: row.broker, lambda row: row.broker, from_width=_ROOM),
         Column("client id", _name, lambda row: str(row.name), flexible=True),
@@ -207,11 +209,12 @@ WAITING: Final = TableOf(
     (
         Column("waits", lambda row: duration(row.age_ns), lambda row: row.age_ns),
         Column("request", _version, _version),
-        Column("corr. id", lambda row: str(row.correlation_id)),
+        Column("#", lambda row: f"#{row.exchange}"),
+        Column("corr", lambda row: str(row.correlation_id)),
         Column("client id", lambda row: word(row.client_id, MAX_NAME), lambda row: str(row.client_id), flexible=True),
         Column("client", lambda row: row.client, lambda row: row.client),
         Column("broker", lambda row: row.broker, lambda row: row.broker, from_width=_ROOM),
-        Column("conn.", lambda row: str(row.connection)),
+        Column("conn", lambda row: str(row.connection)),
     ),
     0,
 )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BEHIND", "COSTLY", "NOT_LIVE", "LiveFindings", "live_detectors"]
 
-NOT_LIVE: Final = ("unreached-listeners",)
+NOT_LIVE: Final = ("undecoded-traffic", "unreached-listeners")
 """Detectors that need the account of a connection while it is open: it is told when the connection is over."""
 BEHIND: Final = "behind"
 COSTLY: Final = "too much to look at"

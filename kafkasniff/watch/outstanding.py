@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from kafkasniff.kafka.waits import UNLIMITED_NS, wait_of
 from kafkasniff.model import Exchange, Message
 
 __all__ = ["MAX_OUTSTANDING", "Outstanding"]
@@ -24,18 +25,19 @@ class Outstanding:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def message(self, message: Message) -> None:
-        """A request waits, a response has come. Hot."""
+    def message(self, message: Message) -> Message | None:
+        """A request waits, a response has come; returns the request of a response where it is known. Hot."""
         number = message.exchange
         if number is None:
-            return
+            return None
         if message.type == "response":
-            self._waiting.pop(number, None)
+            return self._waiting.pop(number, None)
         elif len(self._waiting) < MAX_OUTSTANDING:
             # The inspector keeps the request itself until the exchange is over, so this costs no more.
             self._waiting[number] = message
         else:
             self.overlooked += 1
+        return None
 
     def exchange(self, exchange: Exchange) -> None:
         """An exchange is over, with or without a response."""
@@ -47,3 +49,14 @@ class Outstanding:
             # No early end: requests that waited for their connection's verdict stand behind younger ones.
             if message.time_ns is not None and message.time_ns <= time_ns:
                 yield message
+
+    def overdue(self, time_ns: int) -> Iterator[Message]:
+        """The same, without those whose broker may still wait by then because they ask it to (`kafka.waits`)."""
+        for message in self.since(time_ns):
+            wait = wait_of(message.api_key, message.body, None, 0, 0)
+            if wait is None or wait.reason == "replicas":
+                yield message
+            elif message.time_ns is not None:
+                limit = UNLIMITED_NS if wait.limit_ns is None else wait.limit_ns
+                if message.time_ns + limit <= time_ns:
+                    yield message

@@ -34,7 +34,7 @@ MAX_SOFTWARE: Final = 40
 """Characters of what a client says that it is."""
 
 _API_TITLES: Final = ("API", "requests", "errors", "p50", "p99", "max", "sent", "received")
-_RECENT_TITLES: Final = ("latest exchanges", "request", "corr. id", "latency", "sent", "received", "result")
+_RECENT_TITLES: Final = ("latest exchanges", "#", "request", "corr", "latency", "sent", "received", "result")
 _FOOT: Final = "1-7 table  s sort  r reverse  ↑↓ row  Enter look into  p pause  +- threshold  h help  q quit"
 _FOOT_SHORT: Final = "1-7 table  s sort  ↑↓ row  Enter look into  p pause  h help  q quit"
 
@@ -132,7 +132,7 @@ def _head(snapshot: Snapshot, state: ViewState, width: int, height: int) -> list
     if tabs.cell_len > width:
         tabs = Text().join(names)
     if state.focus is not None:
-        tabs = Text(f" connection {state.focus} ", "reverse")
+        tabs = Text(f" conn {state.focus} ", "reverse")
     return [
         _ends(title, right, width),
         *_packed([*rates[:4], *state_of[:3], *rates[4:], *state_of[3:]], width)[: height // 4],
@@ -226,7 +226,7 @@ def _all_tables(snapshot: Snapshot, state: ViewState, width: int, height: int) -
 def _detail(detail: Detail | None, wanted: int, width: int, height: int) -> list[Text]:
     """One connection: who, its APIs, what waits and the latest exchanges."""
     if detail is None or detail.row.connection != wanted:
-        return exactly([_line(f"connection {wanted} is not kept any more", width, "dim")], height)
+        return exactly([_line(f"conn {wanted} is not kept any more", width, "dim")], height)
     row = detail.row
     begun = "?" if detail.begun_ns is None else clock_time(detail.begun_ns)[:8]
     facts = [
@@ -274,7 +274,9 @@ def _request(api: str, version: int | None) -> str:
 
 def _waiting_cells(one: Waiting) -> list[Cell]:
     request, waits = _request(one.api, one.api_version), f"waits {duration(one.age_ns)}"
-    return [("", ""), (request, ""), (str(one.correlation_id), ""), ("", ""), ("", ""), ("", ""), (waits, "yellow")]
+    empty = ("", "")
+    number, correlation = (f"#{one.exchange}", ""), (str(one.correlation_id), "")
+    return [empty, number, (request, ""), correlation, empty, empty, empty, (waits, "yellow")]
 
 
 def _recent_cells(done: Recent) -> list[Cell]:
@@ -282,6 +284,7 @@ def _recent_cells(done: Recent) -> list[Cell]:
     failed = done.error or ("" if done.status in {"answered", "no_response"} else ended)
     return [
         ("" if done.time_ns is None else clock_time(done.time_ns)[:12], "dim"),
+        (f"#{done.exchange}", ""),
         (_request(done.api, done.api_version), ""),
         (str(done.correlation_id), ""),
         ("-" if done.latency_ns is None else duration(done.latency_ns), ""),

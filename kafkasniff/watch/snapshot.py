@@ -59,6 +59,7 @@ class ErrorRow(msgspec.Struct, frozen=True):
 class Waiting(msgspec.Struct, frozen=True):
     """A request without a response so far."""
 
+    exchange: int | None
     age_ns: int
     api: str
     api_version: int | None
@@ -72,6 +73,7 @@ class Waiting(msgspec.Struct, frozen=True):
 class Recent(msgspec.Struct, frozen=True):
     """An exchange of a connection, when it is over."""
 
+    exchange: int
     time_ns: int | None
     api: str
     api_version: int | None

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from kafkasniff.kafka.waits import role_of
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 from kafkasniff.watch.counts import (
     SLOT_NS,
@@ -41,8 +42,8 @@ MAX_WAITING: Final = 64
 DEFAULT_THRESHOLD_NS: Final = 1_000_000_000
 """Above what a Fetch waits by default (`fetch.max.wait.ms` 500)."""
 
-_WITHOUT: Final = frozenset({"unanswered", "lost", "open"})
-"""Statuses of exchanges whose response should be there."""
+_WITHOUT: Final = frozenset({"unanswered", "open"})
+"""Statuses of exchanges whose response should be in the capture."""
 _QUANTILES: Final = (0.5, 0.99)
 OTHER: Final = "other"
 
@@ -141,8 +142,13 @@ class TopModel:
         slot = self._slot
         if message.problems:
             self._problems += len(message.problems)
-        self._outstanding.message(message)
+        asked = self._outstanding.message(message)
+        request = message if message.type == "request" else asked
         name = message.api or api_name(message)
+        # Fetches of replicas and of the quorum are not of the same kind as those of clients.
+        sender = None if request is None else role_of(request.api_key, request.body)
+        if sender is not None and sender != "client":
+            name = f"{sender} {name}"
         api = self._apis.at(name, slot)
         client = message.client
         parts = [api.at(slot)]
@@ -264,7 +270,7 @@ class TopModel:
             _row_of(name, now, entry.total(), seconds, found)
             for (name, entry), now, found in zip(entries, windows, quantiles[1:], strict=True)
         ]
-        overdue = sorted(self._outstanding.since(self._now_ns - threshold_ns), key=lambda one: one.time_ns or 0)
+        overdue = sorted(self._outstanding.overdue(self._now_ns - threshold_ns), key=lambda one: one.time_ns or 0)
         return Snapshot(
             self._source,
             0.0 if start is None else (self._now_ns - start) / 1e9,
@@ -340,6 +346,7 @@ class TopModel:
 
     def _waiting(self, message: Message) -> Waiting:
         return Waiting(
+            message.exchange,
             self._now_ns - (message.time_ns or 0),
             api_name(message),
             message.api_version,
@@ -412,6 +419,7 @@ def _recent(exchange: Exchange) -> Recent:
     known = request or response
     errors = response.errors if response is not None else ()
     return Recent(
+        exchange.exchange,
         None if known is None else known.time_ns,
         "?" if known is None else api_name(known),
         None if known is None else known.api_version,

@@ -66,6 +66,9 @@ def exchange(api: str | None = "Metadata", at: float = 0.0, **values: Any) -> Ro
         "partitions": [],
         "problems": [],
         "retransmits": 0,
+        "behind_us": 0,
+        "muted_us": 0,
+        "wait_us": 0,
     }
     unknown = values.keys() - row.keys()
     assert not unknown, unknown

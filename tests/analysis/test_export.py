@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kafkasniff.analysis import Reading, find_question
@@ -72,6 +74,16 @@ def test_a_file_that_is_missing(folder: Path) -> None:
 def test_a_column_that_is_missing(folder: Path) -> None:
     with pytest.raises(UsageError, match="no column colour"):
         count(Export.open(str(folder)), Reading(("api", "colour")))
+
+
+def test_columns_that_earlier_releases_did_not_write(tmp_path: Path) -> None:
+    """An export without them has nulls there; with them, what it has."""
+    path = tmp_path / "exchanges" / "part-00000.parquet"
+    path.parent.mkdir()
+    pq.write_table(pa.table({"api": ["Fetch"], "time_ns": [1]}), path)
+    export = Export(tmp_path, {"exchanges": (path,)})
+    (batch,) = export.batches("exchanges", Reading(("api", "wait_us", "sender")))
+    assert batch.to_pylist()[0] | {"api": "Fetch", "wait_us": None, "sender": None} == batch.to_pylist()[0]
 
 
 def test_tables_that_are_missing(folder: Path) -> None:

@@ -172,7 +172,7 @@ def test_damage_anywhere(tmp_path: Path) -> None:
     """Whatever byte is wrong: rows, or an exception of ours; UsageError where it is in the name of a column."""
     path = export_of(tmp_path, exchanges(50, client_id=pa.array(["a", "b"] * 25), time_ns=pa.array(range(50))))
     whole = path.read_bytes()
-    for place in range(0, len(whole), 29):
+    for place in range(0, len(whole), 31):
         for wrong in (0, 0xFF):
             path.write_bytes(whole[:place] + bytes([wrong]) + whole[place + 1 :])
             try:

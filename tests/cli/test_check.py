@@ -60,12 +60,11 @@ def test_the_text(too_large: Path, without_acks: Path) -> None:
         "         Try: Send smaller records, or keep large ones elsewhere and send where they are;",
         "         else raise max.message.bytes of the topic together with the limits of producers,",
         "         consumers and replicas.",
-        "         oversized-messages: 2026-06-09 10:13:20.123 to 10:13:20.125 UTC; #1 (3.1 kB), #2",
-        "         (3.1 kB)",
+        "         oversized-messages: 2026-06-09 10:13:20.123 to 10:13:20.125 UTC; #1, #2",
         "",
         f"To look at #N: kafkasniff decode -v {too_large} --exchange N",
     ]
-    assert kafkasniff("check", too_large, "--only", "acks-zero").lines == [f"nothing was found in {too_large}"]
+    assert kafkasniff("check", too_large, "--only", "acks-zero").lines == [f"no problems found in {too_large}"]
     both = kafkasniff("check", too_large, without_acks, *ONLY)
     assert both.lines[0] == f"1 error, 1 note in {too_large}, {without_acks}"
 
@@ -79,9 +78,22 @@ def test_the_number_leads_to_the_exchange(too_large: Path) -> None:
         assert lines[1]["errors"][0]["name"] == "MESSAGE_TOO_LARGE"
 
 
+def test_the_number_of_a_connection_without_messages_leads_to_what_it_is() -> None:
+    """Connections to a listener without TLS: `decode` has no lines of them, but says why."""
+    capture = ROOT / "captures/tls/tls-plaintext-listener.pcap"
+    (finding,) = (one for one in answered(capture, "--only", "wrong-protocol")["findings"])
+    numbers = {one["connection"] for one in finding["evidence"]}
+    assert numbers == {1, 2, 3}
+    result = kafkasniff("decode", capture, "--connection", ",".join(map(str, sorted(numbers))))
+    told = [line for line in result.err.splitlines() if "is not Kafka" in line]
+    assert [line.partition(",")[0] for line in told] == [f"kafkasniff: conn {number}" for number in sorted(numbers)]
+    assert all("TLS" in line for line in told)
+    assert "is not Kafka" not in kafkasniff("decode", "-q", capture, "--connection", 1).err
+
+
 def test_json(too_large: Path, without_acks: Path) -> None:
     answer = answered(too_large, without_acks, *ONLY)
-    assert list(answer) == ["sources", "broken", "counts", "findings", "notes"]
+    assert list(answer) == ["sources", "broken", "counts", "findings", "notes", "visibility"]
     assert answer["sources"] == [str(too_large), str(without_acks)]
     assert answer["counts"] == {"error": 1, "warning": 0, "note": 1}
     assert (answer["broken"], answer["notes"]) == (False, [])
@@ -113,7 +125,7 @@ def test_an_export(too_large: Path, tmp_path: Path) -> None:
     # Rows have no numbers: the key of the tables, and nothing to look up by number.
     (finding,) = answered(folder, *ONLY)["findings"]
     place = finding["evidence"][0]
-    assert f"({place['connection_id']}, {place['exchange_id']})" in " ".join(result.text.split())
+    assert f"connection_id {place['connection_id']} exchange_id {place['exchange_id']}" in " ".join(result.text.split())
     assert (place["exchange"], place["connection"]) == (None, None)
     assert "--exchange" not in result.text
     together = answered(folder, too_large, *ONLY)
@@ -121,14 +133,14 @@ def test_an_export(too_large: Path, tmp_path: Path) -> None:
 
 
 def test_what_an_export_lacks_is_said(too_large: Path, tmp_path: Path) -> None:
-    """Without bodies nobody knows how long a Fetch was allowed to wait; without all else there is little left."""
+    """The text of bodies is not needed; without all that comes of bodies there is little left."""
     for option, found in (("--no-json", 1), ("--no-bodies", 0)):
         folder = tmp_path / option
         assert kafkasniff("export", too_large, "-o", folder, option).code == Exit.OK
         result = kafkasniff("check", folder, "--only", "late-answers,oversized-messages", "--format", "json")
         (told,) = result.objects
         assert len(told["findings"]) == found
-        assert told["notes"][0] == f"not looked for: late-answers: {folder} was exported without bodies"
+        assert ("headers alone (--no-bodies)" in " ".join(told["notes"])) == (found == 0)
         assert ("--no-bodies" in result.err.replace(str(folder), "")) == (found == 0)
 
 
@@ -264,7 +276,7 @@ def test_an_empty_capture(tmp_path: Path) -> None:
     path = tmp_path / "empty.pcap"
     path.write_bytes(pcap_bytes([]))
     result = kafkasniff("check", path)
-    assert (result.code, result.lines) == (Exit.OK, [f"nothing was found in {path}"])
+    assert (result.code, result.lines) == (Exit.OK, [f"no Kafka traffic in {path}"])
 
 
 # -- memory

@@ -37,12 +37,22 @@ def decode(capture: Path, *options: object) -> set[tuple[int, str]]:
         ('host == "10.0.0.6" && api =~ "[a-z]"', ("--host", "10.0.0.6")),
         ('topic =~ "^ör"', ("--topic", "ör*")),
         ("exchange == 4 or exchange == 5", ("--exchange", 4, "--exchange", 5)),
+        ("exchange in (4, 5, 9)", ("--exchange", "4, #5", "--exchange=#9")),
+        ("connection in (1, 2)", ("--connection", "1,2")),
         ('time >= "+0s"', ("--since", "+0s")),
         ("correlation_id in (3, 4)", ("--correlation-id", 3, "--correlation-id", 4)),
     ],
 )
 def test_expressions_and_short_forms_agree(capture: Path, expression: str, short: tuple[object, ...]) -> None:
     assert decode(capture, "--filter", expression) == decode(capture, *short) != set()
+
+
+@pytest.mark.parametrize("value", ["", "x", "4,", "#", "4;5", "conn 3", "9" * 40])
+def test_numbers_that_are_none(capture: Path, value: str) -> None:
+    result = kafkasniff("decode", "--exchange", value, capture)
+    assert result.code == Exit.USAGE
+    assert "Invalid value for '--exchange'" in result.err
+    assert "is not a number" in result.err
 
 
 def test_all_filters_have_to_hold(capture: Path) -> None:

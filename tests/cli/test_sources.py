@@ -8,6 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from kafkasniff import read
+from kafkasniff.capture.folders import divided
+from kafkasniff.detectors.running import run
+from kafkasniff.errors import CaptureError
+from kafkasniff.export_manifest import TABLES, is_export
+from kafkasniff.rows import TABLE_NAMES
 from tests.cli.console import kafkasniff
 
 NAMES = ("captures/librdkafka-acks0.pcap", "captures/librdkafka-1.4.pcap")
@@ -78,6 +84,48 @@ def test_an_export_with_a_damaged_manifest_stays_an_export(tmp_path: Path) -> No
     found = kafkasniff("stats", tables)
     assert found.code == 3
     assert "manifest.json makes no sense" in found.err
+
+
+def test_the_library_takes_the_same_folders(folder: Path, tmp_path: Path) -> None:
+    files = sorted(map(str, folder.glob("*.pcap")))
+    assert len(list(read(folder))) == len(list(read([*files]))) > 0
+    assert run([str(folder)]) == run(files)
+    tables = tmp_path / "tables"
+    assert kafkasniff("export", "-q", "-o", tables, folder).code == 0
+    assert divided([str(tables), str(folder), "-"]) == ([*files, "-"], [str(tables)])
+    told = {(one.detector, one.count) for one in run([str(tables)]).findings}
+    assert {(one.detector, one.count) for one in run([str(folder)]).findings} >= told
+    with pytest.raises(CaptureError, match="is an export, not a folder of captures"):
+        next(read(tables))
+    with pytest.raises(CaptureError, match="contains neither captures"):
+        run([str(tmp_path / "tables" / "state")])
+
+
+def test_tables_of_an_export() -> None:
+    assert TABLES == TABLE_NAMES
+
+
+@pytest.mark.parametrize(
+    ("manifest", "tables", "told"),
+    [
+        (None, ("exchanges",), False),
+        ("{", ("exchanges",), True),
+        ("{", (), False),
+        ('{"format": "kafkasniff-export"}', (), True),
+        ('{"format": "another"}', ("exchanges",), False),
+        ('{"format": 5}', ("records",), True),
+    ],
+)
+def test_what_makes_a_folder_an_export(
+    tmp_path: Path, manifest: str | None, tables: tuple[str, ...], told: bool
+) -> None:
+    if manifest is not None:
+        (tmp_path / "manifest.json").write_text(manifest)
+    for table in tables:
+        (tmp_path / table).mkdir()
+    assert is_export(tmp_path) is told
+    assert not is_export(tmp_path / "none")
+    assert not is_export("-")
 
 
 def test_filters_are_for_captures(tmp_path: Path) -> None:

@@ -182,10 +182,10 @@ def test_an_export_that_lacks_things(capture: Path, tmp_path: Path) -> None:
     kafkasniff("export", capture, "-o", tmp_path / "few", "--tables", "exchanges")
     answer = answered(tmp_path / "few")
     assert (answer["connections"], answer["problems"]) == (None, None)
-    # Three of the lists, and two of the detectors that lack a table.
-    assert len(answer["notes"]) == 5
+    # Three of the lists, one on the share that was decoded, and two of the detectors that lack a table.
+    assert len(answer["notes"]) == 6
     told = kafkasniff("stats", tmp_path / "few")
-    assert told.err.count("\n") == 5
+    assert told.err.count("\n") == 6
     assert "connections" not in told.lines[2]
     assert kafkasniff("stats", "-q", tmp_path / "few").err == ""
     kafkasniff("export", capture, "-o", tmp_path / "headers", "--no-bodies")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from tests.craft.conversation import Conversation, Side
 from tests.craft.packet import ACK, RST, SYN
 from tests.craft.samples import BROKER
 from tests.detectors.scenes import heartbeat, produce, records
 from tests.detectors.talks import SECOND, Talk
+from tests.tls.endpoints import Flight, Pair
 
 OTHER = ("10.0.0.10", 9092)
+SECURE = ("10.0.0.9", 9093)
 TOPICS = {"topics": [{"name": "orders"}]}
 
 
@@ -116,6 +118,70 @@ def not_up_yet() -> list[Conversation]:
     return [Attempt(1, refused=True, broker=BROKER), working("10.0.0.5", 53_000, after=3).ended()]
 
 
+def clock(*said: Sequence[int], leaders: Sequence[int] = (0, 0)) -> Talk:
+    """Another broker's client, which asks for metadata once a second and is told these brokers, BROKER being 0."""
+    talk = Talk("10.0.0.9", 50_500, broker=OTHER)
+    for nodes in said:
+        brokers = [{"node_id": node, "host": (BROKER, OTHER)[node][0], "port": 9092} for node in nodes]
+        led = [node if node in nodes else 1 for node in leaders]
+        partitions = [{"partition_index": number, "leader_id": leader} for number, leader in enumerate(led)]
+        named = {"brokers": brokers, "topics": [{"name": "orders", "partitions": partitions}]}
+        talk.ask("Metadata", 1, TOPICS, named, then=1)
+    return talk.ended()
+
+
+def listed_again() -> list[Conversation]:
+    """No client comes back, but the metadata of the other broker has it again after twelve seconds."""
+    both, one = (0, 1), (1,)
+    return [clock(*([both] * 6), *([one] * 6), both, both), *killed()]
+
+
+def beat(talk: Talk, node: int, epoch: int) -> None:
+    """A broker's heartbeat to its controller."""
+    talk.ask("BrokerHeartbeat", 0, {"broker_id": node, "broker_epoch": epoch}, {}, then=1)
+
+
+def registered_again() -> list[Conversation]:
+    """The controller's listener shows the broker's heartbeats in its first epoch, its registration and the next."""
+    controller = Talk("10.0.0.9", 50_600, broker=("10.0.0.11", 9093))
+    for _ in range(3):
+        beat(controller, 0, 17)
+    controller.pause(6)
+    listener = {"name": "CLIENT", "host": BROKER[0], "port": BROKER[1], "security_protocol": 0}
+    controller.ask("BrokerRegistration", 0, {"broker_id": 0, "listeners": [listener]}, {"broker_epoch": 40})
+    beat(controller, 0, 40)
+    return [controller.ended(), *killed()]
+
+
+def restarted_by_its_epochs() -> list[Conversation]:
+    controller = Talk("10.0.0.9", 50_600, broker=("10.0.0.11", 9093))
+    for epoch in (17, 17, 17, 17, 17, 40, 40):
+        beat(controller, 2, epoch)
+        if epoch == 17:
+            beat(controller, 1, 16)
+    return [controller.ended()]
+
+
+def beating() -> list[Conversation]:
+    """Heartbeats of two brokers, each in its epoch."""
+    controller = Talk("10.0.0.9", 50_600, broker=("10.0.0.11", 9093))
+    for _ in range(5):
+        beat(controller, 1, 16)
+        beat(controller, 2, 40)
+    return [controller.ended()]
+
+
+def idle_too_long() -> list[Conversation]:
+    """All clients are silent, and a proxy closes them after a minute of silence; they come again when they need to."""
+    talks: list[Conversation] = []
+    for number in range(3):
+        talk = Talk(f"10.0.0.{5 + number}", 51_000 + number, after=number / 10)
+        heartbeat(talk, then=60)
+        talk.close("broker")
+        talks += [talk, working(f"10.0.0.{5 + number}", 53_000 + number, after=70).ended()]
+    return talks
+
+
 def leaving() -> list[Conversation]:
     """Clients end, and the broker closes connections that were idle, while another stays."""
     talks: list[Conversation] = [working(f"10.0.0.{5 + number}", 51_000 + number).ended() for number in range(3)]
@@ -155,19 +221,58 @@ def arrived() -> list[Conversation]:
 # -- versions
 
 
-def offers(*highest: tuple[tuple[str, int], dict[int, int]]) -> list[Conversation]:
-    """Each broker tells the highest version of some APIs."""
+Told = dict[str, Any]
+
+
+def offers(*highest: tuple[tuple[str, int], dict[int, int]], clusters: Sequence[Told] = ()) -> list[Conversation]:
+    """Each broker tells the highest version of some APIs, and in Metadata (version and body) of its cluster."""
     talks = []
     for number, (broker, versions) in enumerate(highest):
         talk = Talk(port=51_000 + number, after=number, broker=broker)
         keys = [{"api_key": key, "min_version": 0, "max_version": high} for key, high in versions.items()]
         talk.ask("ApiVersions", 0, {}, {"api_keys": keys})
+        for told in clusters[number : number + 1]:
+            talk.ask("Metadata", told["version"], {"topics": []}, told["body"])
         talks.append(talk.ended())
     return talks
 
 
+def _of(cluster_id: str | None, *brokers: tuple[str, int]) -> Told:
+    """What Metadata says; without a cluster id as the version before there were any."""
+    listed = [{"node_id": 1 + place, "host": host, "port": port} for place, (host, port) in enumerate(brokers)]
+    body: Told = {"brokers": listed, "topics": []}
+    return (
+        {"version": 1, "body": body}
+        if cluster_id is None
+        else {"version": 2, "body": body | {"cluster_id": cluster_id}}
+    )
+
+
+_DIFFERENT: Final = ((BROKER, {0: 9, 1: 12, 18: 3}), (OTHER, {0: 9, 1: 16, 18: 3, 75: 0}))
+
+
 def upgraded() -> list[Conversation]:
-    return offers((BROKER, {0: 9, 1: 12, 18: 3}), (OTHER, {0: 9, 1: 16, 18: 3, 75: 0}))
+    """One broker says that both are of one cluster."""
+    return offers(*_DIFFERENT, clusters=[_of("one", BROKER, OTHER)])
+
+
+def upgraded_without_id() -> list[Conversation]:
+    return offers(*_DIFFERENT, clusters=[_of(None, BROKER, OTHER)])
+
+
+def perhaps_upgraded() -> list[Conversation]:
+    """Nothing says whether these are of one cluster."""
+    return offers(*_DIFFERENT)
+
+
+def of_two_clusters() -> list[Conversation]:
+    """Each is alone in its cluster, and has the same number."""
+    return offers(*_DIFFERENT, clusters=[_of("one", BROKER), _of("other", OTHER)])
+
+
+def of_clusters_without_ids() -> list[Conversation]:
+    """Old responses without a cluster id, which list one broker each: of two clusters, or of two listeners of one."""
+    return offers(*_DIFFERENT, clusters=[_of(None, BROKER), _of(None, OTHER)])
 
 
 def alike() -> list[Conversation]:
@@ -209,6 +314,21 @@ def wrong_password() -> list[Conversation]:
         talk.close("broker")
         talks.append(talk)
     return talks
+
+
+def mechanism_refused(port: int, after: float) -> Talk:
+    talk = Talk(port=port, after=after)
+    talk.ask("SaslHandshake", 1, {"mechanism": "SCRAM-SHA-256"}, {"error_code": 33, "mechanisms": ["PLAIN"]})
+    talk.close("broker")
+    return talk
+
+
+def wrong_mechanism() -> list[Conversation]:
+    return [mechanism_refused(51_000 + number, number) for number in range(2)]
+
+
+def churning_for_a_mechanism() -> list[Conversation]:
+    return [mechanism_refused(40_000 + number, number) for number in range(25)]
 
 
 def right_password() -> list[Conversation]:
@@ -279,6 +399,106 @@ def early_end(address: str, port: int, *, after: float = 0, by: Side = "broker")
     talk.acknowledge("broker")
     talk.close(by)
     return talk
+
+
+def refused_at(
+    api: str, version: int, port: int, *, after: float, first: bool = False, pause: float = 0, **asked: Any
+) -> Talk:
+    """The broker closes on a request; `first`: it has answered nothing but a greeting before."""
+    talk = Talk("10.0.0.8", port, after=after)
+    if first:
+        talk.ask("ApiVersions", 0, {}, {"api_keys": [{"api_key": 3, "min_version": 0, "max_version": 12}]})
+    else:
+        talk.ask("Metadata", 1, TOPICS, advertised(BROKER), then=pause)
+    talk.ask(api, version, asked, None)
+    talk.acknowledge("broker")
+    talk.close("broker")
+    return talk
+
+
+def old_client() -> list[Conversation]:
+    """It asks for no versions, and the broker, which serves others, closes on its first Produce."""
+    old = [refused_at("Produce", 2, 45_000 + number, after=2 + number, acks=1) for number in range(2)]
+    return [plain(), plain("10.0.0.6"), *old]
+
+
+def old_version_at_a_dying_broker() -> list[Conversation]:
+    """Its request was the last that came in."""
+    return [*killed(), refused_at("Produce", 2, 45_000, after=2, pause=3.2, acks=1)]
+
+
+def old_version_that_others_use() -> list[Conversation]:
+    """A broker that takes the version closes a connection for a reason of its own."""
+    other = Talk("10.0.0.6", 50_300)
+    answer = {"responses": [{"name": "orders", "partition_responses": [{"index": 0}]}]}
+    other.ask("Produce", 2, {"acks": 1}, answer)
+    return [other.ended(), plain(), refused_at("Produce", 2, 45_000, after=2, acks=1)]
+
+
+def without_sasl() -> list[Conversation]:
+    return [*right_password(), refused_at("Metadata", 9, 45_000, after=2, first=True)]
+
+
+# -- TLS without keys
+
+V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
+UNKNOWN_CA = b"\x15\3\3\0\2\2\x30"
+SECRET_ALERT = b"\x17\3\3\0\x13" + bytes(19)
+
+
+def handshake(version: ssl.TLSVersion) -> tuple[Flight, Flight]:
+    """The two flights with which a handshake begins."""
+    first, second = Pair(version=version).talk([], ends=False).flights[:2]
+    return first, second
+
+
+def secure(*flights: Flight, number: int = 0, address: str = "10.0.0.5", by: Side = "client") -> Conversation:
+    """A connection to a listener with TLS."""
+    talk = Talk(address, 51_000 + number, after=number, broker=SECURE)
+    for side, data in flights:
+        talk.send(side, data)
+    talk.close(by)
+    return talk
+
+
+def untrusting() -> list[Conversation]:
+    """A client that does not know the authority of the certificate, at TLS 1.2 and 1.3; another address gets in."""
+    talks = [
+        secure(*handshake(version), ("client", UNKNOWN_CA), number=number) for number, version in enumerate((V12, V13))
+    ]
+    whole = Pair(version=V12).talk([("client", b"something"), ("broker", b"else")], ends=False).flights
+    return [*talks, secure(*whole, number=2, address="10.0.0.6")]
+
+
+def refusing_in_secret() -> list[Conversation]:
+    """The same where the alert is encrypted."""
+    return [secure(*handshake(V13), ("client", SECRET_ALERT), number=number) for number in range(2)]
+
+
+def leaving_in_the_handshake() -> list[Conversation]:
+    return [secure(*handshake(V13), number=number) for number in range(3)]
+
+
+def tls_that_works() -> list[Conversation]:
+    """Data, health checks that end behind their handshake, and a client that was killed in the midst of it."""
+    said: list[Flight] = [("client", b"something"), ("broker", b"else")]
+    talks = [
+        secure(*Pair(version=version).talk(said, ends=ends).flights, number=number)
+        for number, (version, ends) in enumerate(((V12, True), (V13, True), (V12, False), (V13, False)))
+    ]
+    checks = [
+        secure(*Pair(version=version).talk([]).flights, number=10 + number, address="10.0.0.7")
+        for number, version in enumerate((V12, V13))
+    ]
+    killed_early = [secure(*handshake(version), number=20 + number) for number, version in enumerate((V12, V13))]
+    return [*talks, *checks, *killed_early]
+
+
+def tls_where_tls_works() -> list[Conversation]:
+    """A ClientHello without an answer, at a listener that answers others."""
+    whole = Pair(version=V13).talk([("client", b"something"), ("broker", b"else")], ends=False).flights
+    silent = secure(("client", client_hello()), number=5, address="10.0.0.8", by="broker")
+    return [secure(*whole, address="10.0.0.6"), silent]
 
 
 def nothing_but_closed() -> list[Conversation]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.craft.kafka_bytes import metadata_request, metadata_response, record
+from tests.craft.packet import Packet
 from tests.detectors.talks import Talk
 from tests.kafka.records_craft import COMPRESSORS, batch
 
@@ -62,7 +63,54 @@ def one_direction() -> list[Talk]:
         talk.ask("Metadata", 1, *METADATA, then=1)
     talk.pause(40)
     talk.close()
-    talk.packets = [packet for packet in talk.packets if packet.dport == talk.packets[0].dport]
+    talk.packets = _sent_by_client(talk)
+    return [talk]
+
+
+def _sent_by_client(talk: Talk) -> list[Packet]:
+    return [packet for packet in talk.packets if packet.dport == talk.packets[0].dport]
+
+
+def other_direction() -> list[Talk]:
+    """What a broker sent, without the requests; it acknowledges the last one."""
+    talk = Talk()
+    for _ in range(4):
+        talk.ask("Metadata", 1, *METADATA, then=1)
+    talk.close()
+    talk.packets = [packet for packet in talk.packets if packet not in _sent_by_client(talk)]
+    return [talk]
+
+
+def stopped() -> list[Talk]:
+    """Two requests to a process that was stopped: its kernel acknowledges them, and nothing is answered."""
+    talk = Talk()
+    for _ in range(2):
+        talk.ask("Metadata", 1, METADATA[0], None)
+        talk.acknowledge("broker")
+        talk.pause(1)
+    talk.pause(39)
+    return [talk.ended()]
+
+
+def silent_by_request() -> list[Talk]:
+    """A producer that wants no answers (acks=0), in a capture of what clients send."""
+    talk = Talk()
+    for _ in range(3):
+        produce(talk, records(), acks=0)
+    talk.pause(40)
+    talk.packets = _sent_by_client(talk)
+    return [talk]
+
+
+def lost_midway() -> list[Talk]:
+    """Both directions, until nothing of the broker's is captured any more; the client acknowledges what it gets."""
+    talk = Talk()
+    heartbeat(talk)
+    for _ in range(3):
+        talk.ask("Metadata", 1, *METADATA, then=1)
+    talk.pause(40)
+    client = _sent_by_client(talk)
+    talk.packets = [packet for index, packet in enumerate(talk.packets) if packet in client or index < 8]
     return [talk]
 
 
@@ -70,7 +118,7 @@ def waiting_consumer() -> list[Talk]:
     """A Fetch that may wait for 5 s, and was given up with its connection before."""
     talk = Talk()
     heartbeat(talk)
-    talk.ask("Fetch", 4, {"max_wait_ms": 5000, "topics": []}, None, then=4)
+    talk.ask("Fetch", 4, {"replica_id": -1, "max_wait_ms": 5000, "min_bytes": 1, "topics": []}, None, then=4)
     return [talk.ended()]
 
 
@@ -84,7 +132,7 @@ def late() -> list[Talk]:
 def patient() -> list[Talk]:
     """Long waits that were allowed: of a Fetch and of a JoinGroup; and an old broker that throttles."""
     talk = Talk()
-    talk.ask("Fetch", 4, {"max_wait_ms": 5000, "topics": []}, {}, wait=5.5)
+    talk.ask("Fetch", 4, {"replica_id": -1, "max_wait_ms": 5000, "min_bytes": 1, "topics": []}, {}, wait=5.5)
     talk.ask("JoinGroup", 2, {"group_id": "g", "rebalance_timeout_ms": 60_000}, {"error_code": 27}, wait=20)
     talk.ask("JoinGroup", 0, {"group_id": "g", "session_timeout_ms": 30_000}, {"error_code": 27}, wait=20)
     talk.ask("CreateTopics", 1, {"timeout_ms": 30_000}, {}, wait=8)

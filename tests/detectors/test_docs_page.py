@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from kafkasniff.analysis.parameters import parameters_of
+from kafkasniff.analysis.visibility import REASONS, OtherProtocols, Undecoded, VisibleTraffic
 from kafkasniff.detectors import SEVERITIES, Evidence, Finding, detector_names, find_detector
 from tests.conftest import ROOT
 
@@ -38,7 +39,11 @@ def keys(section: str) -> list[str]:
 
 def test_keys() -> None:
     """That these are the keys of the JSON, `tests.cli.test_check` says."""
-    assert keys("JSON") == ["sources", "broken", "counts", "findings", "notes"]
+    assert keys("JSON") == ["sources", "broken", "counts", "findings", "notes", "visibility"]
+    parts = {"visibility": VisibleTraffic, "undecoded": Undecoded, "not_kafka": OtherProtocols}
+    for section, kind in parts.items():
+        assert keys(section) == [field.name for field in msgspec.structs.fields(kind)]
+    assert re.findall(r"^\| `([a-z-]+)` \| ", SECTIONS["Reasons"], re.M) == list(REASONS)
     assert set(keys("findings")) == {field.name for field in msgspec.structs.fields(Finding)}
     own = {field.name for field in msgspec.structs.fields(Evidence)}
     assert set(keys("evidence")) == own - {"time_ns"} | {"time"}

@@ -29,24 +29,36 @@ class Case(NamedTuple):
     subject: dict[str, Any]
     said: str
     """Part of the title."""
-    evidence: list[int]
+    evidence: list[int | None]
     """Numbers of exchanges, the first five."""
     values: Mapping[str, Any] = MappingProxyType({})
     settings: tuple[str, ...] = ()
 
 
 CASES = [
-    Case("unanswered-requests", scenes.unanswered, "error", 2, {**AT, "api": "Metadata"}, "waited 40.0 s", [2, 3]),
+    Case("unanswered-requests", scenes.unanswered, "error", 2, {**AT, "api": "Metadata"}, "waited 40 s", [2, 3]),
+    Case("unanswered-requests", scenes.stopped, "error", 2, {**AT, "api": "Metadata"}, "waited 41 s", [1, 2]),
     Case(
-        "unanswered-requests",
+        "undecoded-traffic",
         scenes.one_direction,
-        "warning",
-        2,
-        {**AT, "api": "Metadata"},
-        "2 Metadata requests",
-        [1, 2],
+        "note",
+        1,
+        {},
+        "only 62% of the traffic could be decoded; not decoded: 38% only client → broker was captured (1 connection)",
+        [None],
+        {"bytes": 106, "bytes_decoded": 66, "client_to_broker_only": 40 / 106},
     ),
-    Case("late-answers", scenes.late, "warning", 6, {**AT, "api": "Metadata"}, "the worst by 4.00 s", [1, 2, 3, 4, 5]),
+    Case(
+        "undecoded-traffic",
+        scenes.other_direction,
+        "warning",
+        1,
+        {},
+        "none of the traffic could be decoded; not decoded: 100% only broker → client was captured (1 connection)",
+        [None],
+        {"bytes": 4 * 20 + 4 * 33, "bytes_decoded": 0},
+    ),
+    Case("late-answers", scenes.late, "warning", 6, {**AT, "api": "Metadata"}, "by up to 4 s", [1, 2, 3, 4, 5]),
     Case(
         "late-answers",
         scenes.late,
@@ -63,7 +75,7 @@ CASES = [
         "error",
         2,
         {**PRODUCER, "api": "OffsetCommit", "topic": "orders", "error_code": 12},
-        "with OFFSET_METADATA_TOO_LARGE below the top for topic orders",
+        "with partition-level error OFFSET_METADATA_TOO_LARGE for topic orders",
         [1, 2],
         {"exchanges": 2, "errors": 2, "retriable": False},
     ),
@@ -73,7 +85,7 @@ CASES = [
         "warning",
         9,
         PRODUCER,
-        "9 of them for 8.00 s on end, though it asked for metadata 2 times",
+        "9 of them in a row within 8 s, though it asked for metadata 2 times",
         [1, 2, 3, 5, 6],
         {"topics": ["orders"], "lasted_s": 8, "in_a_row": 9, "metadata_requests": 2},
     ),
@@ -84,7 +96,7 @@ CASES = [
         "error",
         9,
         PRODUCER,
-        "9 of them for 8.00 s on end",
+        "9 of them in a row within 8 s",
         [1, 2, 3, 5, 6],
         settings=("not-leader.stuck=8s",),
     ),
@@ -94,7 +106,7 @@ CASES = [
         "warning",
         35,
         PRODUCER,
-        "asked for metadata 35 times within 10.0 s",
+        "asked for metadata 35 times within 10 s",
         [1, 2, 3, 4, 5],
         {"requests": 35, "spans": 1, "errors": 0},
     ),
@@ -134,7 +146,7 @@ CASES = [
         "warning",
         120,
         GROUP,
-        "committed offsets of group workers 120 times within 10.0 s",
+        "committed offsets of group workers 120 times within 10 s",
         [1, 2, 3, 4, 5],
         {"commits": 120, "spans": 1},
     ),
@@ -232,7 +244,7 @@ CASES = [
         "error",
         2,
         IN_PAYMENTS,
-        "open for longer than 10.0 s, the longest for 21.0 s; 1 not ended while the capture lasts",
+        "open for longer than 10 s, the longest for 21 s; 1 still open at the end of the capture",
         [4, 6],
         {"timeout_told": True, "timeout_ms": 10_000.0, "not_ended": 1},
     ),
@@ -251,7 +263,7 @@ CASES = [
         "warning",
         2,
         {**AT, "api": "Produce"},
-        "in 2 responses to Produce, for 1.20 s in all",
+        "for 1.2 s, in 2 responses to Produce",
         [1, 2],
         {"throttle_ms": 1200, "worst_ms": 600},
     ),
@@ -261,7 +273,7 @@ CASES = [
         "warning",
         210,
         AT,
-        "210 times for nothing",
+        "210 returned nothing",
         [1, 2, 3, 4, 5],
         {"fetches": 210, "empty": 210, "spans": 1},
     ),
@@ -269,6 +281,10 @@ CASES = [
 
 FINE: list[tuple[str, Scene, tuple[str, ...]]] = [
     ("unanswered-requests", scenes.waiting_consumer, ()),
+    ("unanswered-requests", scenes.one_direction, ()),
+    ("unanswered-requests", scenes.lost_midway, ()),
+    ("undecoded-traffic", scenes.stopped, ()),
+    ("undecoded-traffic", scenes.silent_by_request, ()),
     ("late-answers", scenes.patient, ()),
     ("hidden-errors", scenes.passing_errors, ()),
     ("not-leader", scenes.in_order, ()),

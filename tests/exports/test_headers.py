@@ -21,6 +21,7 @@ HEADERS = ExportOptions(tables=("exchanges", "problems"), bodies=False, headers=
 OF_BODIES = {
     **dict.fromkeys(("throttle_time_ms", "error_code", "error", "error_count", "group_id", "member_id", "acks")),
     **dict.fromkeys(("transactional_id", "record_count", "request_body", "response_body", "broker_id")),
+    **dict.fromkeys(("sender", "behind_us", "muted_us", "wait_us", "waits_for")),
     "topics": [],
     "partitions": [],
 }

@@ -6,6 +6,7 @@ import pytest
 
 from kafkasniff.kafka.dissectors import api, api_by_name, api_keys
 from kafkasniff.kafka.releases import (
+    dropped_in,
     find_release,
     first_release,
     is_stable,
@@ -102,3 +103,14 @@ def test_what_4_3_and_4_4_added() -> None:
 def test_find_release(text: str, release: str | None) -> None:
     assert find_release(text) == release
     assert find_release("") is None
+
+
+def test_versions_that_were_dropped() -> None:
+    """KIP-896: Kafka 4.0 dropped what clients before 2.1 send."""
+    assert dropped_in(0, 2) == ("4.0", 3)
+    assert dropped_in(1, 3) == ("4.0", 4)
+    assert dropped_in(0, 3) is None  # still taken
+    assert dropped_in(0, 99) is None  # of no release
+    assert dropped_in(3, 0) is None  # Metadata v0 was kept
+    assert dropped_in(4, 0) is None  # the API was removed, not the version alone
+    assert dropped_in(9_999, 0) is None

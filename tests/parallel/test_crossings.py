@@ -118,7 +118,7 @@ def test_a_fetch_session_on_two_connections(port: int) -> None:
     opens.exchange(kafka.fetch_request_by_id(3, session=(17, 4)), kafka.fetch_response_by_id(3, session=17))
     packets = interleaved([opens, goes_on])
     check(packets, b'"_session":{"partitions":2}')
-    check(packets, b"#11", predicate=topic_filter(["orders"]), text=0)
+    check(packets, b"corr 11", predicate=topic_filter(["orders"]), text=0)
 
 
 @pytest.mark.parametrize("port", PORTS)

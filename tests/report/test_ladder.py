@@ -41,7 +41,8 @@ def test_the_first_the_troubled_and_the_slowest() -> None:
 
 def test_waiting_on_purpose_is_not_slow() -> None:
     rows = connection(1, 100)
-    rows += [exchange("Fetch", 5 + place, exchange_id=100 + place, latency_us=500_000) for place in range(30)]
+    waited = {"latency_us": 500_000, "wait_us": 500_000, "waits_for": "data"}
+    rows += [exchange("Fetch", 5 + place, exchange_id=100 + place, **waited) for place in range(30)]
     assert kept(taken(rows), 1) == [*range(EARLIEST), *range(100 - SLOWEST, 100)]
 
 
@@ -102,7 +103,7 @@ def test_requests_and_responses_in_order_of_time() -> None:
         ("response", "0.005000"),
     ]
     assert found[0].title == "Produce v13"
-    assert found[0].detail == "#0, orders-4, 7 records, acks 1, 100 B"
+    assert found[0].detail == "exchange_id 0, corr 1, orders-4, 7 records, acks 1, 100 B"
     assert found[2].trouble == "never answered"
     assert found[4].title == "4.00 ms"
     assert found[4].trouble == "NOT_LEADER_OR_FOLLOWER and 1 more"
@@ -124,6 +125,6 @@ def test_evidence_has_a_place_even_where_its_exchange_was_not_kept() -> None:
     seen = next(step for step in found if step.anchor == "connection-1-2")
     assert (seen.kind, [link.anchor for link in seen.findings]) == ("request", ["finding-1"])
     witness = next(step for step in found if step.kind == "witness")
-    assert (witness.anchor, witness.title, witness.detail) == ("connection-1-300", "exchange 300", "far off")
+    assert (witness.anchor, witness.title, witness.detail) == ("connection-1-300", "exchange_id 300", "far off")
     places = [step.anchor for step in found if step.anchor]
     assert len(places) == len(set(places))

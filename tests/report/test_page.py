@@ -162,7 +162,7 @@ def test_hostile_findings_and_sources() -> None:
     assert "alert(1)" in found.text
     links = [each["href"] for tag, each in found.tags if tag == "a"]
     assert {"#connection-1-0", "#connection-1", "#finding-1"} <= set(links)
-    assert "exchange #1 " in found.text
+    assert "exchange_id 1 " in found.text
     assert "limit 3.142" in found.text
     assert "whole 1,000,000" in found.text
 
@@ -201,7 +201,7 @@ def test_any_string_anywhere(wire: str, told: str) -> None:
 
 def test_nothing_at_all() -> None:
     found = checked(page_of(contents(exchanges=[]), ["-"]))
-    assert "Nothing was found." in found.text
+    assert "No Kafka traffic." in found.text
     assert "without times" in found.text
     assert checked(page_of(Gathering().contents(), [], broken=True)).text.count("cut or damaged") == 1
 

@@ -72,10 +72,10 @@ PRINCIPAL = {"type": "DefaultPrincipalData", "version": 0, "value": {"type": "Us
 def test_envelopes() -> None:
     inside = {**INSIDE, "body": {"topic_names": ["orders"]}}
     body = {"_request": inside, "_request_principal": PRINCIPAL, "_client_host_address": "10.0.0.5"}
-    assert told(58, body) == "DeleteTopics v5 #4 of admin (User:alice at 10.0.0.5): orders"
-    assert told(58, {"_request": inside}) == "DeleteTopics v5 #4 of admin: orders"
+    assert told(58, body) == "DeleteTopics v5 corr 4 of admin (User:alice at 10.0.0.5): orders"
+    assert told(58, {"_request": inside}) == "DeleteTopics v5 corr 4 of admin: orders"
     unknown = {**INSIDE, "api_key": 999, "api": None, "body": None}
-    assert told(58, {"_request": unknown}) == "API 999 v5 #4 of admin"
+    assert told(58, {"_request": unknown}) == "API 999 v5 corr 4 of admin"
     assert told(58, {"request_data": {"redacted": 1200}}) == "1.2 kB, redacted"
     assert told(58, {"request_data": b"12"}) == "2 B"
 
@@ -111,7 +111,8 @@ def test_real_ones_have_a_line_and_a_tree() -> None:
                     lines.append(summary(one, PLAIN))
                     lines += body_tree(one, PLAIN, records=True)
     text = "\n".join(lines)
-    assert "AlterUserScramCredentials v0 #4 of cluster-admin (User:ANONYMOUS at 127.0.0.1): upsertions carol" in text
+    sender = "cluster-admin (User:ANONYMOUS at 127.0.0.1)"
+    assert f"AlterUserScramCredentials v0 corr 4 of {sender}: upsertions carol" in text
     # Names of codes are told inside, too.
     assert text.count("mechanism: 1 (SCRAM-SHA-256)") == 2
 

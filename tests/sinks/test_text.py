@@ -49,24 +49,26 @@ def test_the_shape_of_the_lines() -> None:
     )  # fmt: skip
     assert shown == (
         "2026-11-21 UTC\n"
-        "04:00:00.123456  10.0.0.5:51334 → 10.0.0.9:9092  Produce v9    #5              rdkafka   "
+        "04:00:00.123456  10.0.0.5:51334 → 10.0.0.9:9092  Produce v9    #17  corr 5             rdkafka   "
         "orders-0 12 records 3.1 kB lz4, acks all\n"
-        "04:00:00.124690  10.0.0.5:51334 ← 10.0.0.9:9092  Produce v9    #5     1.23 ms            "
+        "04:00:00.124690  10.0.0.5:51334 ← 10.0.0.9:9092  Produce v9    #17  corr 5    1.23 ms            "
         "orders-0 offset 1042\n"
-        "04:00:00.626004  10.0.0.5:51336 ← 10.0.0.9:9092  Fetch v12     #6      502 ms            "
+        "04:00:00.626004  10.0.0.5:51336 ← 10.0.0.9:9092  Fetch v12     #17  corr 6     502 ms            "
         "orders-0 NOT_LEADER_OR_FOLLOWER, leader now 3\n"
     )
 
 
 def test_columns_grow_and_never_shrink() -> None:
     wide = message(
-        api="AlterPartitionReassignments", api_key=45, api_version=0, correlation_id=1234567, body={"topics": None},
-        client_id="quite-a-long-name", client=Endpoint("2001:db8::1234:5678", 51334), connection=9,
+        api="AlterPartitionReassignments", api_key=45, api_version=0, exchange=1234567, correlation_id=7654321,
+        body={"topics": None}, client_id="quite-a-long-name", client=Endpoint("2001:db8::1234:5678", 51334),
+        connection=9,
     )  # fmt: skip
     first, second, third = text(message(), wide, message()).splitlines()[1:]
     api = second.index("AlterPartitionReassignments v0")
     assert first.index("Produce v9") < third.index("Produce v9") == api
-    assert first.index("#5") < third.index("#5") == second.index("#1234567")
+    assert first.index("#17") < third.index("#17") == second.index("#1234567")
+    assert first.index("corr 5") < third.index("corr 5") == second.index("corr 7654321")
     assert first.index("rdkafka") < third.index("rdkafka") == second.index("quite-a-long-name")
     assert third.index("orders-0") == third.index("rdkafka") + len("quite-a-long-name") + 2
 
@@ -135,17 +137,17 @@ def test_problems_follow_their_message() -> None:
 def test_problems_of_streams_stand_in_place_with_the_endpoints_known_so_far() -> None:
     gap = Problem("tcp-gap", "1448 bytes are missing", None, 3, TIME_NS, "a.pcap", 17, "response", 1448)
     first, second, third = text(gap, message(), gap).splitlines()[1:]
-    assert first == "04:00:00.123456  tcp-gap: 1448 bytes are missing (connection 3, packet 17)"
+    assert first == "04:00:00.123456  tcp-gap: 1448 bytes are missing (conn 3, packet 17)"
     assert "→" in second
     assert third == (
-        "04:00:00.123456  10.0.0.5:51334 ← 10.0.0.9:9092  tcp-gap: 1448 bytes are missing (connection 3, packet 17)"
+        "04:00:00.123456  10.0.0.5:51334 ← 10.0.0.9:9092  tcp-gap: 1448 bytes are missing (conn 3, packet 17)"
     )
 
 
 def test_tokens_are_told_by_their_size() -> None:
     token = SaslToken("request", 17, "PLAIN", None, 3, "a.pcap", TIME_NS, CLIENT, BROKER, 9)
     line = text(token).splitlines()[1]
-    assert line == "04:00:00.123456  10.0.0.5:51334 → 10.0.0.9:9092  SASL token    PLAIN 17 B, redacted"
+    assert line == "04:00:00.123456  10.0.0.5:51334 → 10.0.0.9:9092  SASL token    conn 3  PLAIN 17 B, redacted"
     assert 'PLAIN 4 B, "\\x00u\\x00p"' in text(SaslToken("request", 4, "PLAIN", b"\0u\0p"))
     told = {"mechanism": "PLAIN", "message": "credentials", "username": "\x1b[31mu"}
     named = text(SaslToken("request", 17, "PLAIN", None, 3, "a.pcap", TIME_NS, CLIENT, BROKER, 9, told))
@@ -240,7 +242,7 @@ def test_a_connection_number_with_other_endpoints_shows_them() -> None:
 @pytest.mark.parametrize("width", [80, 120])
 def test_verbose_adds_the_place_and_the_body_within_the_width(width: int) -> None:
     shown = text(message(header_tags=((3, b"abc"),)), verbosity=1, width=width).splitlines()
-    assert shown[2] == "    exchange 17, connection 3, packets 120-121, 512 bytes"
+    assert shown[2] == "    conn 3, packets 120-121, 512 bytes"
     assert shown[3] == '    header tag 3: "abc"'
     assert all(len(line) <= width for line in shown[2:])
     response = text(message("response"), verbosity=1).splitlines()

@@ -307,6 +307,103 @@ def test_reset_ends_the_connection() -> None:
     assert [item.reason for item in of_kind(rows, Closed)] == ["rst"]
 
 
+def closing(*after: Raw) -> list[Raw]:
+    """The client sends three requests and closes; what comes then is `after`. Its stream ends at 113, the FIN at that.
+
+    Sequence numbers of the captures close-answers-on-their-way.pcap, made small.
+    """
+    return [
+        Raw(0, 100, flags=SYN),
+        Raw(1, 500, flags=SYN | ACK, ack=101),
+        Raw(0, 101, b"one_two_thre", ack=501),
+        Raw(0, 113, flags=FIN | ACK, ack=501),
+        *after,
+    ]
+
+
+def test_a_reset_that_answers_a_late_segment_is_no_problem() -> None:
+    """It has the number that the segment acknowledged: the segment's sender did not know of the FIN yet."""
+    packets = closing(
+        Raw(1, 501, b"answer", ack=105),
+        Raw(0, 105, flags=RST),
+        Raw(1, 507, b"second", ack=113),
+        Raw(0, 113, flags=RST),
+        Raw(1, 513, b"third", ack=113),
+        Raw(0, 113, flags=RST),
+        Raw(1, 518, flags=FIN | ACK, ack=114),
+        Raw(0, 114, flags=RST),
+    )
+    for batches in ([batch(packets)], split_everywhere(packets)):
+        rows = only(outcome(batches))
+        assert not of_kind(rows, TcpProblem)
+        assert streams(rows)[1] == b"answersecondthird"
+        assert [item.reason for item in of_kind(rows, Closed)] == ["fin"]
+
+
+@pytest.mark.parametrize(
+    ("seq", "said"),
+    [
+        (113 + 5_000, "a RST 5,000 bytes ahead of the end of its stream: bytes in front of it are not in the capture"),
+        (113 + (1 << 30), "a RST 1,073,741,824 bytes ahead of the end of its stream: it is not of this connection"),
+        (99, "a RST 14 bytes behind the end of its stream: it is not of this connection"),
+        (113 - (1 << 30), "a RST 1,073,741,824 bytes behind the end of its stream: it is not of this connection"),
+    ],
+)
+def test_a_reset_outside_the_window_is_a_problem(seq: int, said: str) -> None:
+    packets = [*closing()[:3], Raw(0, seq % (1 << 32), flags=RST), *closing(Raw(1, 501, b"answer", ack=113))[3:]]
+    rows = only(outcome([batch(packets)]))
+    (problem,) = of_kind(rows, TcpProblem)
+    assert (problem.kind, problem.detail[: len(said)]) == ("tcp-rst-ignored", said)
+    assert streams(rows) == (b"one_two_thre", b"answer")
+
+
+def test_a_reset_of_a_stream_without_bytes_is_judged_by_what_it_acknowledges() -> None:
+    sent = [Raw(0, 101, b"request"), Raw(0, 108, b"another")]
+    late = only(outcome([batch([*sent, Raw(1, 9, flags=RST | ACK, ack=108), Raw(0, 115, b"more")])]))
+    assert not of_kind(late, TcpProblem)
+    assert streams(late)[0] == b"requestanothermore"
+    far = only(outcome([batch([*sent, Raw(1, 9, flags=RST | ACK, ack=108 + (1 << 30)), Raw(0, 115, b"more")])]))
+    assert [item.kind for item in of_kind(far, TcpProblem)] == ["tcp-rst-ignored"]
+    assert streams(far)[0] == b"requestanothermore"
+
+
+def test_what_is_on_the_way_when_a_reset_comes_is_told_once() -> None:
+    """As in broker-killed-requests-on-their-way.pcap: each segment that still comes has a RST for an answer."""
+    packets = [
+        Raw(0, 100, flags=SYN),
+        Raw(1, 500, flags=SYN | ACK, ack=101),
+        Raw(0, 101, b"request", ack=501),
+        Raw(1, 501, b"answer", ack=108),
+        Raw(1, 507, flags=RST | ACK, ack=108),
+        Raw(0, 108, b"second", ack=501),
+        Raw(1, 501, flags=RST),
+        Raw(0, 114, b"third", ack=507),
+        Raw(1, 507, flags=RST),
+    ]
+    for batches in ([batch(packets)], split_everywhere(packets)):
+        rows = only(outcome(batches))
+        assert streams(rows) == (b"request", b"answer")
+        assert [type(row) for row in rows if not isinstance(row, tuple)][-2:] == [Closed, TcpProblem]
+        (problem,) = of_kind(rows, TcpProblem)
+        assert (problem.kind, problem.direction, problem.packet, problem.bytes) == ("tcp-data-after-rst", 0, 6, 6)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        Raw(1, 507, b"more of the side that sent it"),
+        Raw(0, 108 + rules.RESET_BEHIND + 1, b"far ahead"),
+        Raw(0, 9_000, b"x", flags=SYN),
+    ],
+    ids=["same-side", "far", "syn"],
+)
+def test_what_else_comes_after_a_reset_is_another_connection(later: Raw) -> None:
+    packets = [Raw(0, 100, flags=SYN), Raw(0, 101, b"request"), Raw(1, 501, b"answer"), Raw(1, 507, flags=RST), later]
+    result = outcome([batch(packets)])
+    assert len(result) == 2
+    assert not [item for rows in result.values() for item in of_kind(rows, TcpProblem)]
+
+
 def test_port_reuse() -> None:
     first, second = conversation(MESSAGES), conversation(MESSAGES, isn=(900_000, 7))
     result = outcome([batch([*first, *second])])

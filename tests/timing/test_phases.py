@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka import dissectors
-from kafkasniff.timing import PARTS, Marks, Parts, Wait, answers_at_once, split, wait_of, waits
+from kafkasniff.timing import PARTS, Marks, Parts, Wait, split
 
 
 def parts(marks: Marks, **options: Any) -> dict[str, int]:
@@ -106,70 +105,3 @@ def test_parts_add_up_to_the_duration(
     assert min(values) >= 0
     assert 0 <= found.may_wait <= found.broker  # type: ignore[operator]
     assert 0 <= found.throttled <= (found.think or 0)
-
-
-# -- what requests ask for --------------------------------------------------------------------------------------------
-
-MS = 1_000_000
-FETCH = {"max_wait_ms": 500, "min_bytes": 100}
-
-
-def test_a_fetch_waits_for_data() -> None:
-    assert wait_of(1, FETCH, {}, 0, 0) == Wait("data", 500 * MS, sure=True)
-    assert wait_of(78, FETCH, {}, 99, 0) == Wait("data", 500 * MS, sure=True)
-    # It may have come at once, or at the end.
-    assert wait_of(1, FETCH, {}, 100, 0) == Wait("data", 500 * MS, sure=False)
-    for request in ({**FETCH, "max_wait_ms": 0}, {**FETCH, "min_bytes": 0}, {"max_wait_ms": 500}, {}, None):
-        assert wait_of(1, request, {}, 0, 0) is None
-    # Controllers wait until there is anything.
-    for topic in ({"topic": "__cluster_metadata"}, {"topic_id": "AAAAAAAAAAAAAAAAAAAAAQ"}):
-        request = {"max_wait_ms": 500, "min_bytes": 0, "topics": [topic]}
-        assert wait_of(1, request, {}, 0, 0) == Wait("data", 500 * MS, sure=True)
-        assert wait_of(1, request, {}, 1, 0) == Wait("data", 500 * MS, sure=False)
-    # Errors, and fetches beyond a quota, are answered at once.
-    assert wait_of(1, FETCH, {}, 0, 1) is None
-    assert wait_of(1, FETCH, {"throttle_time_ms": 20}, 0, 0) is None
-
-
-def test_groups_wait_for_their_members() -> None:
-    join = {"session_timeout_ms": 10, "rebalance_timeout_ms": 300}
-    assert wait_of(11, join, {}, 0, 0) == Wait("members", 300 * MS, sure=True)
-    assert wait_of(11, {"session_timeout_ms": 10}, {}, 0, 0) == Wait("members", 10 * MS, sure=True)
-    assert wait_of(11, join, {}, 0, 1) is None  # MEMBER_ID_REQUIRED, say
-    member, leader = {"assignments": []}, {"assignments": [{"member_id": "a"}]}
-    assert wait_of(14, member, {"error_code": 0}, 0, 0) == Wait("leader", None, sure=True)
-    assert wait_of(14, member, {"error_code": 27}, 0, 1) == Wait("leader", None, sure=True)
-    assert wait_of(14, member, {"error_code": 25}, 0, 1) is None
-    assert wait_of(14, member, None, 0, 0) is None
-    assert wait_of(14, leader, {"error_code": 0}, 0, 0) is None
-
-
-def test_produce_waits_for_replicas() -> None:
-    request = {"acks": -1, "timeout_ms": 1500}
-    assert wait_of(0, request, {}, 0, 0) == Wait("replicas", 1500 * MS, sure=False)
-    assert wait_of(0, {**request, "acks": 1}, {}, 0, 0) is None
-    assert wait_of(3, request, {}, 0, 0) is None
-    assert wait_of(None, request, {}, 0, 0) is None
-
-
-def test_values_of_no_use() -> None:
-    for value in (None, "x", -5, [], {}):
-        assert wait_of(1, {"max_wait_ms": value, "min_bytes": 1}, {}, 0, 0) is None
-
-
-def test_versions_that_let_the_client_wait() -> None:
-    """KIP-219 raised the version of each API by one, and a response must be able to tell a throttle time."""
-    assert answers_at_once(0, 6)
-    assert not answers_at_once(0, 5)
-    assert not answers_at_once(None, 6)
-    assert not answers_at_once(0, None)
-    assert not answers_at_once(17, 1)  # SaslHandshake has no throttle time
-    assert answers_at_once(44, 0)
-    for key, version in waits._SINCE.items():
-        api = dissectors.api(key)
-        assert api is not None
-        names = {field.name for field in api.response(max(version, api.min_version)).root.fields}
-        assert "throttle_time_ms" in names, api.name
-        if version > api.min_version and api.name != "OffsetForLeaderEpoch":
-            before = {field.name for field in api.response(version - 1).root.fields}
-            assert "throttle_time_ms" in before, api.name

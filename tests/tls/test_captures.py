@@ -15,6 +15,7 @@ import pytest
 
 from kafkasniff.capture import open_captures
 from kafkasniff.packets import PacketBatch
+from kafkasniff.tls.failing import CLIENT_LEFT, LEFT_AT_ONCE
 from tests.cli.console import kafkasniff
 from tests.craft.outcome import Line, output, packets_outcome
 from tests.craft.write import pcap_bytes
@@ -259,9 +260,17 @@ def test_a_client_with_tls_at_a_listener_without_it() -> None:
 REFUSED = (
     ("1.2", "the client ended the handshake with the alert unknown_ca (48)"),
     ("1.3", "the client ended the handshake with the alert unknown_ca (48)"),
-    ("1.2", "the other side ended the handshake with the alert bad_certificate (42)"),
+    (
+        "1.2",
+        "the other side ended the handshake with the alert bad_certificate (42): the server asked for a certificate, "
+        "and the client has none",
+    ),
     # Alerts of a server are encrypted in TLS 1.3.
-    ("1.3", "there are no keys for it (--keylog FILE)"),
+    (
+        "1.3",
+        "the server answered the client's part of the handshake with a record as short as an alert: it refused the "
+        "client; the server asked for a certificate, and the client has none",
+    ),
     ("1.3 as the client offers it", "the other side ended the handshake with the alert handshake_failure (40)"),
 )
 """Of each listener of the scenario: what was negotiated, and why it ended. librdkafka was told the same."""
@@ -277,7 +286,8 @@ def test_handshakes_that_fail() -> None:
         for detail in whole:
             assert f"this is TLS {version}" in detail
             assert detail.endswith(f"; {reason}")
-        assert last.endswith((f"; {reason}", "; it ended before its handshake was over"))
+        dropped = ("it ended before its handshake was over", CLIENT_LEFT, LEFT_AT_ONCE)
+        assert last.endswith(tuple(f"; {why}" for why in (reason, *dropped)))
     said = [" ".join(line["told"]) for line in sidecar("tls-refused") if line["kind"] == "failed"]
     for text, words in zip(
         said, ("verify failed", "verify failed", "bad certificate", "bad certificate", "handshake failure"), strict=True

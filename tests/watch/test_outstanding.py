@@ -30,3 +30,15 @@ def test_requests_without_a_time_or_a_number() -> None:
     kept.message(msgspec.structs.replace(request, time_ns=None))
     assert len(kept) == 1
     assert list(kept.since(2**63)) == []
+
+
+def test_waits_that_were_asked_for_are_not_overdue() -> None:
+    talk, kept = Talk(Scene(), 1, "c", "10.0.0.1", ""), Outstanding()
+    fetch = talk.request(0, "Fetch")
+    fetch = msgspec.structs.replace(fetch, body={"max_wait_ms": 5000, "min_bytes": 1, "topics": []})
+    produce = talk.request(0, "Produce")
+    produce = msgspec.structs.replace(produce, body={"acks": -1, "timeout_ms": 30_000})
+    for request in (fetch, produce):
+        kept.message(request)
+    assert list(kept.overdue(START_NS + 4_999_000_000)) == [produce]
+    assert list(kept.overdue(START_NS + 5_000_000_000)) == [fetch, produce]

@@ -17,6 +17,7 @@ from kafkasniff.analysis.distribution import distribution_rows, distribution_sha
 from kafkasniff.analysis.overview.peers import Brokers, Clients
 from kafkasniff.analysis.overview.section import TEXT, api_labels, topic_names
 from kafkasniff.analysis.partials import Lost, Partials, Shape
+from kafkasniff.analysis.waits import WAIT_COLUMNS, may_have_waited, with_sender, work_us
 from kafkasniff.rows.resolve import Names
 
 __all__ = ["Latencies", "Side"]
@@ -37,6 +38,7 @@ _COLUMNS: Final = (
     "latency_us",
     "error_code",
     "partitions",
+    *WAIT_COLUMNS,
 )
 _OF_EXCHANGES: Final = ("exchanges", "requests", "responses", "request_bytes", "response_bytes")
 _OF_TOPICS: Final = ("records", "batches", "bytes", "times")
@@ -117,8 +119,8 @@ class Side:
                 "response_bytes": pc.fill_null(response, 0),
             },
         )
-        known = only(batch, pc.is_valid(column(batch, "latency_us")))
-        rows = distribution_rows({"api": column(known, "label")}, column(known, "latency_us"))
+        known = only(batch, pc.and_(pc.is_valid(column(batch, "latency_us")), pc.invert(may_have_waited(batch))))
+        rows = distribution_rows({"api": with_sender(known, column(known, "label"))}, pa.array(work_us(known)))
         self._latencies.add(integers(column(known, "time_ns")), rows)
         self._partitions(batch.append_column("row", pa.array(np.arange(batch.num_rows))), times)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from kafkasniff.analysis.visibility import VisibleTraffic
+
 __all__ = [
     "Answer",
     "Api",
@@ -31,7 +33,9 @@ class Exchanges(msgspec.Struct, kw_only=True):
     with_errors: int = 0
     """Exchanges that have one."""
     unanswered: int = 0
-    """Without the response that should be there, for whatever reason."""
+    """Without the response that should be in the capture: the connection or the capture ended before it."""
+    lost: int = 0
+    """Whose response, if any, was in bytes that the capture lacks."""
     request_bytes: int = 0
     response_bytes: int = 0
 
@@ -63,6 +67,8 @@ class Broker(Exchanges, kw_only=True):
     """The number that messages tell of this address."""
     address: str
     port: int
+    cluster: str | None
+    """Id of its cluster, or the endpoint of the cluster's first broker; None: not known, or there is but one."""
     connections: int | None
 
 
@@ -92,6 +98,8 @@ class Topic(msgspec.Struct):
 
     topic: str | None
     """Its name, or its id where nothing tells the name."""
+    cluster: str | None
+    """Id of its cluster, or the endpoint of the cluster's first broker; None: not known, or there is but one."""
     partitions: int
     """That were named."""
     produced: Traffic
@@ -113,6 +121,8 @@ class Group(msgspec.Struct):
     """One group that requests name."""
 
     group_id: str
+    cluster: str | None
+    """Id of its cluster, or the endpoint of the cluster's first broker; None: not known, or there is but one."""
     protocols: list[str]
     """classic, consumer, share, streams; none where only offsets were committed or asked for."""
     clients: int
@@ -190,6 +200,8 @@ class Answer(msgspec.Struct):
     exchanges: Exchanges
     connections: Connections | None
     """Null without the table."""
+    visibility: VisibleTraffic
+    """How much of the traffic could be decoded."""
     brokers: list[Broker]
     clients: list[Client]
     apis: list[Api]

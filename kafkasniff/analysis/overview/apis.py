@@ -22,12 +22,14 @@ COUNTS: Final = (
     "errors",
     "with_errors",
     "unanswered",
+    "lost",
     "request_bytes",
     "response_bytes",
 )
 """What is counted of exchanges."""
-NOT_ANSWERED: Final = ("unanswered", "open", "lost")
-"""Status of exchanges whose response should be there and is not."""
+NOT_ANSWERED: Final = ("unanswered", "open")
+"""Status of exchanges whose response should be in the capture and is not. Of those that are `lost` nobody knows: their
+responses may be in bytes that the capture lacks."""
 
 
 def exchange_counts(batch: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -39,6 +41,7 @@ def exchange_counts(batch: pa.RecordBatch) -> dict[str, pa.Array]:
         "responses": pc.is_valid(response).cast(pa.int64()),
         **errors_of(batch),
         "unanswered": in_any(batch, "status", NOT_ANSWERED).cast(pa.int64()),
+        "lost": in_any(batch, "status", ["lost"]).cast(pa.int64()),
         "request_bytes": pc.fill_null(request, 0),
         "response_bytes": pc.fill_null(response, 0),
         "first": column(batch, "time_ns"),

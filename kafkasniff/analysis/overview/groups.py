@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Reading
-from kafkasniff.analysis.columns import column, in_any, looked_up, only
+from kafkasniff.analysis.columns import broker_endpoint, column, in_any, looked_up, only
 from kafkasniff.analysis.group_events import HEARTBEATS
 from kafkasniff.analysis.overview.section import TEXT, Section, errors_of
 from kafkasniff.analysis.partials import Shape
@@ -33,8 +34,8 @@ class Groups(Section):
     summary: ClassVar[str] = "Groups with their clients and generations."
 
     def reads(self) -> Mapping[str, Reading]:
-        own = ("api", "time_ns", "client_id", "client_ip", "group_id", "error_count", "request_body", "response_body")
-        return {"exchanges": Reading(own)}
+        own = ("api", "time_ns", "client_id", "client_ip", "broker_ip", "broker_port", "group_id")
+        return {"exchanges": Reading((*own, "error_count", "request_body", "response_body"))}
 
     def shapes(self) -> Mapping[str, Shape]:
         sums: Any = tuple((name, pa.int64(), "sum") for name in ("requests", "errors", "with_errors"))
@@ -47,10 +48,10 @@ class Groups(Section):
                 ("last", "max"),
             )
         )
-        group = ("group_id", TEXT)
+        group = (("cluster", TEXT), ("group_id", TEXT))
         return {
-            "groups": Shape(keys=(group, ("protocol", TEXT)), measures=(*sums, *bounds), weight="requests"),
-            "clients": Shape(keys=(group, ("client_id", TEXT), ("client_ip", TEXT))),
+            "groups": Shape(keys=(*group, ("protocol", TEXT)), measures=(*sums, *bounds), weight="requests"),
+            "clients": Shape(keys=(*group, ("client_id", TEXT), ("client_ip", TEXT))),
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
@@ -63,10 +64,12 @@ class Groups(Section):
         number = pc.struct_field(pc.extract_regex(told, _FIELD), "number").cast(pa.int64())
         # -1 is no generation: of who is no member, or not any more.
         number = pc.if_else(pc.greater_equal(number, 0), number, pa.scalar(None, pa.int64()))
-        time, group = column(batch, "time_ns"), column(batch, "group_id")
+        time = column(batch, "time_ns")
+        # Endpoints of brokers, until their clusters are known.
+        keys = {"cluster": broker_endpoint(batch), "group_id": column(batch, "group_id")}
         self.parts["groups"].add(
             {
-                "group_id": group,
+                **keys,
                 "protocol": looked_up(batch, "api", _PROTOCOLS.get, TEXT),
                 "requests": pa.array([1] * batch.num_rows, pa.int64()),
                 **errors_of(batch),
@@ -76,14 +79,14 @@ class Groups(Section):
                 "last": time,
             }
         )
-        self.parts["clients"].add({name: column(batch, name) for name in ("group_id", "client_id", "client_ip")})
+        self.parts["clients"].add({**keys, **{name: column(batch, name) for name in ("client_id", "client_ip")}})
 
     def result(self) -> pa.Table:
-        clients = self.parts["clients"].table().group_by(["group_id"]).aggregate([([], "count_all")])
-        counts = dict(zip(clients.column("group_id").to_pylist(), clients.column("count_all").to_pylist(), strict=True))
-        found: dict[str, dict[str, Any]] = {}
-        for row in self.parts["groups"].table().to_pylist():
-            group = found.setdefault(row["group_id"], {"protocols": set()})
+        clients = self.clusters.folded(self.parts["clients"]).to_pylist()
+        counts = Counter((row["cluster"], row["group_id"]) for row in clients)
+        found: dict[tuple[str | None, str], dict[str, Any]] = {}
+        for row in self.clusters.folded(self.parts["groups"]).to_pylist():
+            group = found.setdefault((row["cluster"], row["group_id"]), {"protocols": set()})
             if row["protocol"] is not None:
                 group["protocols"].add(row["protocol"])
             for name in ("requests", "errors", "with_errors"):
@@ -92,16 +95,23 @@ class Groups(Section):
                 numbers = [one for one in (group.get(name), row[name]) if one is not None]
                 group[name] = choose(numbers) if numbers else None
         rows = [
-            {**group, "group_id": name, "protocols": sorted(group["protocols"]), "clients": counts.get(name, 0)}
-            for name, group in found.items()
+            {
+                **group,
+                "group_id": name,
+                "cluster": cluster,
+                "protocols": sorted(group["protocols"]),
+                "clients": counts[cluster, name],
+            }
+            for (cluster, name), group in found.items()
         ]
-        rows.sort(key=lambda row: (-row["requests"], row["group_id"]))
+        rows.sort(key=lambda row: (-row["requests"], row["group_id"], row["cluster"] or ""))
         return pa.Table.from_pylist(rows, schema=_ANSWER)
 
 
 _ANSWER: Final = pa.schema(
     [
         ("group_id", TEXT),
+        ("cluster", TEXT),
         ("protocols", pa.list_(TEXT)),
         *(
             (name, pa.int64())

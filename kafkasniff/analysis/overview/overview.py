@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -9,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator, Reading
+from kafkasniff.analysis.clusters import Clusters
+from kafkasniff.analysis.known_clusters import Known
 from kafkasniff.analysis.overview.answer import (
     Answer,
     Api,
@@ -33,8 +36,9 @@ from kafkasniff.analysis.overview.topics import WAYS, Topics
 from kafkasniff.analysis.questions.errors import ErrorParameters, Errors
 from kafkasniff.analysis.questions.latency import Latency as Latencies
 from kafkasniff.analysis.questions.rebalances import Rebalances
+from kafkasniff.analysis.visibility import Visibility
 from kafkasniff.kafka.errors import error_by_code, error_meaning
-from kafkasniff.model import Message
+from kafkasniff.model import Endpoint, Message
 from kafkasniff.rows.resolve import Names
 
 __all__ = ["MAX_ROWS", "Overview"]
@@ -63,12 +67,16 @@ class Overview:
         self._connections, self._problems = ConnectionSums(), Problems()
         self._latency, self._rebalances = Latencies(), Rebalances()
         self._errors = Errors(ErrorParameters(by=("api", "client", "address")))
+        self._clusters = Clusters()
+        self._cluster_bodies = Clusters.wanted()
+        self._visibility = Visibility()
         self._seen: set[str] = set()
 
     @property
     def _parts(self) -> tuple[Accumulator[Any], ...]:
         sections = (self._apis, self._brokers, self._clients, self._topics, self._groups)
-        return (*sections, self._connections, self._problems, self._latency, self._rebalances, self._errors)
+        rest = (self._connections, self._problems, self._latency, self._rebalances, self._errors, self._clusters)
+        return (*sections, *rest, self._visibility)
 
     def reads(self) -> dict[str, Reading]:
         """The tables, with the columns that are needed of them; all but `exchanges` may be missing."""
@@ -78,10 +86,15 @@ class Overview:
                 wanted[table] += reading.columns
         return {table: Reading(tuple(columns), optional=table != "exchanges") for table, columns in wanted.items()}
 
-    @staticmethod
-    def wants_body(message: Message) -> bool:
-        """Whether the body's JSON is needed: where it says a generation, and of what has errors."""
-        return bool(message.errors) or message.api in GENERATION_APIS
+    def wants_body(self, message: Message) -> bool:
+        """Whether the body's JSON is needed: where it says a generation or a cluster, and of what has errors."""
+        if message.errors or message.api in GENERATION_APIS:
+            return True
+        key: Any = (message.type, message.api)
+        if key not in self._cluster_bodies:
+            return False
+        which = self._cluster_bodies[key]
+        return which is None or which(message)
 
     def has(self, table: str) -> None:
         """Note that there is a table, though it may have no rows."""
@@ -102,7 +115,9 @@ class Overview:
 
     def answer(self, top: int = MAX_ROWS, names: Names | None = None) -> Answer:
         """The rows so far. `top`: rows of each list; `names`: what captures among the sources told."""
+        clusters = self._clusters.known()
         for part in self._parts:
+            part.clusters = clusters
             if isinstance(part, Section):
                 part.names = names
         top = min(top, MAX_ROWS)
@@ -129,7 +144,11 @@ class Overview:
             duration_us=None if first is None or last is None else (last - first) // 1000,
             exchanges=totals,
             connections=_connections(sums) if "connections" in self._seen else None,
-            brokers=[_broker(row, "connections" in self._seen) for row in cut("brokers", self._brokers.result())],
+            visibility=self._visibility.visible(),
+            brokers=[
+                _broker(row, clusters, counted="connections" in self._seen)
+                for row in cut("brokers", self._brokers.result())
+            ],
             clients=[
                 Client(
                     **_counts(row),
@@ -163,8 +182,10 @@ class Overview:
         )
 
     def rebalances(self) -> pa.Table:
-        """Generations of groups, as the question `rebalances` has them."""
-        return self._rebalances.result()
+        """Generations of groups, as the question `rebalances` has them, and their `cluster` as in `Group`."""
+        self._rebalances.clusters = self._clusters.known()
+        found = [row["cluster"] for row in self._rebalances.generations()]
+        return self._rebalances.result().append_column("cluster", pa.array(found, pa.string()))
 
     def _error_rows(self, names: Names | None) -> list[Error]:
         """Error codes, the most frequent first."""
@@ -206,14 +227,16 @@ class Overview:
         return sorted(found.values(), key=lambda error: (-error.count, error.code is None, error.code or 0))
 
     def _group_rows(self, rows: list[dict[str, Any]]) -> list[Group]:
-        counts: dict[str, int] = {}
-        members: dict[str, int | None] = {}
-        for row in self._rebalances.result().to_pylist():
-            counts[row["group_id"]] = counts.get(row["group_id"], 0) + 1
-            members[row["group_id"]] = row["members"]
+        counts: Counter[tuple[str | None, str]] = Counter()
+        members: dict[tuple[str | None, str], int | None] = {}
+        for row in self._rebalances.generations():
+            group = (row["cluster"], row["group_id"])
+            counts[group] += 1
+            members[group] = row.get("members")
         return [
-            Group(**row, rebalances=counts.get(row["group_id"], 0), members=members.get(row["group_id"]))
+            Group(**row, rebalances=counts[group], members=members.get(group))
             for row in rows
+            for group in [(row["cluster"], row["group_id"])]
         ]
 
     def _notes(self) -> list[str]:
@@ -238,12 +261,14 @@ def _connections(table: pa.Table) -> Connections:
     return Connections(**sums, **{name: by_verdict.get(name, 0) for name in ("kafka", "not_kafka", "undecided")})
 
 
-def _broker(row: Mapping[str, Any], counted: bool) -> Broker:
+def _broker(row: Mapping[str, Any], clusters: Known, *, counted: bool) -> Broker:
+    address = row["broker_ip"]
     return Broker(
         **_counts(row),
         broker_id=row["broker_id"],
-        address=row["broker_ip"],
+        address=address,
         port=row["broker_port"],
+        cluster=clusters.group(None if address is None else str(Endpoint(address, row["broker_port"]))),
         connections=(row["connections"] or 0) if counted else None,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Reading
-from kafkasniff.analysis.columns import column, exploded, in_any, is_follower, only, record_bytes
+from kafkasniff.analysis.columns import broker_endpoint, column, exploded, in_any, is_follower, only, record_bytes
 from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
 from kafkasniff.analysis.overview.section import TEXT, Section, folded, topic_names, where
 from kafkasniff.analysis.partials import Partials, Shape
@@ -23,6 +24,9 @@ _APIS: Final = ("Produce", "Fetch", "ShareFetch")
 _QUANTILES: Final = {"record_bytes_p50": 0.5, "record_bytes_p99": 0.99}
 _SUMS: Final = ("records", "batches", "bytes")
 _TOPIC: Final = (("topic", TEXT), ("topic_id", TEXT))
+_CLUSTER: Final = (("cluster", TEXT),)
+"""Endpoints of brokers, until their clusters are known."""
+_BROKER: Final = ("broker_ip", "broker_port")
 
 
 class Topics(Section):
@@ -30,7 +34,8 @@ class Topics(Section):
 
     Bytes are those of batches on the wire. `record_bytes_…` are those of key, value and headers before compression, of
     every record that passed by, control records apart; null without the table `records`. `compression_ratio` is the
-    size of batches before compression by that on the wire, where both are known.
+    size of batches before compression by that on the wire, where both are known. Topics of the same name in two
+    clusters are two; sizes of their records are null, since records do not say their broker.
     """
 
     name: ClassVar[str] = "overview-topics"
@@ -38,17 +43,17 @@ class Topics(Section):
 
     def reads(self) -> Mapping[str, Reading]:
         return {
-            "exchanges": Reading(("api", "client_id", "partitions"), _APIS),
+            "exchanges": Reading(("api", "client_id", *_BROKER, "partitions"), _APIS),
             "records": Reading(("topic", "topic_id", "key", "value", "headers", "control"), optional=True),
         }
 
     def shapes(self) -> Mapping[str, Shape]:
-        keys = (("way", TEXT), *_TOPIC, ("compression", TEXT))
+        keys = (("way", TEXT), *_CLUSTER, *_TOPIC, ("compression", TEXT))
         names = (*_SUMS, "exchanges", "plain_bytes", "packed_bytes")
         measures: Any = tuple((name, pa.int64(), "sum") for name in names)
         return {
             "traffic": Shape(keys=keys, measures=measures, weight="exchanges"),
-            "partitions": Shape(keys=(*_TOPIC, ("partition", pa.int32()))),
+            "partitions": Shape(keys=(*_CLUSTER, *_TOPIC, ("partition", pa.int32()))),
             "sizes": distribution_shape(_TOPIC),
         }
 
@@ -59,10 +64,10 @@ class Topics(Section):
             self.parts["sizes"].add(distribution_rows(keys, record_bytes(batch)))
             return
         batch = only(batch, in_any(batch, "api", _APIS))
-        parts = exploded(batch, "partitions", ["api", "client_id"])
+        parts = exploded(batch, "partitions", ["api", "client_id", *_BROKER])
         follower = is_follower(column(parts, "client_id"))
         way = pc.if_else(in_any(parts, "api", ["Produce"]), WAYS[0], pc.if_else(follower, WAYS[2], WAYS[1]))
-        keys = {name: column(parts, name) for name, _ in _TOPIC}
+        keys = {"cluster": broker_endpoint(parts), **{name: column(parts, name) for name, _ in _TOPIC}}
         size, plain = column(parts, "bytes"), column(parts, "uncompressed_bytes")
         both = pc.and_(pc.is_valid(size), pc.is_valid(plain))
         self.parts["traffic"].add(
@@ -81,16 +86,17 @@ class Topics(Section):
         self.parts["partitions"].add({**keys, "partition": column(parts, "partition")})
 
     def result(self) -> pa.Table:
-        traffic = topic_names(self.parts["traffic"].table(), self.names)
-        numbers = topic_names(self.parts["partitions"].table(), self.names)
-        numbers = (
-            numbers.group_by(["topic", "partition"]).aggregate([]).group_by(["topic"]).aggregate([([], "count_all")])
-        )
-        counts = dict(zip(numbers.column("topic").to_pylist(), numbers.column("count_all").to_pylist(), strict=True))
-        found: dict[str | None, dict[str, Any]] = {}
+        traffic = topic_names(self.clusters.folded(self.parts["traffic"]), self.names)
+        numbers = topic_names(self.clusters.folded(self.parts["partitions"]), self.names)
+        numbers = numbers.group_by(["cluster", "topic", "partition"]).aggregate([])
+        numbers = numbers.group_by(["cluster", "topic"]).aggregate([([], "count_all")])
+        counts = {(row["cluster"], row["topic"]): row["count_all"] for row in numbers.to_pylist()}
+        found: dict[tuple[str | None, str | None], dict[str, Any]] = {}
         sums: Any = dict.fromkeys((*_SUMS, "exchanges", "plain_bytes", "packed_bytes"), "sum")
-        for row in folded(traffic, ["topic", "way", "compression"], sums).to_pylist():
-            topic = found.setdefault(row["topic"], {"codecs": set(), "plain": 0, "packed": 0, "bytes": 0})
+        for row in folded(traffic, ["cluster", "topic", "way", "compression"], sums).to_pylist():
+            topic = found.setdefault(
+                (row["cluster"], row["topic"]), {"codecs": set(), "plain": 0, "packed": 0, "bytes": 0}
+            )
             for name in _SUMS:
                 key = f"{row['way']}_{name}"
                 topic[key] = topic.get(key, 0) + row[name]
@@ -100,19 +106,21 @@ class Topics(Section):
             if row["compression"] is not None and row["batches"]:
                 topic["codecs"].add(row["compression"])
         sizes = self._sizes()
+        often = Counter(name for _, name in found)
         rows = [
             {
                 "topic": name,
-                "partitions": counts.get(name, 0),
+                "cluster": cluster,
+                "partitions": counts.get((cluster, name), 0),
                 **{f"{way}_{one}": topic.get(f"{way}_{one}", 0) for way in WAYS for one in _SUMS},
                 "bytes": topic["bytes"],
                 "compression": sorted(topic["codecs"]),
                 "compression_ratio": topic["plain"] / topic["packed"] if topic["packed"] else None,
-                **sizes.get(name, {}),
+                **(sizes.get(name, {}) if often[name] == 1 else {}),
             }
-            for name, topic in found.items()
+            for (cluster, name), topic in found.items()
         ]
-        rows.sort(key=lambda row: (-row["bytes"], row["topic"] is None, row["topic"] or ""))
+        rows.sort(key=lambda row: (-row["bytes"], row["topic"] is None, row["topic"] or "", row["cluster"] or ""))
         return pa.Table.from_pylist(rows, schema=_ANSWER)
 
     def _sizes(self) -> dict[str | None, dict[str, int]]:
@@ -137,6 +145,7 @@ class Topics(Section):
 _ANSWER: Final = pa.schema(
     [
         ("topic", TEXT),
+        ("cluster", TEXT),
         ("partitions", pa.int64()),
         *((f"{way}_{one}", pa.int64()) for way in WAYS for one in _SUMS),
         ("bytes", pa.int64()),

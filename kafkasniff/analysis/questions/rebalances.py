@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
-from kafkasniff.analysis.columns import ORDER, TIME, column, datetimes, in_any, only, table_of
+from kafkasniff.analysis.columns import ORDER, TIME, broker_endpoint, column, datetimes, in_any, only, table_of
 from kafkasniff.analysis.group_events import EVENT, GROUP_APIS, HEARTBEATS, Event, event_of
 from kafkasniff.analysis.group_history import history
 from kafkasniff.analysis.partials import Shape
@@ -41,7 +41,8 @@ class Rebalances(Accumulator[Parameters]):
 
     def reads(self) -> Mapping[str, Reading]:
         own = ("client_id", "client_ip", "group_id", "member_id", "error_code", "status", "duration_us")
-        return {"exchanges": Reading(("api", *ORDER, *own, "request_body", "response_body"), GROUP_APIS)}
+        more = ("broker_ip", "broker_port", "request_body", "response_body")
+        return {"exchanges": Reading(("api", *ORDER, *own, *more), GROUP_APIS)}
 
     def shapes(self) -> Mapping[str, Shape]:
         measures: Any = tuple((name, kind, "first") for name, kind in EVENT)
@@ -53,19 +54,34 @@ class Rebalances(Accumulator[Parameters]):
         silent = pc.and_(in_any(batch, "api", ["Heartbeat"]), pc.equal(pc.fill_null(column(batch, "error_code"), 0), 0))
         batch = only(batch, pc.invert(silent))
         names = next(iter(self.reads().values())).columns
+        batch = batch.append_column("broker", broker_endpoint(batch))
+        names = (*names, "broker")
         rows = zip(*(column(batch, name).to_pylist() for name in names), strict=True)
         events = [event for row in rows if (event := event_of(dict(zip(names, row, strict=True)))) is not None]
         columns = {name: pa.array([getattr(event, name) for event in events], kind) for name, kind in EVENT}
         self.parts["events"].add(columns)
 
-    def result(self) -> pa.Table:
-        by_group: dict[tuple[str, str], list[Event]] = {}
-        for row in self.parts["events"].table().to_pylist():
+    def events(self) -> list[dict[str, Any]]:
+        """Events by column, each with its `cluster` where there are several; in no order."""
+        found: list[dict[str, Any]] = self.parts["events"].table().to_pylist()
+        return [{**row, "cluster": self.clusters.group(row["cluster"])} for row in found]
+
+    def generations(self) -> list[dict[str, Any]]:
+        """Rows of the answer, each with its `cluster`, and times in nanoseconds (`time_ns`)."""
+        by_group: dict[tuple[str | None, str, str], list[Event]] = {}
+        for row in self.events():
             event = Event(**row)
-            by_group.setdefault((event.group_id, HEARTBEATS.get(event.api, "classic")), []).append(event)
+            key = (event.cluster, event.group_id, HEARTBEATS.get(event.api, "classic"))
+            by_group.setdefault(key, []).append(event)
         rows = []
-        for (group, protocol), events in by_group.items():
-            rows += [{"group_id": group, "protocol": protocol, **row} for row in history(protocol, events)]
+        for (cluster, group, protocol), events in by_group.items():
+            shared = {"cluster": cluster, "group_id": group, "protocol": protocol}
+            rows += [{**shared, **row} for row in history(protocol, events)]
+        rows.sort(key=_order)
+        return rows
+
+    def result(self) -> pa.Table:
+        rows = self.generations()
         fields = [
             ("group_id", pa.string()),
             ("time", TIME),
@@ -76,7 +92,10 @@ class Rebalances(Accumulator[Parameters]):
             *((name, pa.list_(pa.field("element", pa.string()))) for name in ("joined", "left", "lost")),
             ("cause", pa.string()),
         ]
-        rows.sort(key=lambda row: (row["group_id"], row["time_ns"] is None, row["time_ns"] or 0, row["protocol"]))
         columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name, _ in fields}
         columns["time"] = datetimes(pa.array([row["time_ns"] for row in rows], pa.int64()))
         return table_of(columns, fields)
+
+
+def _order(row: dict[str, Any]) -> tuple[Any, ...]:
+    return (row["group_id"], row["time_ns"] is None, row["time_ns"] or 0, row["protocol"], row["cluster"] or "")

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
 from kafkasniff.analysis.columns import (
     TIME,
+    broker_endpoint,
     column,
     datetimes,
     exploded,
@@ -41,6 +42,9 @@ _PRODUCER: Final[Any] = (
     ("producer_id", pa.int64()),
     ("producer_epoch", pa.int32()),
 )
+_NUMBERED: Final[Any] = (("cluster", pa.string()), *_PRODUCER)
+"""Producers with sequence numbers: another cluster gives the same producer ids. Endpoints of brokers stand for clusters
+until these are known."""
 _COUNTS: Final = ("batches", "records", "duplicate_errors", "out_of_order_errors")
 
 
@@ -66,7 +70,9 @@ class Retries(Accumulator[Parameters]):
         records = ("api", "connection_id", "exchange_id", "time", "topic", "topic_id", "partition", "timestamp")
         more = ("key", "value", "headers", "producer_id", "control")
         return {
-            "exchanges": Reading(("api", "connection_id", "time_ns", "client_id", "partitions"), ("Produce",)),
+            "exchanges": Reading(
+                ("api", "connection_id", "time_ns", "client_id", "broker_ip", "broker_port", "partitions"), ("Produce",)
+            ),
             "records": Reading((*records, *more), ("Produce",), optional=True),
         }
 
@@ -86,12 +92,12 @@ class Retries(Accumulator[Parameters]):
             # ends and
             # the next begins the steps cancel out.
             "steps": Shape(
-                keys=(*_PRODUCER, ("position", number)),
+                keys=(*_NUMBERED, ("position", number)),
                 measures=(("step", number, "sum"),),
                 without_zero="step",
-                group=tuple(name for name, _ in _PRODUCER),
+                group=tuple(name for name, _ in _NUMBERED),
             ),
-            "producers": Shape(keys=_PRODUCER, measures=(*counts, *times), weight="batches"),
+            "producers": Shape(keys=_NUMBERED, measures=(*counts, *times), weight="batches"),
             "records": Shape(
                 keys=record,
                 measures=(("times", number, "sum"), ("time_us", number, "min")),
@@ -108,9 +114,9 @@ class Retries(Accumulator[Parameters]):
             return
         batch = only(batch, in_any(batch, "api", ["Produce"]))
         self.parts["clients"].add({name: column(batch, name) for name in ("connection_id", "client_id")})
-        rows = named(exploded(batch, "partitions", ["time_ns", "client_id"]))
+        rows = named(exploded(batch, "partitions", ["time_ns", "client_id", "broker_ip", "broker_port"]))
         rows = only(rows, pc.and_(pc.greater_equal(column(rows, "producer_id"), 0), _numbered(rows)))
-        keys = {name: column(rows, name) for name, _ in _PRODUCER}
+        keys = {"cluster": broker_endpoint(rows), **{name: column(rows, name) for name, _ in _PRODUCER}}
         times, code = column(rows, "time_ns"), integers(column(rows, "error_code"))
         records = integers(column(rows, "record_count"))
         self.parts["producers"].add(
@@ -153,7 +159,7 @@ class Retries(Accumulator[Parameters]):
         )
 
     def result(self) -> pa.Table:
-        rows = [*self._repeated_sequences(), *self._repeated_records()]
+        rows = [*self.sequences(), *self._repeated_records()]
         text: Any = [("kind", pa.string()), *_PRODUCER]
         numbers = ("records", "repeated_records", "repeated_batches", "duplicate_errors", "out_of_order_errors")
         fields = [*text, *((name, pa.int64()) for name in numbers), ("first", TIME), ("last", TIME)]
@@ -163,9 +169,10 @@ class Retries(Accumulator[Parameters]):
         order = [("kind", "descending"), ("repeated_records", "descending")]
         return table_of(columns, fields, [*order, *((name, "ascending") for name, _ in _PRODUCER)])
 
-    def _repeated_sequences(self) -> list[dict[str, Any]]:
-        names = [name for name, _ in _PRODUCER]
-        steps = self.parts["steps"].table()
+    def sequences(self) -> list[dict[str, Any]]:
+        """Rows of kind `sequence`, each with its `cluster` where there are several; times in nanoseconds."""
+        names = [name for name, _ in _NUMBERED]
+        steps = self.clusters.folded(self.parts["steps"])
         keys, number = keys_of(steps, names)
         position, step = (integers(steps.column(name)) for name in ("position", "step"))
         order = np.lexsort((position, number))
@@ -176,7 +183,7 @@ class Retries(Accumulator[Parameters]):
         again = np.bincount(number, weights=np.where(times > 1, (times - 1) * length, 0), minlength=keys.num_rows)
         repeated = {tuple(key.values()): int(count) for key, count in zip(keys.to_pylist(), again, strict=True)}
         found = []
-        for row in self.parts["producers"].table().to_pylist():
+        for row in self.clusters.folded(self.parts["producers"]).to_pylist():
             count = repeated.get(tuple(row[name] for name in names), 0)
             if count or row["duplicate_errors"] or row["out_of_order_errors"]:
                 found.append({**row, "kind": "sequence", "repeated_records": count})

@@ -10,18 +10,15 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
-from kafkasniff.analysis.columns import column, in_any, only, table_of
+from kafkasniff.analysis.columns import column, only, table_of
 from kafkasniff.analysis.dimensions import Dimensions
 from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
 from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.waits import WAIT_COLUMNS, may_have_waited, with_sender, work_us
 
 __all__ = ["SlowBrokerParameters", "SlowBrokers"]
 
 _QUANTILES: Final = {"p50_us": 0.5, "p99_us": 0.99}
-WAITING: Final = ("JoinGroup", "SyncGroup")
-"""Answered when other members have come, however fast the broker is."""
-FETCHES: Final = ("Fetch", "ShareFetch")
-"""An empty one waited for data."""
 
 
 class SlowBrokerParameters(Parameters, frozen=True, kw_only=True):
@@ -34,8 +31,10 @@ class SlowBrokerParameters(Parameters, frozen=True, kw_only=True):
 class SlowBrokers(Accumulator[SlowBrokerParameters]):
     """For each API the median latency of each broker against the median of the other brokers' medians.
 
-    The slowest against its peers comes first. Empty fetches and requests that wait for other members are left out. A
-    broker without peers, or with too few answers, has neither ratio nor verdict.
+    The slowest against its peers comes first. Exchanges in which the broker waited as the request asks, or may have,
+    are left out; the time behind earlier requests and that of quotas is taken off. Fetches of replicas and of the
+    KRaft quorum are compared apart from those of clients. A broker without peers, or with too few answers, has neither
+    ratio nor verdict.
     """
 
     name: ClassVar[str] = "slow-brokers"
@@ -47,27 +46,27 @@ class SlowBrokers(Accumulator[SlowBrokerParameters]):
         self._dimensions = Dimensions(("api", "broker"))
 
     def reads(self) -> Mapping[str, Reading]:
-        return {"exchanges": Reading((*self._dimensions.reads, "latency_us", "record_count"))}
+        return {"exchanges": Reading((*self._dimensions.reads, "latency_us", *WAIT_COLUMNS))}
 
     def shapes(self) -> Mapping[str, Shape]:
         return {"latencies": distribution_shape(self._dimensions.keys)}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        empty = pc.equal(pc.fill_null(column(batch, "record_count"), 0), 0)
-        waits = pc.or_(in_any(batch, "api", WAITING), pc.and_(in_any(batch, "api", FETCHES), empty))
-        batch = only(batch, pc.and_(pc.is_valid(column(batch, "latency_us")), pc.invert(waits)))
-        rows = distribution_rows(self._dimensions.arrays(batch), column(batch, "latency_us"))
-        self.parts["latencies"].add(rows)
+        batch = only(batch, pc.and_(pc.is_valid(column(batch, "latency_us")), pc.invert(may_have_waited(batch))))
+        keys = {**self._dimensions.arrays(batch), "api": with_sender(batch)}
+        self.parts["latencies"].add(distribution_rows(keys, pa.array(work_us(batch))))
 
     def result(self) -> pa.Table:
         keys, found = distributions(self.parts["latencies"], self._dimensions.names, _QUANTILES)
         columns: dict[str, Any] = {**self._dimensions.answer(keys), "count": found["count"]}
         columns |= {name: found[name] for name in _QUANTILES}
-        judged: dict[str | None, list[tuple[int, int]]] = {}
-        rows = zip(keys.column("api").to_pylist(), found["count"].to_pylist(), found["p50_us"].to_pylist(), strict=True)
-        for row, (api, count, median) in enumerate(rows):
+        # Brokers of another cluster are no peers.
+        judged: dict[tuple[str | None, str | None], list[tuple[int, int]]] = {}
+        names = (keys.column(name).to_pylist() for name in ("broker", "api"))
+        rows = zip(*names, found["count"].to_pylist(), found["p50_us"].to_pylist(), strict=True)
+        for row, (broker, api, count, median) in enumerate(rows):
             if count >= self.parameters.at_least:
-                judged.setdefault(api, []).append((median, row))
+                judged.setdefault((self.clusters.group(broker), api), []).append((median, row))
         peers: list[int | None] = [None] * keys.num_rows
         for brokers in judged.values():
             brokers.sort()
@@ -92,5 +91,5 @@ class SlowBrokers(Accumulator[SlowBrokerParameters]):
             ("ratio", pa.float64()),
             ("slow", pa.bool_()),
         ]
-        names = [(name, "ascending") for name, _ in self._dimensions.fields]
-        return table_of(columns, fields, [("ratio", "descending"), *names])
+        order = [(name, "ascending") for name, _ in self._dimensions.fields]
+        return table_of(columns, fields, [("ratio", "descending"), *order])

@@ -4,6 +4,10 @@
 `CooperativeStickyAssignor` and, of Kafka Streams, `SubscriptionInfo` and `AssignmentInfo` write them. The broker and
 other members take user data for opaque, and anyone may use an assignor's name: what is not just what the assignor of
 that name writes is left as it is.
+
+The members of a group read what its members write, so a version does not say which fields follow: kafka-go and
+@platformatic/kafka write version 1 of a subscription without `owned_partitions`, pykafka an assignment without
+`user_data`, faust version 4 with the fields of version 0. Bytes that end after a field are read as far as they go.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ NEWEST: Final = 3
 
 def subscription(data: bytes, assignor: str | None, context: DecodeContext, place: str) -> Body | None:
     """A ConsumerProtocolSubscription with its version in front, as `versioned.read_versioned` gives it."""
-    found = read_versioned(data, "ConsumerProtocolSubscription", "consumer", context, place)
+    found = read_versioned(data, "ConsumerProtocolSubscription", "consumer", context, place, may_lack=True)
     if found is not None:
         _add_user_data(found["value"], assignor, "SubscriptionInfoData", context)
     return found
@@ -31,7 +35,7 @@ def subscription(data: bytes, assignor: str | None, context: DecodeContext, plac
 
 def assignment(data: bytes, assignor: str | None, context: DecodeContext, place: str) -> Body | None:
     """A ConsumerProtocolAssignment, likewise."""
-    found = read_versioned(data, "ConsumerProtocolAssignment", "consumer", context, place)
+    found = read_versioned(data, "ConsumerProtocolAssignment", "consumer", context, place, may_lack=True)
     if found is not None:
         _add_user_data(found["value"], assignor, "AssignmentInfo", context)
     return found

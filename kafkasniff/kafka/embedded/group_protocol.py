@@ -62,6 +62,8 @@ class _Said(NamedTuple):
         found = self.consumer(data, None, trial, "")
         if found is None or trial.problems or found["version"] > consumer_protocol.NEWEST:
             return None
+        if "user_data" not in found["value"]:
+            return None
         topics = [item["topic"] if isinstance(item, dict) else item for item in found["value"][self.topics]]
         legal = all(isinstance(topic, str) and _TOPIC.fullmatch(topic) for topic in topics)
         return found if topics and legal else None

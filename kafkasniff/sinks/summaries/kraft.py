@@ -122,7 +122,7 @@ def _inside(message: Message, inside: Body, paint: Paint, summary: Callable[[Mes
         ),
     )
     if message.type == "request":
-        head += f" #{inside.get('correlation_id')} of {_sender(message.body or {}, inside)}"
+        head += f" corr {inside.get('correlation_id')} of {_sender(message.body or {}, inside)}"
     told = summary(inner, paint)
     return f"{head}: {told}" if told else head
 

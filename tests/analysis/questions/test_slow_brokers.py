@@ -26,10 +26,41 @@ def test_against_the_median_of_the_others() -> None:
 
 
 def test_waiting_is_not_slowness() -> None:
-    rows = answered("Fetch", 1, 100, 30, record_count=5) + answered("Fetch", 2, 110, 30, record_count=1)
-    rows += answered("Fetch", 2, 500_000, 90, record_count=0) + answered("JoinGroup", 2, 3_000_000, 30)
+    rows = answered("Fetch", 1, 100, 30) + answered("Fetch", 2, 110, 30)
+    # A few records are less than min.bytes: the fetch took its whole wait.
+    waited = {"wait_us": 500_000, "waits_for": "data"}
+    rows += answered("Fetch", 2, 500_000, 90, record_count=3, **waited) + answered(
+        "JoinGroup", 2, 3_000_000, 30, **waited
+    )
+    # What the request asks for is unknown.
+    rows += answered("Fetch", 2, 500_000, 90, wait_us=None) + answered("SyncGroup", 2, 500_000, 90, wait_us=None)
     found = answers("slow-brokers", rows)
     assert pick(found, "api", "broker_id", "p50_us") == [("Fetch", 2, 110), ("Fetch", 1, 100)]
+
+
+def test_quotas_and_earlier_requests_are_not_slowness() -> None:
+    rows = answered("Produce", 1, 100, 30) + answered("Produce", 2, 1_000_150, 30, muted_us=1_000_000)
+    rows += answered("Metadata", 1, 100, 30) + answered("Metadata", 2, 500_100, 30, behind_us=500_000)
+    found = answers("slow-brokers", rows)
+    assert {row["p50_us"] for row in found} == {100, 150}
+
+
+def test_replicas_that_lag_are_slowness() -> None:
+    waited = {"wait_us": 80_000, "waits_for": "replicas"}
+    rows = answered("Produce", 1, 100, 30) + answered("Produce", 2, 80_000, 30, **waited)
+    (slow,) = [row for row in answers("slow-brokers", rows) if row["slow"]]
+    assert (slow["api"], slow["broker_id"], slow["p50_us"]) == ("Produce", 2, 80_000)
+
+
+def test_those_who_fetch_are_compared_apart() -> None:
+    rows = answered("Fetch", 1, 100, 30, sender="client") + answered("Fetch", 2, 90_000, 30, sender="quorum")
+    rows += answered("Fetch", 3, 9_000, 30, sender="replica")
+    found = answers("slow-brokers", rows)
+    assert pick(found, "api", "broker_id", "slow") == [
+        ("Fetch", 1, None),
+        ("quorum Fetch", 2, None),
+        ("replica Fetch", 3, None),
+    ]
 
 
 def test_alone_there_is_nobody_to_compare_with() -> None:

@@ -15,6 +15,7 @@ from tests.cli.console import kafkasniff
 ROOT = Path(__file__).resolve().parents[3]
 CAPTURES = ROOT / "captures" / "faults"
 FOLDER = Path(__file__).parent
+MESSAGES = ("request", "response", "sasl")
 
 
 def captures() -> list[Path]:
@@ -33,9 +34,11 @@ def answers(capture: Path) -> str:
     options = ("--keylog", f"{name}.keys") if Path(f"{name}.keys").exists() else ()
     checked = kafkasniff("check", "--color", "never", *options, name)
     decoded = kafkasniff("decode", "--quiet", "--format", "json", *options, name)
+    if 70 in (checked.code, decoded.code):
+        raise RuntimeError(f"{name}: {checked.err}{decoded.err}")
     lines = [json.loads(line) for line in decoded.out.splitlines()]
     kinds = Counter(line["kind"] for line in lines if line["type"] == "problem")
     parts = [f"check: exit code {checked.code}", checked.out.decode().rstrip(), checked.err.rstrip(), ""]
-    parts.append(f"decode: exit code {decoded.code}, {sum(line['type'] == 'message' for line in lines)} messages")
+    parts.append(f"decode: exit code {decoded.code}, {sum(line['type'] in MESSAGES for line in lines)} messages")
     parts += [f"problem {kind}: {count}" for kind, count in sorted(kinds.items())]
     return "\n".join(parts) + "\n"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kafka.embedded.reading import account, connectors, messages, partitions, task
+from kafkasniff.model import Message
+from tests.kafka.embedded.reading import account, connectors, messages, partitions, task, told
 
 
 @pytest.mark.parametrize(
@@ -74,3 +75,22 @@ def test_workers_are_those_that_connect_reports() -> None:
             for connector in connectors(one.body["_assignment"]["value"]["assignment"])[0]:
                 given.add((connector, reported[one.client_id].removeprefix("http://").rstrip("/")))
     assert running <= given
+
+
+def test_members_that_leave_out_their_last_fields() -> None:
+    """kafka-go and @platformatic/kafka: version 1 of a subscription without `owned_partitions`."""
+    name = "faults/groups-with-fields-missing.pcap"
+    joined = [one.body or {} for one in messages(name, "JoinGroup", "request")]
+    subscriptions = [protocol["_metadata"] for body in joined for protocol in body["protocols"]]
+    assert {read["version"] for read in subscriptions} == {1}
+    assert {tuple(read["value"]) for read in subscriptions} == {("topics", "user_data")}
+    assert {topic for read in subscriptions for topic in read["value"]["topics"]} == {
+        "group-metadata",
+        "group-metadata-2",
+    }
+    assigned = [(one.body or {})["_assignment"]["value"] for one in messages(name, "SyncGroup", "response")]
+    assert [partitions(one["assigned_partitions"]) for one in assigned] == [
+        ["group-metadata-0", "group-metadata-1"],
+        ["group-metadata-2-0", "group-metadata-2-1"],
+    ]
+    assert not [problem for one in told(name) if isinstance(one, Message) for problem in one.problems]

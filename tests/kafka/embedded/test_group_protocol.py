@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import struct
 import uuid
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ GROUP_VECTORS = [
     for line in (Path(__file__).parent / "group_vectors.jsonl").read_text(encoding="utf-8").splitlines()
 ]
 CONSUMER = GroupProtocol("consumer", "range")
+ORDERS = b"\0\0\0\0\0\1\0\6orders\xff\xff\xff\xff"
+ORDERS_0 = b"\0\0\0\0\0\1\0\6orders\0\0\0\1\0\0\0\0\xff\xff\xff\xff"
 READERS = {"metadata": metadata, "assignment": assignment}
 SUBSCRIPTIONS = [vector for vector in vectors() if vector.name == "ConsumerProtocolSubscription"]
 ASSIGNMENTS = [vector for vector in vectors() if vector.name == "ConsumerProtocolAssignment"]
@@ -204,6 +207,46 @@ def test_newer_streams_user_data_is_named_at_least() -> None:
     assert (found["value"]["_user_data"]["format"], found["value"]["_user_data"]["version"]) == ("stream", 99)
 
 
+def ends(data: bytes, kind: str) -> set[int]:
+    """Where the fields of a consumer's bytes end, the version included; read as ConsumerProtocol's schemas say."""
+    at = 2
+    found = {at}
+
+    def number(form: str) -> int:
+        nonlocal at
+        at += struct.calcsize(form)
+        value: int = struct.unpack_from(form, data, at - struct.calcsize(form))[0]
+        return value
+
+    def skip(form: str) -> None:
+        nonlocal at
+        size = number(form)
+        at += max(size, 0)
+
+    def partitions_of_topics() -> None:
+        for _ in range(number(">i")):
+            skip(">h")
+            for _ in range(number(">i")):
+                number(">i")
+
+    version = struct.unpack_from(">h", data)[0]
+    if kind == "assignment":
+        partitions_of_topics()
+    else:
+        for _ in range(number(">i")):
+            skip(">h")
+    found.add(at)
+    skip(">i")
+    found.add(at)
+    if kind == "metadata" and version >= 1:
+        partitions_of_topics()
+        found.add(at)
+    if kind == "metadata" and version >= 2:
+        number(">i")
+        found.add(at)
+    return found
+
+
 @pytest.mark.parametrize("vector", GROUP_VECTORS[::4], ids=lambda one: f"{one['protocol']}-{one['kind']}")
 def test_cut_bytes_give_a_problem_and_what_came_before(vector: dict[str, Any]) -> None:
     data = base64.b64decode(vector["bytes"])
@@ -213,11 +256,77 @@ def test_cut_bytes_give_a_problem_and_what_came_before(vector: dict[str, Any]) -
     for end in range(1, len(data)):
         told = context()
         found = read(data[:end], GroupProtocol(vector["type"], None), told, "there")
+        if found is not None and not told.problems:
+            # Nothing was cut but whole fields at the end.
+            names = list(whole["value"])
+            count = len(found["value"])
+            assert vector["type"] == "consumer"
+            assert found["value"] == {name: whole["value"][name] for name in names[:count]}
+            assert end in ends(data, vector["kind"])
+            continue
         assert [problem.kind for problem in told.problems]
         assert {problem.kind for problem in told.problems} == {"group-protocol"}
         assert all("there" in problem.detail for problem in told.problems)
         if found is not None:
             assert list(found["value"]) == list(whole["value"])[: len(found["value"])]
+
+
+# What other clients write: fields are missing at the end, and their groups work.
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "value"),
+    [
+        # kafka-go 0.4: joingroup.go, groupMetadata; consumergroup.go has version 1.
+        ("metadata", b"\0\1" + ORDERS[2:], {"topics": ["orders"], "user_data": None}),
+        # @platformatic/kafka 1: consumer.js, #encodeProtocolSubscriptionMetadata; its default protocol has version 1.
+        ("metadata", b"\0\1\0\0\0\1\0\6orders\0\0\0\0", {"topics": ["orders"], "user_data": b""}),
+        # pykafka 2.8: group_membership.py, MemberAssignment.
+        ("assignment", b"\0\1" + ORDERS_0[2:-4], {"assigned_partitions": [{"topic": "orders", "partitions": [0]}]}),
+        ("assignment", b"\0\1\0\0\0\0", {"assigned_partitions": []}),
+        # faust: partition_assignor.py, PartitionAssignor.version is 4.
+        ("metadata", b"\0\4\0\0\0\1\0\6orders\0\0\0\2{}", {"topics": ["orders"], "user_data": b"{}"}),
+        # A version alone, which kafka-go and @platformatic/kafka read as no partitions.
+        ("assignment", b"\0\0", {}),
+        ("metadata", b"\0\0\0\0\0\1\0\6orders", {"topics": ["orders"]}),
+    ],
+    ids=["kafka-go", "platformatic", "pykafka", "pykafka-empty", "faust", "version-alone", "topics-alone"],
+)
+def test_fields_missing_at_the_end_are_no_problem(kind: str, data: bytes, value: dict[str, Any]) -> None:
+    told = context()
+    found = READERS[kind](data, CONSUMER, told, "here")
+    assert found == {"format": "consumer", "version": data[1], "value": value}
+    assert told.problems == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "kept"),
+    [
+        ("metadata", ORDERS[:-1], ["topics"]),
+        ("metadata", ORDERS[:-4] + b"\0\0\0\5", ["topics"]),
+        ("metadata", b"\0\1" + ORDERS[2:] + b"\0\0\0\1", ["topics", "user_data"]),
+        ("metadata", b"\0\1" + ORDERS[2:] + b"\0\0\0\1\0\6orders", ["topics", "user_data", "owned_partitions"]),
+        ("metadata", b"\0\0\0\0\0\2\0\6orders", ["topics"]),
+        ("metadata", b"\0\0\0\0\0\1\0\2\xff\xff", ["topics"]),
+        ("assignment", ORDERS_0[:-8], ["assigned_partitions"]),
+        ("assignment", b"\0", None),
+        ("assignment", b"\xff\xff", None),
+    ],
+)
+def test_bytes_that_end_within_a_field_are_a_problem(kind: str, data: bytes, kept: list[str] | None) -> None:
+    told = context()
+    found = READERS[kind](data, CONSUMER, told, "here")
+    assert {problem.kind for problem in told.problems} == {"group-protocol"}
+    assert (None if found is None else list(found["value"])) == kept
+
+
+def test_workers_of_connect_write_all_fields() -> None:
+    vector = next(one for one in GROUP_VECTORS if (one["type"], one["kind"]) == ("connect", "metadata"))
+    data = base64.b64decode(vector["bytes"])
+    told = context()
+    # The address of the worker alone: a consumer's bytes might end there.
+    metadata(data[: 4 + int.from_bytes(data[2:4], "big")], GroupProtocol("connect", None), told, "here")
+    assert {problem.kind for problem in told.problems} == {"group-protocol"}
 
 
 def test_bytes_left_over_are_told() -> None:
@@ -256,9 +365,6 @@ def test_user_data_that_is_something_else_is_left_alone(assignor: str, data: byt
 
 
 # Where the protocol type comes from.
-
-ORDERS = b"\0\0\0\0\0\1\0\6orders\xff\xff\xff\xff"
-ORDERS_0 = b"\0\0\0\0\0\1\0\6orders\0\0\0\1\0\0\0\0\xff\xff\xff\xff"
 
 
 def join(kind: str, group: str = "g") -> dict[str, Any]:
@@ -325,8 +431,9 @@ def test_other_types_are_left_alone() -> None:
         (ORDERS_0.replace(b"orders", b"or ers"), False),
         (b"\0\0\0\0\0\0\xff\xff\xff\xff", False),
         (b"", False),
+        (ORDERS_0[:-4], False),
     ],
-    ids=["consumer", "more", "cut", "newer", "no topic name", "no topics", "empty"],
+    ids=["consumer", "more", "cut", "newer", "no topic name", "no topics", "empty", "no user data"],
 )
 def test_without_a_type_only_what_is_plainly_a_consumers(data: bytes, read: bool) -> None:
     body = {"assignment": data}

@@ -1,0 +1,74 @@
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.quota.ClientQuotaAlteration;
+import org.apache.kafka.common.quota.ClientQuotaEntity;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/**
+ * What recordings of waits and lost records need of the Java client: {@code topic BOOTSTRAP NAME REPLICAS [KEY=VALUE …]},
+ * {@code quota BOOTSTRAP CLIENT_ID KEY VALUE}, {@code produce BOOTSTRAP TOPIC COUNT SIZE [KEY=VALUE …]}.
+ */
+final class Waits {
+    public static void main(String[] arguments) throws Exception {
+        String bootstrap = arguments[1];
+        switch (arguments[0]) {
+            case "topic" -> {
+                var topic = new NewTopic(arguments[2], 1, Short.parseShort(arguments[3]));
+                topic.configs(settings(arguments, 4));
+                try (var admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+                    admin.createTopics(List.of(topic)).all().get();
+                }
+            }
+            case "quota" -> {
+                var entity = new ClientQuotaEntity(Map.of(ClientQuotaEntity.CLIENT_ID, arguments[2]));
+                var quota = new ClientQuotaAlteration.Op(arguments[3], Double.valueOf(arguments[4]));
+                try (var admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+                    admin.alterClientQuotas(List.of(new ClientQuotaAlteration(entity, List.of(quota)))).all().get();
+                }
+            }
+            case "produce" -> produce(arguments);
+            default -> throw new IllegalArgumentException(arguments[0]);
+        }
+    }
+
+    private static void produce(String[] arguments) throws InterruptedException {
+        var properties = new Properties();
+        properties.put("bootstrap.servers", arguments[1]);
+        properties.put("key.serializer", ByteArraySerializer.class.getName());
+        properties.put("value.serializer", ByteArraySerializer.class.getName());
+        properties.putAll(settings(arguments, 5));
+        byte[] value = new byte[Integer.parseInt(arguments[4])];
+        try (var producer = new KafkaProducer<byte[], byte[]>(properties)) {
+            List<Future<RecordMetadata>> sent = new ArrayList<>();
+            for (int i = 0; i < Integer.parseInt(arguments[3]); i++) {
+                sent.add(producer.send(new ProducerRecord<>(arguments[2], value)));
+            }
+            for (var one : sent) {
+                try {
+                    System.out.println("offset " + one.get().offset());
+                } catch (ExecutionException failure) {
+                    System.out.println(failure.getCause().getClass().getSimpleName());
+                }
+            }
+        }
+    }
+
+    private static Map<String, String> settings(String[] arguments, int first) {
+        Map<String, String> found = new HashMap<>();
+        for (int i = first; i < arguments.length; i++) {
+            String[] parts = arguments[i].split("=", 2);
+            found.put(parts[0], parts[1]);
+        }
+        return found;
+    }
+}

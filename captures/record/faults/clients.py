@@ -1,0 +1,46 @@
+"""Client programs of the recordings of trouble: their command lines, and bare sockets that speak a little Kafka."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+
+from ..distribution import DEFAULT_VERSION, python_with
+from ..programs import CLIENTS, CONFLUENT, java_program
+from . import Stage
+
+GREETING = bytes.fromhex("0000000f 0012 0000 00000001 0005 70726f6265")
+"""ApiVersions v0 of a client called `probe`."""
+
+
+def rdkafka(stage: Stage, seconds: float, bootstrap: str, topic: str = "orders", **settings: str) -> Sequence[str]:
+    """librdkafka that sends a record every 200 ms; settings with `_` for each dot."""
+    _note(stage, f"librdkafka {CONFLUENT[0].rpartition('=')[2]}")
+    program = [python_with(*CONFLUENT), str(CLIENTS / "faults" / "rdkafka_tries.py")]
+    return [*program, str(seconds), bootstrap, topic, *_settings(settings)]
+
+
+def java(stage: Stage, seconds: float, bootstrap: str, topic: str = "orders", **settings: str) -> Sequence[str]:
+    """The Java producer, likewise."""
+    _note(stage, f"Apache Kafka's Java client {DEFAULT_VERSION}")
+    program = java_program("Tries", version=DEFAULT_VERSION, sources="java-faults")()
+    return [*program, str(seconds), bootstrap, topic, *_settings(settings)]
+
+
+def greeted(stage: Stage, port: int, address: str = "127.0.0.1") -> socket.socket:
+    """A connection from a loopback address on which the broker has answered ApiVersions."""
+    _note(stage, "ApiVersions v0 of a bare socket")
+    client = socket.create_connection(("127.0.0.1", port), timeout=5, source_address=(address, 0))
+    client.sendall(GREETING)
+    size = int.from_bytes(client.recv(4, socket.MSG_WAITALL))
+    client.recv(size, socket.MSG_WAITALL)
+    return client
+
+
+def _settings(settings: dict[str, str]) -> list[str]:
+    return [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
+
+
+def _note(stage: Stage, client: str) -> None:
+    if client not in stage.clients:
+        stage.clients.append(client)

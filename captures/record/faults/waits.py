@@ -1,0 +1,126 @@
+"""Recordings of quotas, of waits that were asked for, and of brokers that are slow in truth."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+
+from ..broker import RealBroker
+from ..distribution import DEFAULT_VERSION, python_with
+from ..programs import CLIENTS, CONFLUENT, java_program
+from . import Fault, Stage
+
+_LIBRDKAFKA = "librdkafka (confluent-kafka 2.16.1)"
+_SMALL_BUFFERS = {
+    "socket.receive.buffer.bytes": "4096",
+    "quota.window.num": "2",
+    "quota.window.size.seconds": "1",
+}
+"""Buffers that fill up with little data, and quotas that begin at once."""
+
+
+def java_waits(*arguments: str) -> Sequence[str]:
+    """Command line of ``Waits.java``."""
+    return java_program("Waits", *arguments, version=DEFAULT_VERSION, sources="java-faults")()
+
+
+def librdkafka(*arguments: str) -> Sequence[str]:
+    """Command line of ``librdkafka_faults.py``."""
+    return [python_with(*CONFLUENT), str(CLIENTS / "librdkafka_faults.py"), *arguments]
+
+
+def pause(broker: RealBroker, seconds: float) -> None:
+    """Stop a broker's process for a while; the kernel goes on taking what clients send."""
+    assert broker.pid is not None
+    os.kill(broker.pid, signal.SIGSTOP)
+    time.sleep(seconds)
+    os.kill(broker.pid, signal.SIGCONT)
+
+
+def _throttled(stage: Stage) -> None:
+    """The producer is over its quota, and sends on while the broker does not read."""
+    broker = stage.broker(properties=_SMALL_BUFFERS)
+    stage.clients.append(_LIBRDKAFKA)
+    stage.run(java_waits("topic", broker.bootstrap(), "orders", "1"))
+    stage.run(java_waits("quota", broker.bootstrap(), "greedy", "producer_byte_rate", "8000"))
+    settings = ("client.id=greedy", "acks=1", "linger.ms=5", "batch.num.messages=4", "enable.idempotence=false")
+    with stage.recording(broker.port()):
+        stage.run(librdkafka("burst", broker.bootstrap(), "orders", "60", "1000", *settings))
+
+
+def _slow(stage: Stage) -> None:
+    """The same producer and broker without a quota; the broker stands still twice."""
+    broker = stage.broker(properties=_SMALL_BUFFERS)
+    stage.clients.append(_LIBRDKAFKA)
+    stage.run(java_waits("topic", broker.bootstrap(), "orders", "1"))
+    settings = ("client.id=greedy", "acks=1", "linger.ms=5", "batch.num.messages=4", "enable.idempotence=false")
+    with stage.recording(broker.port()):
+        producer = stage.start(librdkafka("burst", broker.bootstrap(), "orders", "60", "1000", *settings))
+        time.sleep(0.6)
+        pause(broker, 3.0)
+        producer.wait()
+
+
+def _reader(broker: RealBroker, seconds: float) -> Sequence[str]:
+    settings = ("client.id=patient", "fetch.min.bytes=1000000", "fetch.wait.max.ms=2500")
+    return librdkafka("read", broker.bootstrap(), "orders", str(seconds), "0", *settings)
+
+
+def _trickle(broker: RealBroker) -> Sequence[str]:
+    return librdkafka("burst", broker.bootstrap(), "orders", "20", "50", "client.id=trickle", "linger.ms=1")
+
+
+def _min_bytes(stage: Stage) -> None:
+    """Few records, and a consumer that wants a megabyte at once: each fetch takes its max wait and brings some."""
+    broker = stage.broker()
+    stage.clients.append(_LIBRDKAFKA)
+    stage.run(java_waits("topic", broker.bootstrap(), "orders", "1"))
+    with stage.recording(broker.port()):
+        reader = stage.start(_reader(broker, 19))
+        for _ in range(5):
+            stage.run(_trickle(broker))
+            time.sleep(1.5)
+        reader.wait()
+
+
+def _late_fetch(stage: Stage) -> None:
+    """The same, and the broker stands still in a fetch, far beyond its max wait."""
+    broker = stage.broker()
+    stage.clients.append(_LIBRDKAFKA)
+    stage.run(java_waits("topic", broker.bootstrap(), "orders", "1"))
+    with stage.recording(broker.port()):
+        reader = stage.start(_reader(broker, 10))
+        stage.run(_trickle(broker))
+        time.sleep(1.0)
+        pause(broker, 6.0)
+        reader.wait()
+
+
+FAULTS = [
+    Fault(
+        "throttled-producer.pcap",
+        "a producer over its quota: the broker answers at once and does not read for the throttle time (KIP-219); "
+        "the producer sends on until the broker's window is closed",
+        _throttled,
+        looks_like="slow-broker-not-throttled.pcap",
+    ),
+    Fault(
+        "slow-broker-not-throttled.pcap",
+        "the same producer without a quota: the broker's process stands still for 3 seconds",
+        _slow,
+    ),
+    Fault(
+        "fetch-min-bytes.pcap",
+        "a consumer with fetch.min.bytes of 1 MB and a max wait of 2.5 s, few records: fetches wait on purpose and "
+        "bring some",
+        _min_bytes,
+        looks_like="fetch-beyond-max-wait.pcap",
+    ),
+    Fault(
+        "fetch-beyond-max-wait.pcap",
+        "the same consumer; the broker's process stands still for 6 seconds in a fetch",
+        _late_fetch,
+    ),
+]

@@ -1,0 +1,195 @@
+"""Which brokers are of one cluster, by the cluster ids that messages carry.
+
+Two clusters in one capture have the same numbers of brokers, names of topics and groups, and producer ids. What is
+compared or added up over several brokers is parted by their cluster.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.columns import broker_endpoint, column, in_any, only
+from kafkasniff.analysis.known_clusters import Known
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.kafka import dissectors
+from kafkasniff.model import Direction, Endpoint, Message
+
+__all__ = ["Clusters"]
+
+FIELD: Final = "cluster_id"
+MAX_CLAIMS: Final = 1 << 14
+"""Brokers with a cluster id, and pairs of brokers of one cluster without an id, that are kept."""
+MAX_ID: Final = 256
+"""Characters of a cluster id that is believed; Kafka's have 22."""
+_LOCAL: Final = {"localhost": "127.0.0.1"}
+
+
+@functools.cache
+def _apis() -> dict[Direction, tuple[str, ...]]:
+    """APIs whose requests or responses carry a cluster id, read off the definitions."""
+    found: dict[Direction, tuple[str, ...]] = {}
+    known = [one for key in dissectors.api_keys() if (one := dissectors.api(key)) is not None]
+    for direction in ("request", "response"):
+        found[direction] = tuple(
+            api.name
+            for api in known
+            if any(
+                field.name == FIELD
+                for field in (api.definition.request if direction == "request" else api.definition.response).fields
+            )
+        )
+    return found
+
+
+class Clusters(Accumulator[Parameters]):
+    """Brokers by cluster id.
+
+    A response with a cluster id speaks for the broker that sent it and for the brokers that it lists. A request says
+    which cluster its sender expects: that counts where the broker took it and says nothing itself. Responses that list
+    brokers without a cluster id (Metadata before version 2) only say that these are of one cluster. An endpoint with
+    two ids, as of a proxy, or of a port that was used again, has none.
+    """
+
+    name: ClassVar[str] = "clusters"
+    summary: ClassVar[str] = "Which brokers are of one cluster."
+
+    @staticmethod
+    def wanted() -> dict[tuple[Direction, str], Callable[[Message], bool] | None]:
+        """Bodies that are needed, as for `Detector.bodies`."""
+        found: dict[tuple[Direction, str], Callable[[Message], bool] | None] = {}
+        for direction, apis in _apis().items():
+            for api in apis:
+                found[direction, api] = _carries if direction == "request" else None
+        return found
+
+    def reads(self) -> Mapping[str, Reading]:
+        """Exchanges of the APIs that carry cluster ids, with their bodies."""
+        apis = tuple(dict.fromkeys(name for names in _apis().values() for name in names))
+        columns = ("api", "broker_ip", "broker_port", "error_code", "status", "request_body", "response_body")
+        return {"exchanges": Reading(columns, apis)}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        """Who says of which broker that it is of which cluster; and brokers that are of one cluster."""
+        broker = ("broker", pa.string())
+        count: Any = (("count", pa.int64(), "sum"),)
+        claims = (broker, ("cluster", pa.string()), ("asked", pa.bool_()))
+        return {
+            "claims": Shape(keys=claims, measures=count, weight="count", bound=MAX_CLAIMS),
+            "together": Shape(keys=(broker, ("other", pa.string())), measures=count, weight="count", bound=MAX_CLAIMS),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        """Take rows; those without bodies tell nothing."""
+        answers = only(batch, in_any(batch, "api", _apis()["response"]))
+        self._take(answers, "response_body", asked=False)
+        # A broker refuses a request for another cluster (INCONSISTENT_CLUSTER_ID, REBOOTSTRAP_REQUIRED).
+        fine = pc.equal(pc.fill_null(column(batch, "error_code"), 0), 0)
+        asks = pc.and_(in_any(batch, "api", _apis()["request"]), in_any(batch, "status", ["answered"]))
+        named = pc.match_substring(column(batch, "request_body"), f'"{FIELD}":"')
+        self._take(only(batch, pc.and_(pc.and_(asks, fine), named)), "request_body", asked=True)
+
+    def _take(self, batch: pa.RecordBatch, name: str, *, asked: bool) -> None:
+        rows = pa.table({"broker": broker_endpoint(batch), "body": column(batch, name)})
+        claims: dict[tuple[str, str, bool], int] = {}
+        pairs: dict[tuple[str, str], int] = {}
+        # Many requests have the same answer: each text is read once.
+        for row in rows.group_by(["broker", "body"]).aggregate([([], "count_all")]).to_pylist():
+            broker, count = row["broker"], row["count_all"]
+            if broker is None or row["body"] is None:
+                continue
+            body = _read(row["body"])
+            others = [] if asked else [place for one in body.brokers if (place := _place(one)) is not None]
+            if isinstance(body.cluster_id, str) and 0 < len(body.cluster_id) <= MAX_ID:
+                for place in dict.fromkeys((broker, *others)):
+                    key = (place, body.cluster_id, asked)
+                    claims[key] = claims.get(key, 0) + count
+            else:
+                for place in dict.fromkeys(others):
+                    pairs[broker, place] = pairs.get((broker, place), 0) + count
+        self.parts["claims"].add(_columns(("broker", "cluster", "asked"), claims))
+        self.parts["together"].add(_columns(("broker", "other"), pairs))
+
+    def known(self) -> Known:
+        """What the rows so far tell."""
+        told: dict[bool, dict[str, set[str]]] = {False: {}, True: {}}
+        for row in self.parts["claims"].table().to_pylist():
+            told[row["asked"]].setdefault(row["broker"], set()).add(row["cluster"])
+        ids = {**told[True], **told[False]}
+        roots = _joined((row["broker"], row["other"]) for row in self.parts["together"].table().to_pylist())
+        together: dict[str, set[str]] = {}
+        for broker, root in roots.items():
+            together.setdefault(root, set()).update(ids.get(broker, ()))
+        labels: dict[str, str] = {}
+        named = {one for some in ids.values() for one in some}
+        for broker in {*ids, *roots}:
+            own = ids.get(broker) or together.get(roots.get(broker, ""), set())
+            if len(own) == 1:
+                labels[broker] = next(iter(own))
+            elif not own:
+                labels[broker] = roots[broker]
+        return Known(dict(sorted(labels.items())), frozenset(named))
+
+    def result(self) -> pa.Table:
+        """Columns `broker` and `cluster`."""
+        labels = self.known().labels
+        return pa.table({"broker": pa.array(labels, pa.string()), "cluster": pa.array(labels.values(), pa.string())})
+
+
+class _Broker(msgspec.Struct):
+    host: Any = None
+    port: Any = None
+
+
+class _Body(msgspec.Struct):
+    cluster_id: Any = None
+    brokers: list[_Broker] = []
+
+
+_BODY: Final = msgspec.json.Decoder(_Body)
+
+
+def _read(text: str) -> _Body:
+    try:
+        return _BODY.decode(text)
+    except msgspec.DecodeError:
+        return _Body()
+
+
+def _place(broker: _Broker) -> str | None:
+    """A broker's endpoint, as `broker_endpoint` has it; a host that is a name stays one, which no packet has."""
+    if not isinstance(broker.host, str) or not isinstance(broker.port, int) or len(broker.host) > MAX_ID:
+        return None
+    return str(Endpoint(_LOCAL.get(broker.host, broker.host), broker.port))
+
+
+def _carries(message: Message) -> bool:
+    return message.body is not None and message.body.get(FIELD) is not None
+
+
+def _columns(names: tuple[str, ...], rows: Mapping[tuple[Any, ...], int]) -> dict[str, Any]:
+    columns: dict[str, Any] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    return {**columns, "count": list(rows.values())}
+
+
+def _joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """For each broker the first one, by name, of all that pairs connect with it."""
+    parents: dict[str, str] = {}
+
+    def root(broker: str) -> str:
+        parents.setdefault(broker, broker)
+        while parents[broker] != broker:
+            parents[broker] = parents[parents[broker]]
+            broker = parents[broker]
+        return broker
+
+    for one, other in pairs:
+        low, high = sorted((root(one), root(other)))
+        parents[high] = low
+    return {broker: root(broker) for broker in parents}

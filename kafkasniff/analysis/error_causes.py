@@ -1,0 +1,100 @@
+"""What a response says of its errors beside their codes: what was refused, and why, in the broker's words.
+
+Both are read off the definitions, so that a new API needs no code. The message of a code is the string beside it whose
+name is the code's with `message` in the place of `code` (`error_code` and `error_message`); strings of such a name in
+structs without a code of their own (Produce's `record_errors`) belong to the code around them. What was refused is the
+name beside the code: a group, a resource, the key of FindCoordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from kafkasniff.entities import NO_TOPIC_ID, Plan, plan_of
+from kafkasniff.kafka import dissectors
+from kafkasniff.kafka.definition import FieldDefinition
+
+__all__ = ["Cause", "carries_messages", "causes"]
+
+CODE: Final = "error_code"
+MESSAGE: Final = "error_message"
+MAX_CAUSES: Final = 10_000
+"""Errors of one response that are looked at; of the others only the codes count."""
+NAMES: Final = ("group_id", "transactional_id", "resource_name", "key", "user", "member_id", "log_dir", "feature")
+"""Fields that name what a struct is about, beside topics."""
+_NOTHING: Final = Plan()
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """An error code of a response."""
+
+    code: int
+    topic: str | None = None
+    """Name, or id where only that is known."""
+    field: str | None = None
+    """Name of the field with `name`."""
+    name: str | None = None
+    """What was refused, where it is no topic."""
+    message: Any = None
+    """Why, as the broker says; not safe to print."""
+    partition: bool = False
+    """It is of one partition."""
+
+
+@lru_cache(maxsize=1024)  # keys come from the wire
+def carries_messages(api_key: int) -> bool:
+    """Whether responses of an API may say more than codes."""
+    api = dissectors.api(api_key)
+    return api is not None and _any_message(api.definition.response.fields)
+
+
+def _any_message(fields: tuple[FieldDefinition, ...]) -> bool:
+    return any(field.name.endswith(MESSAGE) or _any_message(field.fields) for field in fields)
+
+
+def causes(api_key: int, body: Any) -> Iterator[Cause]:
+    """The errors of a response body that are not zero, each with what the structs around it say."""
+    waiting: list[tuple[Any, Plan, str | None]] = [(body, plan_of(api_key, "response") or _NOTHING, None)]
+    found = 0
+    while waiting and found < MAX_CAUSES:
+        node, plan, topic = waiting.pop()
+        if isinstance(node, list):
+            waiting += [(one, plan, topic) for one in reversed(node)]
+            continue
+        if not isinstance(node, dict):
+            continue
+        topic = _topic(node, plan) or topic
+        named = next((field for field in NAMES if isinstance(node.get(field), str)), None)
+        codes = [field for field, value in node.items() if isinstance(value, int) and field.endswith(CODE)]
+        for field in codes:
+            if node[field]:
+                found += 1
+                # What is said of single records is more precise than what is said of all.
+                message = next(_messages_below(node), None) or node.get(field.removesuffix(CODE) + MESSAGE)
+                has_index = plan.index is not None and isinstance(node.get(plan.index), int)
+                name = None if named is None else node[named]
+                yield Cause(node[field], topic, named, name, message, has_index)
+        below = dict(plan.children)
+        for field, value in reversed(node.items()):
+            # What stands beside the wire's fields (`_value` …) repeats what lies in them, it is not the response's.
+            if isinstance(value, dict | list) and not field.startswith("_"):
+                waiting.append((value, below.get(field, _NOTHING), topic))
+
+
+def _topic(node: dict[str, Any], plan: Plan) -> str | None:
+    named = node.get(plan.topic) if plan.topic else None
+    if not isinstance(named, str) or not named:
+        named = node.get("_topic_name") or (node.get(plan.topic_id) if plan.topic_id else None)
+    return named if isinstance(named, str) and named != NO_TOPIC_ID else None
+
+
+def _messages_below(node: dict[str, Any]) -> Iterator[Any]:
+    """Messages of the structs below that have no code of their own."""
+    for value in node.values():
+        for one in value if isinstance(value, list) else (value,):
+            if isinstance(one, dict) and not any(field.endswith(CODE) for field in one):
+                yield from (told for field, told in one.items() if field.endswith(MESSAGE) and told)

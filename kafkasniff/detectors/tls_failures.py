@@ -1,0 +1,238 @@
+"""TLS handshakes that fail, by what is visible of them without keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final
+
+import pyarrow as pa
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.detectors.connections_known import CONNECTIONS, add_connections, connections_by_id, connections_shape
+from kafkasniff.detectors.detector import Detector
+from kafkasniff.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
+from kafkasniff.detectors.problems_known import (
+    PROBLEMS,
+    add_problems,
+    cause_of,
+    problem_times,
+    problems_by_time,
+    problems_shape,
+)
+from kafkasniff.detectors.wording import client, plural, some, subject
+from kafkasniff.sinks.printable import cut, word
+
+__all__ = ["TlsFailures"]
+
+MAX_NOTE: Final = 160
+_KINDS: Final = ("tls-not-decrypted", "tls-alert")
+_NO_KEYS: Final = re.compile(r"; there are (?:no keys for it|keys, but none for it)")
+"""How tls.session says it of a handshake that went as far as it should."""
+_ALERT: Final = re.compile(
+    r"(?P<side>the client|the other side) ended (?:the handshake|TLS) with the alert (?P<name>\w+)"
+)
+_FLAW: Final = re.compile(r"(?:expired on|not valid before|not for this server name but for) [^;]+")
+"""How tls.telling says what is wrong with a certificate."""
+_SHOWN: Final = re.compile(r"certificate of .*?(?=; the (?:client|other side|server) |$)")
+
+_AUTHORITY: Final = (
+    "Compare the authority that signed the broker's certificate (ssl.keystore) with those that the client trusts "
+    "(ssl.truststore, ssl.ca.location), and the intermediate certificates that the broker sends."
+)
+_CERTIFICATE: Final = (
+    "See the client's log for its reason: an authority that it does not trust, a certificate that has expired, or a "
+    "name that is not in the certificate (ssl.endpoint.identification.algorithm)."
+)
+_CLIENTS_OWN: Final = (
+    "Give the client a certificate (ssl.keystore, ssl.certificate.location) whose authority the broker trusts "
+    "(ssl.truststore), or see whether ssl.client.auth of the listener is meant to be required."
+)
+_CAUSES: Final[Mapping[str, tuple[str, str, str]]] = {
+    "expired": (
+        "the broker's certificate is out of date",
+        "Clients refuse a certificate that has expired or is not valid yet.",
+        "Renew the broker's certificate (ssl.keystore), and compare the clocks of both.",
+    ),
+    "name": (
+        "the broker's certificate is not for the name that the client uses",
+        "Clients compare the name in bootstrap.servers and advertised.listeners with those in the certificate.",
+        "Add the name to the certificate (subject alternative names), or have clients use one that is in it.",
+    ),
+    "authority": (
+        "the client does not trust the authority of the broker's certificate",
+        "The certificate is signed by an authority that is not among those that the client trusts.",
+        _AUTHORITY,
+    ),
+    "certificate": (
+        "the client refuses the broker's certificate",
+        "The alert does not say why: an authority that the client does not trust, a date, or a name.",
+        _CERTIFICATE,
+    ),
+    "client-certificate": (
+        "the client has no certificate, which the broker asks for",
+        "The listener wants certificates of its clients (ssl.client.auth=required).",
+        _CLIENTS_OWN,
+    ),
+    "client-refused": (
+        "the broker refuses the client",
+        "The broker does not trust the client's certificate, or wants one (ssl.client.auth=required).",
+        _CLIENTS_OWN,
+    ),
+    "parameters": (
+        "the two have no TLS version or cipher suite in common",
+        "Neither end offers what the other one takes.",
+        "Compare ssl.enabled.protocols and ssl.cipher.suites of the listener with those of the client.",
+    ),
+    "other": (
+        "the handshake ended with an alert",
+        "One of the two refused the handshake.",
+        "See the logs of the client and of the broker at this time.",
+    ),
+    "unknown": (
+        "the connection ended within the handshake, without an alert; cause unknown",
+        "A client that refuses a certificate may close without an alert; so do health checks that stop half-way, and "
+        "clients that run out of time.",
+        "See the client's log. Find out whether the address belongs to a health check.",
+    ),
+}
+"""Title, meaning and advice by cause."""
+_BY_ALERT: Final = {
+    ("the client", "unknown_ca"): "authority",
+    ("the client", "certificate_expired"): "expired",
+    ("the client", "bad_certificate"): "certificate",
+    ("the client", "certificate_unknown"): "certificate",
+    ("the client", "unsupported_certificate"): "certificate",
+    ("the client", "certificate_revoked"): "certificate",
+    ("the other side", "certificate_required"): "client-certificate",
+    ("the other side", "bad_certificate"): "client-refused",
+    ("the other side", "certificate_unknown"): "client-refused",
+    ("the other side", "certificate_expired"): "client-refused",
+    ("the other side", "unknown_ca"): "client-refused",
+    ("the other side", "handshake_failure"): "parameters",
+    ("the other side", "protocol_version"): "parameters",
+    ("the other side", "insufficient_security"): "parameters",
+    ("the client", "handshake_failure"): "parameters",
+    ("the client", "protocol_version"): "parameters",
+}
+
+
+class TlsThresholds(Parameters, frozen=True, kw_only=True):
+    """Of `TlsFailures`."""
+
+    at_least: Annotated[
+        int, Meta(ge=1, description="Report failed handshakes of an address with a broker from this number on.")
+    ] = 1
+    silent: Annotated[int, Meta(ge=1, description="The same for handshakes that ended without an alert.")] = 3
+
+
+class TlsFailures(Detector[TlsThresholds]):
+    """TLS handshakes that fail: by alerts, by certificates that are in clear (TLS 1.2), else by sizes and closes."""
+
+    name: ClassVar[str] = "tls-failures"
+    summary: ClassVar[str] = "Clients whose TLS handshakes fail."
+    parameters_type = TlsThresholds
+
+    def reads(self) -> Mapping[str, Reading]:
+        return {"problems": PROBLEMS, "connections": CONNECTIONS}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        return {"problems": problems_shape(), "connections": connections_shape()}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        if table == "connections":
+            add_connections(self, "connections", batch)
+        else:
+            add_problems(self, batch, _KINDS)
+
+    def findings(self) -> list[Finding]:
+        known = connections_by_id(self, "connections")
+        works = {(one["client_ip"], one["broker"]) for one in known.values() if one["verdict"] == "kafka"}
+        found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for problem in problems_by_time(self):
+            connection = known.get(problem["connection_id"])
+            if connection is None:
+                continue
+            ends = connection["client_ip"], connection["broker"]
+            cause = _cause(problem)
+            if cause is None:
+                if _NO_KEYS.search(problem["detail"]) is not None:
+                    works.add(ends)
+            else:
+                found.setdefault((connection["client_id"], *ends, cause), []).append(problem)
+        return [
+            self._finding(dict(zip(("client_id", "client_ip", "broker", "cause"), key, strict=True)), rows, works)
+            for key, rows in found.items()
+            if len(rows) >= self.thresholds.at_least
+            and (key[3] != "unknown" or (len(rows) >= self.thresholds.silent and key[1:3] not in works))
+        ]
+
+    def _finding(self, row: dict[str, Any], rows: list[dict[str, Any]], works: set[tuple[Any, Any]]) -> Finding:
+        what, meaning, advice = _CAUSES[row["cause"]]
+        alerts = [found.group("name") for one in rows if (found := _ALERT.search(one["detail"])) is not None]
+        flaws = dict.fromkeys(flaw for one in rows for flaw in _FLAW.findall(cause_of(one)))
+        others = (row["client_ip"], row["broker"]) in works
+        severity: Severity = "error" if alerts and not others else "warning"
+        details = [*flaws]
+        if alerts:
+            details.append(f"alert {some(list(dict.fromkeys(alerts)))}")
+        elif row["cause"] != "unknown":
+            what = f"probably {what}"
+            details.append("by the size of the last record; TLS 1.3 hides the alert")
+        shown = f" ({'; '.join(details)})" if details else ""
+        who = client(row) if row["client_id"] is not None else word(row["client_ip"])
+        if others:
+            meaning += " Other connections of this address to the broker work."
+        notes = [_note(one) for one in rows]
+        evidence = tuple(
+            Evidence(one["connection_id"], None, one["time_ns"], "" if note == notes[0] and place else note)
+            for place, (one, note) in enumerate(zip(rows[:MAX_EVIDENCE], notes, strict=False))
+        )
+        return self.finding(
+            severity,
+            f"{plural(len(rows), 'TLS handshake')} of {who} with {row['broker']} failed: {what}{shown}",
+            meaning=meaning,
+            advice=advice,
+            subject=subject(row, "client_id", "client_ip", "broker", "cause"),
+            count=len(rows),
+            **problem_times(rows),
+            evidence=evidence,
+            values={"handshakes": len(rows), "alerts": sorted(set(alerts))},
+        )
+
+
+def _cause(problem: dict[str, Any]) -> str | None:
+    """What made a handshake fail; None: it did not, or the other side has no TLS."""
+    detail = cause_of(problem)
+    alert = _ALERT.search(detail)
+    if alert is None and problem["kind"] == "tls-alert":
+        return None
+    if "the client has none" in detail:
+        return "client-certificate"
+    refused = "the client answered the server's part" in detail
+    if alert is not None:
+        cause = _BY_ALERT.get((alert.group("side"), alert.group("name")), "other")
+    elif refused:
+        cause = "certificate"
+    elif "the server answered the client's part" in detail:
+        return "client-refused"
+    elif "part of the handshake, without an alert" in detail:
+        return "unknown"
+    else:
+        return None
+    if cause in ("certificate", "authority"):
+        # What is wrong with a certificate in clear is more than the alert says.
+        if "expired on" in detail or "not valid before" in detail:
+            return "expired"
+        if cause == "certificate" and "not for this server name" in detail:
+            return "name"
+    return cause
+
+
+def _note(problem: dict[str, Any]) -> str:
+    """Version and suite of a handshake, and the certificate."""
+    what, _, rest = cause_of(problem).removeprefix("this is ").partition(", ")
+    shown = _SHOWN.search(rest)
+    return what if shown is None else cut(f"{what}, {shown.group(0)}", MAX_NOTE)

@@ -1,0 +1,68 @@
+"""How much of the traffic could be decoded, in words: the same in all commands."""
+
+from __future__ import annotations
+
+from kafkasniff.analysis.visibility import HIGH, Undecoded, VisibleTraffic
+from kafkasniff.sinks.summaries.phrases import amount
+
+__all__ = ["all_clear", "decoded_share", "percent", "reasons_text", "undecoded_line", "visibility_lines"]
+
+
+def percent(share: float) -> str:
+    """`37%`, never rounded up to all or down to nothing."""
+    if share <= 0:
+        return "0%"
+    if share < 0.01:
+        return "under 1%"
+    return "100%" if share >= 1 else f"{min(round(share * 100), 99)}%"
+
+
+def decoded_share(visible: VisibleTraffic) -> str:
+    """`only 37%`, `none`, `100%`."""
+    if not visible.share:
+        return "none"
+    return f"{'' if visible.is_high else 'only '}{percent(visible.share)}"
+
+
+def reasons_text(visible: VisibleTraffic) -> str:
+    """`60% TLS without keys (7 connections), 3% bytes missing in the capture`."""
+    return ", ".join(_reason(one) for one in visible.undecoded)
+
+
+def all_clear(visible: VisibleTraffic | None, *, filtered: bool = False) -> str:
+    """What may be said where nothing was found; `filtered`: of the exchanges that filters select."""
+    if visible is None or visible.is_high:
+        return "no problems found"
+    if visible.share is None:
+        return "no exchanges that the filters select" if filtered else "no Kafka traffic"
+    if not visible.bytes_decoded:
+        return "nothing could be decoded"
+    if visible.share >= HIGH:
+        return "no problems found in what could be read"
+    return f"nothing found in the {percent(visible.share)} of the traffic that could be decoded"
+
+
+def visibility_lines(visible: VisibleTraffic | None) -> list[str]:
+    """One line on the whole, one for each reason with what to do; none where nearly everything was decoded."""
+    if visible is None or not visible.undecoded or (visible.is_high and not visible.is_one_sided):
+        return []
+    lines = []
+    if visible.share is not None:
+        whole = "what could be read" if visible.unmeasured else "the traffic"
+        lines.append(
+            f"decoded: {percent(visible.share)} of {whole}, {amount(visible.bytes_decoded)} of "
+            f"{amount(visible.bytes)}, on {visible.connections_decoded:,} of {visible.connections:,} connections"
+        )
+    return [*lines, *(undecoded_line(one) for one in visible.undecoded)]
+
+
+def undecoded_line(one: Undecoded) -> str:
+    """One reason with what to do."""
+    return f"not decoded: {_reason(one)}; {one.advice}"
+
+
+def _reason(one: Undecoded) -> str:
+    where = ""
+    if one.connections:
+        where = f" ({one.connections:,} connection{'' if one.connections == 1 else 's'})"
+    return f"{'' if one.share is None else f'{percent(one.share)} '}{one.what}{where}"

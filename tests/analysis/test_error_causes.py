@@ -1,0 +1,78 @@
+"""What responses say of their errors: every message of every definition, and what was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kafkasniff.analysis.error_causes import CODE, MESSAGE, Cause, carries_messages, causes
+from kafkasniff.kafka import dissectors
+from kafkasniff.kafka.definition import FieldDefinition
+
+PRODUCE, FIND_COORDINATOR, CREATE_TOPICS, CONSUMER_GROUP_DESCRIBE = 0, 10, 19, 69
+
+
+def with_errors(fields: tuple[FieldDefinition, ...], code: str | None, said: list[str]) -> dict[str, Any]:
+    """A body whose codes are all 87, and whose strings named `…message` say which field they are."""
+    body: dict[str, Any] = {}
+    own = [field.name for field in fields if field.name.endswith(CODE)]
+    for field in fields:
+        value: Any = None
+        if field.name in own:
+            value = 87
+        elif field.fields:
+            value = with_errors(field.fields, own[0] if own else code, said)
+        elif field.type == "string" and not field.array and "message" in field.name:
+            value = f"said by {field.name} {len(said)}"
+            said.append(value)
+        body[field.name] = [value] if field.array and field.fields else value
+    return body
+
+
+def structs(fields: tuple[FieldDefinition, ...]) -> Iterator[tuple[FieldDefinition, ...]]:
+    yield fields
+    for field in fields:
+        if field.fields:
+            yield from structs(field.fields)
+
+
+@pytest.mark.parametrize("key", dissectors.api_keys())
+def test_every_message_of_every_definition_is_read(key: int) -> None:
+    api = dissectors.api(key)
+    assert api is not None
+    fields = api.definition.response.fields
+    said: list[str] = []
+    found = {one.message for one in causes(key, with_errors(fields, None, said))} - {None}
+    # Of a code with a message of its own and some of single records, those of the records say more.
+    nested = {name for one in structs(fields) for name in [field.name for field in one] if name != MESSAGE}
+    general = [one for one in said if one.split()[2] == MESSAGE and "batch_index_error_message" in nested]
+    assert found == set(said) - set(general)
+    assert carries_messages(key) == bool(said)
+
+
+def test_records_that_were_refused() -> None:
+    partition = {
+        "index": 3,
+        "error_code": 87,
+        "record_errors": [{"batch_index": 0, "batch_index_error_message": "no key"}],
+        "error_message": "one or more",
+    }
+    body = {"responses": [{"name": "orders", "partition_responses": [{"index": 1, "error_code": 0}, partition]}]}
+    assert list(causes(PRODUCE, body)) == [Cause(87, "orders", message="no key", partition=True)]
+    partition["record_errors"] = []
+    assert list(causes(PRODUCE, body)) == [Cause(87, "orders", message="one or more", partition=True)]
+
+
+def test_what_was_refused_is_named() -> None:
+    coordinator = {"key": "payments", "host": "", "error_code": 15, "error_message": None}
+    assert list(causes(FIND_COORDINATOR, {"coordinators": [coordinator]})) == [Cause(15, None, "key", "payments")]
+    group = {"error_code": 69, "error_message": "Group g not found.", "group_id": "g", "assignor_name": "range"}
+    found = list(causes(CONSUMER_GROUP_DESCRIBE, {"groups": [group]}))
+    assert found == [Cause(69, None, "group_id", "g", "Group g not found.")]
+
+
+def test_codes_of_zero_and_what_was_read_inside_are_no_errors() -> None:
+    topics = [{"name": "a", "error_code": 0, "error_message": "ignored", "_value": {"error_code": 5}}]
+    assert list(causes(CREATE_TOPICS, {"topics": topics})) == []

@@ -1,0 +1,262 @@
+"""Captures that begin in the midst of connections: what is paired is paired rightly, and what is there is found.
+
+A recorded capture is cut before a packet, and the pairs of the rest are compared with those of the whole.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from kafkasniff.inspector import Inspector
+from kafkasniff.model import Exchange, Message, Problem
+from tests.choice import DEEP
+from tests.conftest import shipped_captures
+from tests.craft.batches import batch
+from tests.craft.conversation import Conversation
+from tests.craft.kafka_bytes import int16, int32, metadata_request, metadata_response, string
+from tests.craft.packet import Packet
+from tests.craft.read import is_cut, read_packets
+
+SHIPPED = {path.name: path for path in shipped_captures()}
+STARTS = 5
+"""Places at which each capture is cut; each of them in `deep`."""
+
+Side = tuple[int, int, str | None]
+"""Packet, correlation id and API."""
+Pair = tuple[Side, Side]
+
+
+@functools.cache
+def packets_of(name: str) -> list[Packet]:
+    return read_packets(SHIPPED[name])
+
+
+def outputs(packets: list[Packet], start: int = 0, **options: object) -> list[object]:
+    """What comes of the packets from `start` on, which keep their numbers."""
+    inspector = Inspector(records="skip", **options)  # type: ignore[arg-type]
+    return [*inspector.feed(batch(packets[start:], range(start, len(packets)))), *inspector.close()]
+
+
+def side(message: Message) -> Side:
+    assert message.first_packet is not None
+    assert message.correlation_id is not None
+    return message.first_packet, message.correlation_id, message.api
+
+
+def pairs(out: list[object]) -> set[Pair]:
+    found = [one for one in out if isinstance(one, Exchange)]
+    return {(side(one.request), side(one.response)) for one in found if one.request is not None and one.response}
+
+
+@functools.cache
+def whole(name: str) -> set[Pair]:
+    return pairs(outputs(packets_of(name)))
+
+
+def is_copy(pair: Pair, of: Pair) -> bool:
+    """The same exchange, whose request was retransmitted: the capture begins between the two."""
+    return pair[1] == of[1] and pair[0][1:] == of[0][1:] and of[0][0] < pair[0][0] < pair[1][0]
+
+
+def starts(name: str) -> list[int]:
+    count = len(packets_of(name))
+    step = 1 if DEEP else max(count // STARTS, 1)
+    return list(range(sum(map(ord, name)) % step, count, step))
+
+
+@pytest.mark.parametrize("name", [name for name, path in SHIPPED.items() if not is_cut(path)])
+def test_from_any_packet_on_pairs_are_those_of_the_whole(name: str) -> None:
+    expected = whole(name)
+    for start in starts(name):
+        found = pairs(outputs(packets_of(name), start))
+        wrong = {pair for pair in found - expected if not any(is_copy(pair, other) for other in expected)}
+        assert not wrong, f"from packet {start + 1} on"
+        answered = {pair[1] for pair in found}
+        missing = {one for one in expected if one[0][0] > start and one[1][0] > start and one[1] not in answered}
+        assert not missing, f"from packet {start + 1} on"
+
+
+@pytest.mark.parametrize("start", [12, 126, 145, 268, 287])
+def test_a_request_with_an_oddity_and_its_response_are_all_there_is(start: int) -> None:
+    """librdkafka-sasl.pcap: Metadata with a byte too many is the last request of its connection."""
+    out = outputs(packets_of("librdkafka-sasl.pcap"), start)
+    odd = [one for one in out if isinstance(one, Message) and one.first_packet == start + 1]
+    assert [(one.type, one.api, [problem.kind for problem in one.problems]) for one in odd] == [
+        ("request", "Metadata", ["trailing-bytes"])
+    ]
+    assert odd[0].exchange in {one.exchange for one in out if isinstance(one, Message) and one.type == "response"}
+
+
+def test_responses_in_front_of_the_first_request_are_none_of_its() -> None:
+    """java-0.8.2.pcap: all correlation ids are 0, so that the response of the request before would fit."""
+    assert any(pair[0][1] == 0 for pair in whole("java-0.8.2.pcap"))
+    for start in (174, 175, 178, 180, 182, 183, 188):
+        found = pairs(outputs(packets_of("java-0.8.2.pcap"), start))
+        assert found <= whole("java-0.8.2.pcap")
+
+
+# Crafted.
+
+
+def odd(request: bytes, more: bytes = b"\0") -> bytes:
+    """With bytes behind the body."""
+    return int32(len(request) - 4 + len(more)) + request[4:] + more
+
+
+def talk(*messages: tuple[str, bytes]) -> list[Packet]:
+    """A connection whose beginning is not there."""
+    conversation = Conversation()
+    conversation.handshake()
+    conversation.packets.clear()
+    for who, data in messages:
+        conversation.send("client" if who == ">" else "broker", data)
+    return conversation.packets
+
+
+ASKED = odd(metadata_request(7, ["orders"]))
+ANSWER = metadata_response(7, "broker-1", 9092, ["orders"])
+
+
+@pytest.mark.parametrize(
+    "rest", [[], [(">", odd(metadata_request(8, ["orders"])))], [(">", metadata_request(8, ["a"]))]]
+)
+def test_an_odd_first_request_finds_its_response(rest: list[tuple[str, bytes]]) -> None:
+    out = outputs(talk((">", ASKED), ("<", ANSWER), *rest))
+    assert [(one[0][1], one[1][1]) for one in pairs(out)] == [(7, 7)]
+    assert not [one for one in out if isinstance(one, Problem) and one.kind == "stream-resync"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        metadata_response(6, "broker-1", 9092, ["orders"]),
+        odd(ANSWER),
+        ANSWER.replace(b"broker-1", b"broker-1"[:7]),
+        int32(6) + int32(7) + int16(0),
+        int32(4) + int32(7),
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    ],
+    ids=["other-id", "more", "damaged", "other-api", "too-short", "http"],
+)
+def test_an_odd_request_and_something_else_are_not_kafka(answer: bytes) -> None:
+    out = outputs(talk((">", ASKED), ("<", answer)))
+    assert not [one for one in out if isinstance(one, Message)]
+
+
+def test_an_answer_in_front_of_its_request_is_not_believed() -> None:
+    out = outputs(talk(("<", ANSWER), (">", ASKED)))
+    assert not pairs(out)
+
+
+def test_frames_of_another_protocol_with_equal_ids_are_not_kafka() -> None:
+    """Length, command, id: as many protocols have it; the numbers are those of Metadata, the rest is not."""
+    frames = [(">", int32(30) + int16(3) + int16(1) + int32(number) + bytes(range(22))) for number in (1, 2)]
+    answers = [("<", int32(20) + int32(number) + bytes(range(16))) for number in (1, 2)]
+    out = outputs(talk(*[one for both in zip(frames, answers, strict=True) for one in both]))
+    assert not [one for one in out if isinstance(one, Message)]
+    named = [(">", int32(40) + int16(3) + int16(1) + int32(n) + string("worker") + bytes(24)) for n in (1, 2)]
+    out = outputs(talk(named[0], answers[0], named[1], answers[1]))
+    assert not pairs(out)
+
+
+# What a user says: the port is Kafka's.
+
+PORT = 9092
+
+
+def told(out: list[object]) -> list[tuple[str, str | None, int | None, int | None]]:
+    return [(one.type, one.api, one.api_version, one.correlation_id) for one in out if isinstance(one, Message)]
+
+
+def asked(key: int, version: int, correlation_id: int, body: bytes = b"", client_id: str | None = "some") -> bytes:
+    return framed(int16(key) + int16(version) + int32(correlation_id) + string(client_id) + body)
+
+
+def framed(message: bytes) -> bytes:
+    return int32(len(message)) + message
+
+
+def answered(correlation_id: int, body: bytes) -> bytes:
+    return framed(int32(correlation_id) + body)
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["with-handshake", "mid-stream"])
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([("<", ANSWER)], [("response", None, None, 7)]),
+        ([("<", answered(3, b"\x01\x02\x03"))], [("response", None, None, 3)]),
+        ([(">", asked(77, 99, 1, b"any"))], [("request", "ShareGroupDescribe", 99, 1)]),
+        ([(">", asked(500, 2, 1, b"any"))], [("request", None, 2, 1)]),
+        ([(">", asked(500, 2, 1, b"any", client_id=None))], [("request", None, 2, 1)]),
+        (
+            [(">", asked(500, 2, 1, b"any")), ("<", answered(1, b"something"))],
+            [("request", None, 2, 1), ("response", None, 2, 1)],
+        ),
+        (
+            [(">", asked(3, 1, 1, int32(9) + string("cut"))), ("<", answered(1, b"no metadata"))],
+            [("request", "Metadata", 1, 1), ("response", "Metadata", 1, 1)],
+        ),
+        (
+            [
+                ("<", answered(4, b"first")),
+                ("<", answered(5, b"second")),
+                (">", metadata_request(7, ["orders"])),
+                ("<", ANSWER),
+            ],
+            [
+                ("response", None, None, 4),
+                ("response", None, None, 5),
+                ("request", "Metadata", 1, 7),
+                ("response", "Metadata", 1, 7),
+            ],
+        ),
+    ],
+    ids=["lone", "lone-odd", "version", "key", "no-client-id", "key-answered", "odd-bodies", "in-flight"],
+)
+def test_with_a_port_what_is_there_is_shown(
+    messages: list[tuple[str, bytes]], expected: list[tuple[str, str | None, int, int]], whole: bool
+) -> None:
+    packets = talk(*messages)
+    if whole:
+        conversation = Conversation()
+        packets = [*conversation.handshake(), *packets]
+    assert sorted(told(outputs(packets, ports=[PORT])), key=str) == sorted(expected, key=str)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"GET /metrics HTTP/1.1\r\nHost: kafka\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(256)) * 2,
+        b"SSH-2.0-OpenSSH_9.2p1\r\n",
+        b"\1" + bytes(64),
+        bytes(range(256)) * 4,
+        b"\xff" * 100,
+        framed(int16(2000) + int16(1) + int32(1) + string("some")),
+        framed(int16(3) + int16(300) + int32(1) + string("some")),
+        framed(int16(3) + int16(1) + int32(1) + string("so\1me")),
+        framed(int16(3) + int16(1) + int32(1) + int16(500) + b"some"),
+    ],
+    ids=["http", "tls", "ssh", "zeros", "count", "ones", "no-key", "no-version", "no-text", "no-length"],
+)
+@pytest.mark.parametrize("whole", [True, False], ids=["with-handshake", "mid-stream"])
+def test_with_a_port_garbage_is_not_shown(first: bytes, whole: bool) -> None:
+    # With the length of a frame in front, what the broker says may be a response of any kind.
+    packets = talk((">", first)) if first[:3] == bytes(3) else talk((">", first), ("<", first))
+    if whole:
+        packets = [*Conversation().handshake(), *packets]
+    assert not told(outputs(packets, ports=[PORT]))
+    assert not told(outputs(packets))
+
+
+@pytest.mark.parametrize("name", ["librdkafka-codecs.pcap", "java-group-classic.pcap", "kafkajs.pcap"])
+def test_with_a_port_pairs_are_those_of_the_whole(name: str) -> None:
+    expected = whole(name)
+    ports = {packet.dport for packet in packets_of(name)} & {packet.sport for packet in packets_of(name)}
+    brokers = {port for port in ports if sum(port in (one.sport, one.dport) for one in packets_of(name)) > 30}
+    for start in starts(name):
+        found = pairs(outputs(packets_of(name), start, ports=brokers))
+        assert not {pair for pair in found - expected if not any(is_copy(pair, other) for other in expected)}

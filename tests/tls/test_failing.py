@@ -1,0 +1,137 @@
+"""Handshakes that fail without keys: what their end looks like on the wire, and what only looks like it."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from kafkasniff.tls import failing, telling
+from tests.craft.conversation import Conversation, Side
+from tests.craft.outcome import packets_outcome
+from tests.craft.packet import Packet
+from tests.tls.endpoints import Flight, Pair, kafka_talk
+
+V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
+FINISHED = 69
+"""Bytes of an encrypted Finished with SHA-384."""
+SECOND = 1_000_000_000
+
+
+def record(size: int) -> bytes:
+    """An encrypted record of TLS 1.3."""
+    return b"\x17\3\3" + size.to_bytes(2) + bytes(size)
+
+
+def hellos(version: ssl.TLSVersion = V13) -> tuple[Flight, Flight]:
+    first, second = Pair(version=version).talk(kafka_talk()).flights[:2]
+    return first, second
+
+
+def ended(*flights: Flight, by: Side = "client") -> list[Packet]:
+    conversation = Conversation(client=("10.0.0.5", 51_334), broker=("10.0.0.9", 9093))
+    conversation.handshake()
+    for side, data in flights:
+        conversation.send(side, data)
+    conversation.close(by)
+    return conversation.packets
+
+
+def reason(packets: list[Packet]) -> str:
+    (line,) = packets_outcome(packets).lines
+    assert line["kind"] == "tls-not-decrypted"
+    return str(line["detail"]).partition("(TLS 1.3); ")[2]
+
+
+@pytest.mark.parametrize("size", [11, 19, 27, 35])
+def test_a_client_that_answers_with_an_alert(size: int) -> None:
+    """With the tags of all suites, with and without the padding that Java adds."""
+    assert reason(ended(*hellos(), ("client", record(size)))) == failing.CLIENT_REFUSED
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ([FINISHED], False),
+        ([1_000, FINISHED], False),
+        ([25, FINISHED], True),
+        ([41, 85], True),
+        ([93], True),
+        ([77, 82], True),
+    ],
+)
+def test_a_server_that_answers_with_an_alert(said: list[int], shown: bool) -> None:
+    """`shown`: the client's Certificate is as short as an empty one, alone or with its Finished."""
+    flights: list[Flight] = [("client", record(size)) for size in said]
+    for answers, expected in (([("broker", record(19))], failing.SERVER_REFUSED), ([], failing.SERVER_LEFT)):
+        told = reason(ended(*hellos(), *flights, *answers, by="broker"))
+        assert told == (f"{expected}; {failing.NO_CLIENT_CERTIFICATE}" if shown else expected)
+
+
+def test_a_server_that_says_goodbye_to_a_client_that_leaves() -> None:
+    """Its close_notify is as short as any alert, and comes behind the client's FIN."""
+    packets = ended(*hellos(), ("client", record(FINISHED)))
+    assert reason(packets) == failing.LEFT_AT_ONCE
+
+
+def test_a_handshake_that_worked() -> None:
+    """Tickets or data of the server show it, whatever comes then."""
+    for answer in (record(255), record(40)):
+        told = reason(ended(*hellos(), ("client", record(FINISHED)), ("broker", answer), ("broker", record(19))))
+        assert told == "there are no keys for it (--keylog FILE)"
+
+
+@pytest.mark.parametrize("version", [V12, V13])
+def test_a_client_that_leaves_without_a_word(version: ssl.TLSVersion) -> None:
+    (line,) = packets_outcome(ended(*hellos(version))).lines
+    assert line["detail"].endswith(f"; {failing.CLIENT_LEFT}")
+    (line,) = packets_outcome(ended(*hellos(version), by="broker")).lines
+    assert "without an alert" not in line["detail"]
+
+
+def test_what_is_missing_says_nothing() -> None:
+    packets = ended(*hellos(), ("client", record(19)))
+    del packets[next(place for place, one in enumerate(packets) if one.sport == 9093 and one.payload)]
+    assert failing.CLIENT_REFUSED not in " ".join(line["detail"] for line in packets_outcome(packets).lines)
+
+
+def certificate(*names: str, end: datetime.datetime = datetime.datetime(2030, 1, 1)) -> bytes:
+    """A certificate from 2026 on."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "broker")])
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(datetime.datetime(2026, 1, 1)).not_valid_after(end)
+    if names:
+        held = x509.SubjectAlternativeName([x509.DNSName(one) for one in names])
+        builder = builder.add_extension(held, critical=False)
+    return builder.sign(key, SHA256()).public_bytes(Encoding.DER)
+
+
+def seconds(year: int) -> int:
+    return int(datetime.datetime(year, 6, 1, tzinfo=datetime.UTC).timestamp()) * SECOND
+
+
+@pytest.mark.parametrize(
+    ("names", "asked", "year", "expected"),
+    [
+        (["a.example"], "a.example", 2027, "certificate of CN=broker"),
+        (["*.example"], "A.example", 2027, "certificate of CN=broker"),
+        ([], "a.example", 2027, "certificate of CN=broker"),
+        (["a.example"], None, 2027, "certificate of CN=broker"),
+        (["a.example"], "a.example", 2031, "certificate of CN=broker; expired on 2030-01-01"),
+        (["a.example"], "a.example", 2025, "certificate of CN=broker; not valid before 2026-01-01"),
+        (
+            ["*.example", "c.example"],
+            "a.b.example",
+            2027,
+            "certificate of CN=broker; not for this server name but for *.example, c.example",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_certificate(names: list[str], asked: str | None, year: int, expected: str) -> None:
+    assert telling._certificate(certificate(*names), asked, seconds(year)) == expected
