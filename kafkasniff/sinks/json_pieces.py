@@ -81,9 +81,10 @@ def _hex(value: Any) -> Any:
 
 def _with_zeros(value: bytes) -> bytes:
     """The JSON string of UTF-8 bytes in which runs of zeros are."""
+    # What the pattern matches stands at odd places.
     parts = [
-        _ZERO * len(part) if part[:1] == b"\0" and len(part) >= len(_ZEROS) else orjson.dumps(part.decode())[1:-1]
-        for part in _RUN.split(value)
+        _ZERO * len(part) if place % 2 else orjson.dumps(part.decode())[1:-1]
+        for place, part in enumerate(_RUN.split(value))
     ]
     return b'"' + b"".join(parts) + b'"'
 
