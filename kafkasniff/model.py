@@ -53,7 +53,7 @@ class LargeBody(dict[str, Any]):
     __slots__ = ()
 
 
-LARGE_BODY: Final = 1 << 20
+LARGE_BODY: Final = 4 << 20
 """Bytes of a message, decompressed ones counted, from which on its body is a `LargeBody`."""
 
 

@@ -25,7 +25,7 @@ from kafkasniff.kafka.layout import Struct
 from kafkasniff.kafka.secrets import may_be_misread
 from kafkasniff.model import Body, Direction, LargeBody, Message
 
-__all__ = ["HASH_BYTES", "SALT_BYTES", "SHOWN", "Payload", "PayloadForm", "stand_in_text"]
+__all__ = ["HASH_BYTES", "SALT_BYTES", "SHOWN", "BesideRecords", "Payload", "PayloadForm", "stand_in_text"]
 
 PayloadForm = Literal["shown", "dropped", "hashed"]
 
@@ -169,9 +169,10 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def _batch(self, batch: dict[str, Any]) -> dict[str, Any]:
         found = batch.get("records")
-        return batch if not found else {**batch, "records": [self._record(record) for record in found]}
+        return batch if not found else {**batch, "records": [self.record(record) for record in found]}
 
-    def _record(self, record: dict[str, Any]) -> dict[str, Any]:
+    def record(self, record: dict[str, Any]) -> dict[str, Any]:
+        """A record without payload."""
         hidden = {**record, "key": self._value(record.get("key")), "value": self._value(record.get("value"))}
         hidden.pop("_trace_ids", None)
         headers = record.get("headers")
@@ -190,6 +191,18 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
             value = b64decode(value["base64"])
         # Null, what is redacted, and what is hidden already stay.
         return self.stand_in(value) if isinstance(value, bytes) else value
+
+
+class BesideRecords(Payload, frozen=True):
+    """Hides all but records, for sinks that render a large body's a few at a time, and hide each of them then."""
+
+    @classmethod
+    def of(cls, payload: Payload) -> BesideRecords:
+        """The same otherwise."""
+        return cls(payload.form, payload.salt_id, payload.salt)
+
+    def _batch(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return dict(batch)
 
 
 SHOWN: Final = Payload()

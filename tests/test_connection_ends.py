@@ -55,7 +55,10 @@ def ends(packets: list[Packet]) -> tuple[list[str], list[Problem]]:
         out += inspector.close()
         assert len([one for one in out if isinstance(one, Connection)]) == 1
         found.append(
-            ([one.status for one in out if isinstance(one, Exchange)], [one for one in out if isinstance(one, Problem)])
+            (
+                [str(one.status) for one in out if isinstance(one, Exchange)],
+                [one for one in out if isinstance(one, Problem)],
+            )
         )
     assert found[0] == found[1]
     return found[0]

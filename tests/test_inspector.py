@@ -508,6 +508,18 @@ def test_behind_a_gap_an_odd_response_with_an_id_that_repeats_is_an_orphan(answe
     assert [status for _, status in statuses(out)][-2:] in (["orphan", "lost"], ["lost", "orphan"])
 
 
+@pytest.mark.parametrize("answer", [odd_response, broken_response])
+def test_the_last_response_behind_a_gap_is_found_by_id_and_length(answer: Callable[[int], bytes]) -> None:
+    def talk(last: bytes) -> Talk:
+        one = greeted().send(0, kb.metadata_request(2, ["t"])).lose(1, 60).acknowledge(0)
+        return one.send(0, kb.metadata_request(3, ["t"])).send(1, last).acknowledge(0).end()
+
+    found = [m[:4] for m in messages(inspect(talk(answer(3))))]
+    assert found[-1] == ("response", "Metadata", 1, 3)
+    for other in (answer(3)[:-1], answer(3) + b"more", answer(9), b"x" * 40):
+        assert not [m for m in messages(inspect(talk(other))) if m[0] == "response" and m[1] == "Metadata"]
+
+
 def late(*missing: bytes, sender: int = 1) -> Talk:
     """Two exchanges, of which one side's segments come when a gap was declared long ago."""
     talk = greeted().acknowledge(0)
@@ -526,12 +538,28 @@ def late(*missing: bytes, sender: int = 1) -> Talk:
 
 
 def test_a_segment_long_after_its_gap_is_taken_where_its_bytes_are_missing() -> None:
-    response = kb.metadata_response(2, "h", 1, ["t"])
-    out = inspect(late(response))
-    assert [m[:4] for m in messages(out)].count(("response", "Metadata", 1, 2)) == 1
-    # Its request counts as unanswered as soon as the response to a later one is there.
-    answered = [e for e in out if isinstance(e, Exchange) and e.request and e.request.correlation_id == 2]
-    assert [e.status for e in answered] == ["answered"]
+    first, second = (kb.metadata_response(number, "h" * 40, 1, ["t"]) for number in (2, 3))
+    talk = greeted().acknowledge(0).send(0, kb.metadata_request(2, ["t"])).send(0, kb.metadata_request(3, ["t"]))
+    place = talk.seq[1]
+    talk.lose(1, len(first)).send(1, second[:30]).acknowledge(0).acknowledge(1)
+    talk.packets.append(talk._raw(1, place, first, ack=talk.seq[0]))
+    talk.send(1, second[30:]).acknowledge(0)
+    out = inspect(talk)
+    answered = [e for e in out if isinstance(e, Exchange) and e.request and e.request.api == "Metadata"]
+    assert [(e.request and e.request.correlation_id, e.status) for e in answered] == [(2, "answered"), (3, "answered")]
+
+
+def test_a_response_that_comes_when_a_later_one_was_there_stays_lost() -> None:
+    out = inspect(late(kb.metadata_response(2, "h", 1, ["t"])))
+    assert [m[:4] for m in messages(out)] == [m[:4] for m in messages(inspect(late()))]
+    assert [e.status for e in out if isinstance(e, Exchange) and e.request and e.request.correlation_id == 2] == [
+        "lost"
+    ]
+
+
+def test_a_request_that_comes_late_is_shown() -> None:
+    out = inspect(late(kb.metadata_request(2, ["t"]), sender=0))
+    assert ("request", "Metadata", 1, 2) in [m[:4] for m in messages(out)]
 
 
 @pytest.mark.parametrize("sender", [0, 1])

@@ -74,6 +74,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
     summary: ClassVar[str] = "Brokers that were killed, stopped or restarted."
     parameters_type = BrokerGoneThresholds
     bodies: ClassVar[Bodies] = BODIES
+    not_in_exports = "failed connects and who closed first: they show restarts by new broker epochs alone"
     parts_clusters = True
 
     def reads(self) -> Mapping[str, Reading]:

@@ -19,7 +19,7 @@ MAX_CONNECTIONS: Final = 1 << 18
 
 _COLUMNS: Final = ("connection_id", "time_ns", "client_ip", "client_port", "broker_ip", "broker_port", "verdict")
 CONNECTIONS: Final = Reading(
-    (*_COLUMNS, "client_ids", "sasl_mechanism", "ended", "end_time_ns", "broker_bytes"), optional=True
+    (*_COLUMNS, "client_ids", "sasl_mechanism", "ended", "end_time_ns", "captured", "broker_bytes"), optional=True
 )
 _KEYS: Final = (
     ("connection_id", pa.int64()),
@@ -32,6 +32,7 @@ _KEYS: Final = (
     ("sasl_mechanism", pa.string()),
     ("ended", pa.string()),
     ("end_time_ns", pa.int64()),
+    ("captured", pa.string()),
     ("broker_bytes", pa.int64()),
 )
 

@@ -57,6 +57,8 @@ class Detector(Accumulator[P]):
     """Other bodies are null in the rows of captures."""
     error_bodies: ClassVar[bool] = False
     """Bodies of responses with error codes are wanted, too."""
+    not_in_exports: ClassVar[str] = ""
+    """What exports do not hold of it, as the end of a sentence; empty: they hold all."""
     parts_clusters: ClassVar[bool] = False
     """It needs to know which brokers are of one cluster."""
     names: Names | None = None

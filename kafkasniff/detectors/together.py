@@ -130,6 +130,9 @@ class Detectors:
             for table, reading in detector.reads().items():
                 if table not in left_out:
                     wanted.setdefault((table, reading.apis), []).append(detector)
+        for one in self.detectors:
+            if one.not_in_exports and one.name not in unread:
+                self._notes[f"{one.name}: exports do not contain {one.not_in_exports}"] = None
         for table, names in lacking.items():
             self._notes[f"not looked for: {', '.join(names)}: {export.folder} has no table {table}"] = None
         if self._clusters is not None and not export.has_json:

@@ -225,9 +225,10 @@ class LateAnswers(Detector[LateThresholds]):
                     severity,
                     f"{told} of {client(row)} answered late by {row['broker']}, by up to {elapsed(worst * 1000)}",
                     meaning=(
-                        "The broker was slow to do the work, or to get to it: waits that the request asks for, earlier "
-                        "requests of the connection and quotas are not in these times. After request.timeout.ms (30 s "
-                        "by default) clients give up and send it again. Packets do not show the cause."
+                        "The broker was slow to do the work, or to get to it; with acks=all a replica that it waits "
+                        "for may be the slow one. Waits that the request asks for, earlier requests of the connection "
+                        "and quotas are not in these times. After request.timeout.ms (30 s by default) clients give up "
+                        "and send it again. Packets do not show the cause."
                     ),
                     advice=(
                         "Compare the brokers (slow-broker), and look for retransmits on the connection; on the broker "

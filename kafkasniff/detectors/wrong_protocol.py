@@ -325,6 +325,8 @@ def _kind(problem: dict[str, Any], connection: dict[str, Any], listeners: _Liste
     broker = connection["broker"]
     if kind == "tls-not-decrypted" or _IS_TLS.match(cause_of(problem)) is not None:
         silent = not connection["broker_bytes"] and connection["ended"] in ("fin", "rst")
+        # With one direction alone in the capture, what is missing says nothing.
+        silent = silent and connection["captured"] == "both"
         if not silent or _NO_ANSWER not in problem["detail"]:
             return None  # nothing is known to be wrong, or tls-failures has it
         return CLOSED_EARLY if broker in listeners.tls else UNANSWERED

@@ -697,6 +697,12 @@ class KafkaConnection:
             return
         assert self._log.client is not None
         self._look_again(self._log.client, MAX_SEARCH)
+        broker = 1 - self._log.client
+        if self._framers[broker] is None and self._trials[broker] is None and self._dialogue.ids_rise:
+            # Nothing better will come: the id is that of a request, and the length ends where the stream does.
+            start = self._boundaries.searcher(broker).find_last_response()
+            if start is not None:
+                self._enter(broker, start)
         for direction, framer in enumerate(self._framers):
             pending = framer.pending if framer is not None else len(self._boundaries.searcher(direction))
             if framer is not None:

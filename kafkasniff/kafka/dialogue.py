@@ -142,6 +142,11 @@ class Dialogue:
         """Ordinal of the exchange that begins next."""
         return self._ordinal
 
+    @property
+    def ids_rise(self) -> bool:
+        """Whether each request so far had a higher correlation id than the one before: none is used twice."""
+        return self._ids_rise
+
     # What a search for responses asks: search.Requests.
 
     def __contains__(self, correlation_id: object) -> bool:

@@ -373,6 +373,15 @@ class Searcher:
                 candidate.expected = None
         self._scanned_responses = min(self._scanned_responses, first)
 
+    def find_last_response(self) -> int | None:
+        """At the stream's end: where frames begin with a segment, end with the stream, and one answers a request."""
+        for candidate in sorted(self._responses, key=lambda candidate: candidate.start):
+            whole = candidate.at == len(self._data) and candidate.expected is not None
+            if whole and self._starts_segment(candidate.start):
+                self.accepted_requests = False
+                return candidate.expected
+        return None
+
     def _first_response(self, requests: Requests, chain: int, stop: int) -> int | None:
         """The same among the candidates in front of `stop`."""
         for candidate in sorted(self._responses, key=lambda candidate: candidate.start):

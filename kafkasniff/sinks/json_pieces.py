@@ -29,9 +29,9 @@ LONG_VALUE: Final = 4 << 10
 """Bytes from which on a value is rendered by itself."""
 PART_BYTES: Final = 48 << 10
 """Bytes of a value that are rendered at once: a multiple of three, for base64."""
-FEW: Final = 32
+FEW: Final = 64
 """Records, or headers of one, that are rendered at once."""
-MANY_HEADERS: Final = 64
+MANY_HEADERS: Final = 16
 """Headers from which on those of a record are rendered by themselves."""
 
 _PLACE: Final = b"\0"
@@ -44,10 +44,11 @@ _ZERO: Final = b"\\u0000"
 class _Later:
     """Stands for a list that is left out."""
 
-    __slots__ = ("items",)
+    __slots__ = ("are_records", "items")
 
-    def __init__(self, items: list[dict[str, Any]]) -> None:
+    def __init__(self, items: list[dict[str, Any]], are_records: bool = True) -> None:
         self.items = items
+        self.are_records = are_records
 
 
 def bytes_default(form: BytesForm = "auto") -> Default:
@@ -68,7 +69,7 @@ def _auto(value: Any) -> Any:
         except UnicodeDecodeError:
             return {"base64": b64encode(value).decode("ascii")}
         # Payload may be zeros: six bytes for each, which take their time one by one.
-        return orjson.Fragment(_with_zeros(value)) if _ZEROS in value else text
+        return orjson.Fragment(_with_zeros(value)) if 0 in value and _ZEROS in value else text
     return _rendered(value)
 
 
@@ -86,18 +87,25 @@ def _hex(value: Any) -> Any:
 
 def _with_zeros(value: bytes) -> bytes:
     """The JSON string of UTF-8 bytes in which runs of zeros are."""
+    # What the pattern matches stands at odd places.
     parts = [
-        _ZERO * len(part) if part[:1] == b"\0" and len(part) >= len(_ZEROS) else orjson.dumps(part.decode())[1:-1]
-        for part in _RUN.split(value)
+        _ZERO * len(part) if place % 2 else orjson.dumps(part.decode())[1:-1]
+        for place, part in enumerate(_RUN.split(value))
     ]
     return b'"' + b"".join(parts) + b'"'
 
 
 class Pieces:
-    """Renders items with large bodies; the same for all of a sink. `form`: that of bytes."""
+    """Renders items with large bodies; the same for all of a sink.
 
-    def __init__(self, form: BytesForm = "auto") -> None:
+    `form`: that of bytes; `hide`: makes of a record what is shown of it.
+    """
+
+    def __init__(
+        self, form: BytesForm = "auto", hide: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    ) -> None:
         self._form = form
+        self._hide = hide
         self._plain = bytes_default(form)
         self._left: list[Any] = []
         """What was left out of what is being rendered, in order."""
@@ -144,20 +152,23 @@ class Pieces:
             if isinstance(one, bytes):
                 yield from self._value(one)
             else:
-                yield from self._list(one.items)
+                yield from self._list(one)
             yield around.pop()
 
-    def _list(self, items: list[dict[str, Any]]) -> Iterator[bytes]:
+    def _list(self, left: _Later) -> Iterator[bytes]:
         """A list of records, or of headers."""
+        items, hide = left.items, self._hide if left.are_records else None
         yield b"["
         for start in range(0, len(items), FEW):
             if start:
                 yield b","
-            few = [_without_headers(one) for one in items[start : start + FEW]]
-            around, left = self._apart(few)
+            few = items[start : start + FEW]
+            if hide is not None:
+                few = [hide(one) for one in few]
+            around, inside = self._apart([_without_headers(one) for one in few])
             around[0] = around[0][1:]
             around[-1] = around[-1][:-1]
-            yield from self._filled(around, left)
+            yield from self._filled(around, inside)
         yield b"]"
 
     def _value(self, value: bytes) -> Iterator[bytes]:
@@ -189,7 +200,7 @@ def _without_headers(record: dict[str, Any]) -> dict[str, Any]:
     """A record whose headers are left out, if there are many."""
     headers = record.get("headers")
     if headers and len(headers) > MANY_HEADERS:
-        return {**record, "headers": _Later(headers)}
+        return {**record, "headers": _Later(headers, are_records=False)}
     return record
 
 

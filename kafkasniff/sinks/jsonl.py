@@ -24,7 +24,7 @@ from kafkasniff.model import (
     SaslToken,
     SharedBody,
 )
-from kafkasniff.payload import SHOWN, Payload
+from kafkasniff.payload import SHOWN, BesideRecords, Payload
 from kafkasniff.sinks.json_pieces import BytesForm, Pieces, bytes_default
 from kafkasniff.sinks.lines import ByteStream, LineWriter
 from kafkasniff.sinks.printable import visible_json
@@ -227,10 +227,11 @@ class JsonSink:
     ) -> None:
         self._terminal = terminal
         self._payload = payload if payload.hides else None
+        self._beside = BesideRecords.of(payload)
         self._lines = LineWriter(stream, live=live)
         self._dumps = partial(orjson.dumps, default=json_default(form), option=orjson.OPT_APPEND_NEWLINE)
         self._body_dumps = partial(orjson.dumps, default=json_default(form))
-        self._pieces = Pieces(form)
+        self._pieces = Pieces(form, payload.record if payload.hides else None)
         self._shared: MadeOfShared[orjson.Fragment] = MadeOfShared()
         self._capture = capture
         # By the number of the connection; a look-up by `Endpoint` has to compare its fields.
@@ -252,7 +253,8 @@ class JsonSink:
         """
         if type(event) is Message:
             if self._payload is not None:
-                event = self._payload.hide(event)
+                payload = self._beside if event.body.__class__ is LargeBody else self._payload
+                event = payload.hide(event)
             body: Any = event.body
             large = body.__class__ is LargeBody
             if body.__class__ is RenderedBody:

@@ -7,11 +7,11 @@ from the wire goes through `kafkasniff.sinks.printable`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from kafkasniff.model import Endpoint, Exchange, Message, Problem, SaslToken, SharedBody
-from kafkasniff.payload import SHOWN, Payload
+from kafkasniff.model import Body, Endpoint, Exchange, LargeBody, Message, Problem, SaslToken, SharedBody
+from kafkasniff.payload import SHOWN, BesideRecords, Payload
 from kafkasniff.sinks.lines import ByteStream, TextWriter
 from kafkasniff.sinks.paint import COLOUR, PLAIN
 from kafkasniff.sinks.printable import display_width, printable, word
@@ -116,6 +116,7 @@ class TextSink:
         payload: Payload = SHOWN,
     ) -> None:
         self._payload = payload if payload.hides else None
+        self._beside = BesideRecords.of(payload)
         self._names: Mapping[str, str] = {} if names is None else names
         self._lines = TextWriter(stream, encoding=encoding, live=live)
         self._add = self._lines.add
@@ -189,9 +190,14 @@ class TextSink:
         These lines come in pieces, which are made as they are asked for. For `put`, which takes the first of them and
         may be another sink's, in another process, and for `put_below`.
         """
+        hide = None
         if self._payload is not None:
-            message = self._payload.hide(message)
-        below = _in_pieces(self._below(message)) if message.problems or self._verbosity else iter(())
+            if message.body.__class__ is LargeBody:
+                hide = self._payload.record
+                message = self._beside.hide(message)
+            else:
+                message = self._payload.hide(message)
+        below = _in_pieces(self._below(message, hide)) if message.problems or self._verbosity else iter(())
         told = summary(message, self._paint)
         return told if message.body_version is None else _read_as(message, told), below
 
@@ -301,8 +307,11 @@ class TextSink:
         name = self._names.get(shown) or self._names.get(endpoint.address)
         return shown if name is None else f"{word(name, NAME_WIDTH)}:{endpoint.port}"
 
-    def _below(self, message: Message) -> Iterable[str]:
-        """The lines below a message's own: its problems, and with `-v` all that it holds."""
+    def _below(self, message: Message, hide: Callable[[Body], Body] | None) -> Iterable[str]:
+        """The lines below a message's own: its problems, and with `-v` all that it holds.
+
+        `hide`: makes of a record what is shown of it.
+        """
         paint = self._paint
         shown = message.problems if self._verbosity else message.problems[:PROBLEMS_SHOWN]
         for problem in shown:
@@ -322,7 +331,7 @@ class TextSink:
         for tag, value in message.header_tags:
             yield f"    {paint.name}header tag {tag}{paint.reset}: {bytes_dump(value, 64)}"
         if message.body is not None:
-            yield from body_tree(message, paint, records=self._verbosity > 1, width=self._width)
+            yield from body_tree(message, paint, records=self._verbosity > 1, width=self._width, hide=hide)
         if message.raw is not None:
             yield f"    {paint.name}raw{paint.reset}: {bytes_dump(message.raw, 256)}"
         elif message.raw_redacted is not None:

@@ -6,7 +6,7 @@ Fields without fields of their own share lines up to the width; the order is tha
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from kafkasniff.kafka.errors import error_name
@@ -74,15 +74,26 @@ def scalar_text(value: object) -> str:
     return "[]" if value == [] else printable(str(value))
 
 
-def body_tree(message: Message, paint: Paint, *, records: bool, width: int = 120) -> Iterator[str]:
-    """Lines of a message's body; `records`: with the records, where they were decoded."""
+def body_tree(
+    message: Message,
+    paint: Paint,
+    *,
+    records: bool,
+    width: int = 120,
+    hide: Callable[[Body], Body] | None = None,
+) -> Iterator[str]:
+    """Lines of a message's body; `records`: with the records, where they were decoded.
+
+    `hide`: makes of a record what is shown of it.
+    """
     if message.body is not None:
-        writer = _Tree(paint, records, max(width, 40))
+        writer = _Tree(paint, records, max(width, 40), hide)
         yield from writer.struct(message.body, layout_of(message), MARGIN, "")
 
 
 class _Tree:
-    def __init__(self, paint: Paint, records: bool, width: int) -> None:
+    def __init__(self, paint: Paint, records: bool, width: int, hide: Callable[[Body], Body] | None = None) -> None:
+        self.hide = hide
         self.paint = paint
         self.records = records
         self.width = width
@@ -140,6 +151,8 @@ class _Tree:
             return
         is_records = name == "records" and inner is None
         for item in value:
+            if is_records and self.hide is not None:
+                item = self.hide(item)  # noqa: PLW2901 - as it is shown
             if not isinstance(item, dict):
                 yield f"{' ' * (indent + 2)}- {scalar_text(item)}"
             elif is_records and item.keys() == _RECORD and not item["headers"]:

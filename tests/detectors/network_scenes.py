@@ -162,6 +162,15 @@ def restarted_by_its_epochs() -> list[Conversation]:
     return [controller.ended()]
 
 
+def restarted_by_its_fetches() -> list[Conversation]:
+    """The same of a replica, beside a consumer, which has no epoch."""
+    leader, consumer = Talk("10.0.0.10", 50_600), Talk("10.0.0.5", 50_700)
+    for epoch in (17, 17, 17, 40, 40):
+        leader.ask("Fetch", 15, {"replica_state": {"replica_id": 2, "replica_epoch": epoch}}, {}, then=1)
+        consumer.ask("Fetch", 15, {"replica_state": {"replica_id": -1, "replica_epoch": -1}}, {}, then=1)
+    return [leader.ended(), consumer.ended()]
+
+
 def beating() -> list[Conversation]:
     """Heartbeats of two brokers, each in its epoch."""
     controller = Talk("10.0.0.9", 50_600, broker=("10.0.0.11", 9093))

@@ -12,6 +12,7 @@ import pytest
 
 from kafkasniff.detectors import Finding, run
 from kafkasniff.detectors import listeners as listening
+from kafkasniff.detectors import members_told as members
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 from tests.craft.conversation import Conversation
@@ -120,6 +121,16 @@ CASES = [
         1,
         {"broker": "2"},
         "broker 2 restarted between 10:13:28.126 and 10:13:30.127: broker epoch 17 became 40",
+        [],
+        {"epochs": [17, 40]},
+    ),
+    Case(
+        "broker-gone",
+        scenes.restarted_by_its_fetches,
+        "note",
+        1,
+        {"broker": "2"},
+        "broker epoch 17 became 40",
         [],
         {"epochs": [17, 40]},
     ),
@@ -503,9 +514,34 @@ def test_real_captures(name: str, told: dict[str, set[str | None]], tmp_path: Pa
 
 
 def test_bodies_of_no_use() -> None:
-    for body in ("", "{", '{"brokers":[}', '{"brokers":[1,{"host":2,"port":"x"},{"host":"","port":1}]}', "\0" * 99):
+    long = "x" * (members.MAX_BODY + 1)
+    for body in ("", "{", '{"brokers":[}', '{"brokers":[{"node_id":"x"}]}', long):
         assert listening._brokers(body) == []
     assert listening._brokers('{"throttle_time_ms":0,"brokers":[{"node_id":1,"host":"a","port":9}]}') == [("a", 9)]
+
+
+def test_one_direction_of_tls(tmp_path: Path) -> None:
+    """Nothing of the broker is in the capture: that it did not answer is no claim, with or without packets."""
+    talk = scenes.secure(("client", scenes.client_hello()))
+    talk.packets = [packet for packet in talk.packets if packet.src == "10.0.0.5"]
+    path = capture_of(tmp_path / "half.pcap", [scenes.plain(), talk])
+    assert kafkasniff("export", path, "-o", tmp_path / "out").code == 0
+    for source in (path, tmp_path / "out"):
+        assert run([str(source)], only=["wrong-protocol", "tls-failures"]).findings == []
+
+
+def test_what_brokers_tell_that_is_of_no_use() -> None:
+    for body in (
+        "",
+        "{",
+        '{"brokers":[}',
+        '{"brokers":[{"node_id":"x"}]}',
+        '{"brokers":[',
+        "x" * (members.MAX_BODY + 1),
+    ):
+        assert members._read(body) == members._Metadata()
+        assert members._parse(members._REQUEST, body or None) in (None, members._Request())
+    assert [one.node_id for one in members._read('{"brokers":[{"node_id":3}]}').brokers] == [3]
 
 
 def test_cut_captures(tmp_path: Path) -> None:

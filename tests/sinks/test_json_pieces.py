@@ -18,6 +18,7 @@ from kafkasniff.payload import Payload
 from kafkasniff.sinks import json_pieces
 from kafkasniff.sinks.json_pieces import BytesForm, Pieces, bytes_default
 from kafkasniff.sinks.jsonl import JsonSink
+from kafkasniff.sinks.text import TextSink
 from tests.choice import examples
 from tests.sinks.messages import BATCH, message
 
@@ -116,6 +117,21 @@ def test_a_sink_writes_the_same_line(payload: Payload, terminal: bool) -> None:
         sink.close()
         outputs.append(stream.getvalue())
     assert outputs[0] == outputs[1]
+
+
+@pytest.mark.parametrize("payload", [Payload(), Payload("dropped"), Payload.hashed(b"salt")])
+def test_text_of_a_large_body_is_the_same(payload: Payload) -> None:
+    records = [{"offset": at, "timestamp": 1, "key": b"secret", "value": b"secret", "headers": []} for at in range(9)]
+    records[3]["headers"] = [{"key": "h", "value": b"secret"}]
+    outputs = []
+    for body in (_large(records), dict(_large(records))):
+        stream = io.BytesIO()
+        sink = TextSink(stream, verbosity=2, payload=payload)
+        sink.write(message(body=body))
+        sink.close()
+        outputs.append(stream.getvalue())
+    assert outputs[0] == outputs[1]
+    assert (b"secret" in outputs[0]) is not payload.hides
 
 
 def test_a_name_that_json_cannot_hold() -> None:

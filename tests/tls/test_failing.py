@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ssl
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -11,7 +12,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from kafkasniff.capture import open_captures
+from kafkasniff.inspector import Inspector
+from kafkasniff.state import dump_inspector, load_inspector
 from kafkasniff.tls import failing, telling
+from tests.conftest import ROOT
 from tests.craft.conversation import Conversation, Side
 from tests.craft.outcome import packets_outcome
 from tests.craft.packet import Packet
@@ -98,6 +103,34 @@ def test_what_is_missing_says_nothing() -> None:
     packets = ended(*hellos(), ("client", record(19)))
     del packets[next(place for place, one in enumerate(packets) if one.sport == 9093 and one.payload)]
     assert failing.CLIENT_REFUSED not in " ".join(line["detail"] for line in packets_outcome(packets).lines)
+
+
+def run(capture: Path, *, cut: bool) -> list[object]:
+    """What an inspector yields packet by packet; `cut`: each goes on from the state of the one before."""
+    inspector = Inspector()
+    events: list[object] = []
+    with open_captures([str(capture)]) as source:
+        for batch in source:
+            rest = batch
+            while len(rest) > 1:
+                part, rest = rest.split(1)
+                events += inspector.feed(part)
+                if cut:
+                    inspector = load_inspector(dump_inspector(inspector))
+            events += inspector.feed(rest)
+    return events + inspector.close()
+
+
+@pytest.mark.parametrize("name", ["tls-no-client-certificate", "tls-works", "tls-client-killed"])
+def test_batches_and_states_change_nothing(name: str) -> None:
+    """Of handshakes that failed, worked and were left, as real clients and brokers had them."""
+    capture = ROOT / "captures" / "faults" / f"{name}.pcap"
+    inspector = Inspector()
+    with open_captures([str(capture)]) as source:
+        whole = [event for batch in source for event in inspector.feed(batch)]
+    whole += inspector.close()
+    assert run(capture, cut=False) == whole
+    assert run(capture, cut=True) == whole
 
 
 def certificate(*names: str, end: datetime.datetime = datetime.datetime(2030, 1, 1)) -> bytes:

@@ -98,7 +98,26 @@ def _late_fetch(stage: Stage) -> None:
         reader.wait()
 
 
+def _slow_replica(stage: Stage) -> None:
+    """A producer with acks=all; the process of the follower stands still, and the leader waits for it."""
+    leader = stage.broker()
+    follower = stage.broker(controller=leader)
+    stage.clients.append(_LIBRDKAFKA)
+    stage.run(java_waits("topic", leader.bootstrap(), "orders", "1,2"))
+    settings = ("client.id=careful", "acks=all", "linger.ms=5", "batch.num.messages=4", "enable.idempotence=false")
+    with stage.recording(leader.port()):
+        producer = stage.start(librdkafka("burst", leader.bootstrap(), "orders", "60", "100", *settings))
+        time.sleep(0.6)
+        pause(follower, 3.0)
+        producer.wait()
+
+
 FAULTS = [
+    Fault(
+        "slow-replica.pcap",
+        "a producer with acks=all; the follower's process stands still for 3 seconds, and the leader waits for it",
+        _slow_replica,
+    ),
     Fault(
         "throttled-producer.pcap",
         "a producer over its quota: the broker answers at once and does not read for the throttle time (KIP-219); "

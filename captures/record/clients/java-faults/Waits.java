@@ -1,4 +1,5 @@
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -15,7 +16,7 @@ import org.apache.kafka.common.quota.ClientQuotaEntity;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * What recordings of waits and lost records need of the Java client: {@code topic BOOTSTRAP NAME REPLICAS [KEY=VALUE …]},
+ * What recordings of waits and lost records need of the Java client: {@code topic BOOTSTRAP NAME BROKER,… [KEY=VALUE …]},
  * {@code quota BOOTSTRAP CLIENT_ID KEY VALUE}, {@code produce BOOTSTRAP TOPIC COUNT SIZE [KEY=VALUE …]}.
  */
 final class Waits {
@@ -23,7 +24,8 @@ final class Waits {
         String bootstrap = arguments[1];
         switch (arguments[0]) {
             case "topic" -> {
-                var topic = new NewTopic(arguments[2], 1, Short.parseShort(arguments[3]));
+                List<Integer> replicas = Arrays.stream(arguments[3].split(",")).map(Integer::valueOf).toList();
+                var topic = new NewTopic(arguments[2], Map.of(0, replicas));
                 topic.configs(settings(arguments, 4));
                 try (var admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
                     admin.createTopics(List.of(topic)).all().get();

@@ -1,0 +1,41 @@
+"""Captures with a snap length: every request of which the header is there finds its response."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkasniff.inspector import Inspector
+from kafkasniff.model import Exchange
+from tests.conftest import shipped_captures
+from tests.craft.batches import batch
+from tests.craft.packet import Packet
+from tests.craft.read import read_packets
+
+SHIPPED = {path.name: path for path in shipped_captures()}
+ONE_BY_ONE = ("sarama.pcap", "kraft-4.0.pcap", "kafkajs.pcap", "java-sasl.pcap", "librdkafka-codecs.pcap")
+"""Captures whose clients send one request in a segment: of several, the header of the second may be cut off."""
+
+Pair = tuple[int | None, int | None, str | None, int | None]
+
+
+def cut(packet: Packet, length: int) -> Packet:
+    left = len(packet.payload) - length
+    return packet if left <= 0 else packet.but(payload=packet.payload[:length], cut=packet.cut + left)
+
+
+def pairs(packets: list[Packet]) -> set[Pair]:
+    """Packet and correlation id of requests, with their API and the first packet of the response."""
+    inspector = Inspector(records="skip")
+    out = [*inspector.feed(batch(packets)), *inspector.close()]
+    return {
+        (one.request.first_packet, one.request.correlation_id, one.request.api, one.response.first_packet)
+        for one in out
+        if isinstance(one, Exchange) and one.request is not None and one.response is not None
+    }
+
+
+@pytest.mark.parametrize("length", [20, 30, 58])
+@pytest.mark.parametrize("name", ONE_BY_ONE)
+def test_headers_are_enough_to_pair(name: str, length: int) -> None:
+    packets = read_packets(SHIPPED[name])
+    assert pairs([cut(packet, length) for packet in packets]) == pairs(packets)
