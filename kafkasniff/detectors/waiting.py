@@ -18,12 +18,16 @@ from kafkasniff.detectors.detector import Detector
 from kafkasniff.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
 from kafkasniff.detectors.wording import client, elapsed, plural, subject
-from kafkasniff.sinks.printable import word
+from kafkasniff.kafka.dialogue import CLOSED_BEFORE
+from kafkasniff.sinks.printable import cut, printable, word
 
 __all__ = ["LateAnswers", "UnansweredRequests"]
 
 MAX_REQUESTS: Final = 100_000
 """Unanswered requests that are looked at, the earliest."""
+
+MAX_NOTE: Final = 200
+"""Characters of a problem's detail that are kept."""
 
 _NS_PER_MS: Final = 1_000_000
 
@@ -45,7 +49,8 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
     request that its connection's end cut off sooner is a note, unless the broker was still allowed to wait. Requests
     that were open when the capture ended count only if they had waited long enough by then; responses that a gap may
     have swallowed never do, nor those of connections of which one direction alone was captured. Where nothing was
-    answered at all and no packet of the broker was captured on any connection, it is a warning.
+    answered at all and no packet of the broker was captured on any connection, it is a warning. A request that came
+    after the broker had closed the connection is a note of its own, however long the capture goes on.
     """
 
     name: ClassVar[str] = "unanswered-requests"
@@ -57,6 +62,7 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
         return {
             "exchanges": Reading((*ORDER, *own)),
             "connections": Reading(("connection_id", "end_time_ns", "unanswered", "captured"), optional=True),
+            "problems": Reading(("connection_id", "exchange_id", "kind", "detail"), optional=True),
         }
 
     def shapes(self) -> Mapping[str, Shape]:
@@ -67,6 +73,10 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
         return {
             "requests": Shape(keys=keys, order=ORDER, keep="earliest", bound=MAX_REQUESTS),
             "connections": Shape(keys=(("connection_id", pa.int64()),), measures=high, bound=MAX_REQUESTS),
+            "closed": Shape(
+                keys=(("connection_id", pa.int64()), ("exchange_id", pa.int64()), ("detail", pa.string())),
+                bound=MAX_REQUESTS,
+            ),
             "end": Shape(keys=(("one", pa.int8()),), measures=(*high, ("answered", pa.int64(), "sum"))),
         }
 
@@ -79,6 +89,13 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
             self.parts["connections"].add(
                 {"connection_id": column(batch, "connection_id").filter(mask), "end_ns": end.filter(mask)}
             )
+            return
+        if table == "problems":
+            batch = only(batch, in_any(batch, "kind", ["request-unanswered"]))
+            batch = only(batch, pc.match_substring(column(batch, "detail"), CLOSED_BEFORE))
+            detail = pc.utf8_slice_codeunits(column(batch, "detail"), 0, MAX_NOTE)
+            ids = {name: column(batch, name) for name in ("connection_id", "exchange_id")}
+            self.parts["closed"].add({**ids, "detail": detail})
             return
         lasted = pc.multiply(pc.fill_null(column(batch, "duration_us"), 0), 1000)
         over = pc.add(column(batch, "time_ns"), pc.max_element_wise(lasted, pa.scalar(0, pa.int64())))
@@ -101,6 +118,10 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
         ends = {row["connection_id"]: row["end_ns"] for row in self.parts["connections"].table().to_pylist()}
         whole = self.parts["end"].table()
         end, answered = (pc.max(whole.column(name)).as_py() for name in ("end_ns", "answered"))
+        closed = {
+            (row["connection_id"], row["exchange_id"]): row["detail"]
+            for row in self.parts["closed"].table().to_pylist()
+        }
         found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         order = [(name, "ascending") for name in ORDER]
         table = self.parts["requests"].table()
@@ -111,8 +132,12 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
             # Without times nobody knows that it was too early.
             beyond = row["waited_ns"] - row["wait_ns"] if known else None
             long = beyond is not None and beyond >= self.thresholds.after
-            if long or (row["status"] == "unanswered" and not (row["wait_ns"] and (beyond is None or beyond <= 0))):
-                key = (long, row["client_id"], row["client_ip"], row["broker"], row["api"])
+            row["closed"] = closed.get((row["connection_id"], row["exchange_id"]))
+            if row["closed"] is not None:
+                key = (False, row["client_id"], row["client_ip"], row["broker"], row["api"], True)
+                found.setdefault(key, []).append(row)
+            elif long or (row["status"] == "unanswered" and not (row["wait_ns"] and (beyond is None or beyond <= 0))):
+                key = (long, row["client_id"], row["client_ip"], row["broker"], row["api"], False)
                 found.setdefault(key, []).append(row)
         return [self._finding(key[0], rows, bool(answered)) for key, rows in found.items()]
 
@@ -134,6 +159,17 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
                 "See what else this broker answered at that time, and its request queue and log; "
                 "look for retransmits of the connection, and for proxies or firewalls that forget connections."
             )
+        elif row["closed"] is not None:
+            severity = "note"
+            title = f"{told} {who} sent after the broker had closed the connection"
+            meaning = (
+                "The broker had closed its side of the connection before the request came, so there is no response: "
+                "the client did not know yet. Clients open another connection and send most requests again."
+            )
+            advice = (
+                "Brokers close connections without requests after connections.max.idle.ms (10 minutes by default), "
+                "and all of them when they stop: keep the client's connections.max.idle.ms below the broker's."
+            )
         else:
             severity = "note"
             title = f"{told} {who} cut off by the end of the connection"
@@ -147,7 +183,7 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
                 one["connection_id"],
                 one["exchange_id"],
                 one["time_ns"],
-                "" if one["waited_ns"] is None else f"waited {elapsed(one['waited_ns'])}",
+                _note(one),
             )
             for one in rows[:MAX_EVIDENCE]
         )
@@ -163,6 +199,13 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
             evidence=evidence,
             values={"waited_ms": None if waited is None else waited / _NS_PER_MS},
         )
+
+
+def _note(row: dict[str, Any]) -> str:
+    """Why a request has no response, or how long it waited."""
+    if row["closed"] is not None:
+        return cut(printable(CLOSED_BEFORE + row["closed"].partition(CLOSED_BEFORE)[2]), MAX_NOTE)
+    return "" if row["waited_ns"] is None else f"waited {elapsed(row['waited_ns'])}"
 
 
 class LateThresholds(Parameters, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from kafkasniff.kafka.weight import EARLY_BYTES, REQUEST_BYTES, likely_bytes
 from kafkasniff.model import Problem, Status
 from kafkasniff.streams import NO_TIME
 
-__all__ = ["Dialogue"]
+__all__ = ["CLOSED_BEFORE", "Dialogue"]
 
 _SASL_HANDSHAKE: Final = 17
 _TRUNCATED: Final = ("body-truncated", "array-too-long")
@@ -32,6 +32,8 @@ _TRUNCATED: Final = ("body-truncated", "array-too-long")
 NEAR: Final = 10_000
 """Outstanding responses have ids less than this away from the last request's."""
 NS_IN_S: Final = 1_000_000_000
+CLOSED_BEFORE: Final = "the broker had closed it"
+"""Of a request without a response, in its problem: it came behind the end of its connection."""
 _INT = Struct(">i")
 _TRIAL: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
 
@@ -198,7 +200,7 @@ class Dialogue:
                 self._end_without(rest, "lost")
             elif (late := _elapsed(left_ns, rest.first_time)) is not None and late > 0:
                 # Such a request has no response, whenever the capture ends.
-                self._end_without(rest, "unanswered", f"the broker had closed it {_span(late)} before the request")
+                self._end_without(rest, "unanswered", f"{CLOSED_BEFORE} {_span(late)} before the request")
             elif self.one_sided:
                 self._end_without(rest, "lost", told=False)
             else:
