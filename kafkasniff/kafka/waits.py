@@ -171,13 +171,13 @@ def asked_limit_ns(plan: WaitPlan, request: Mapping[str, Any]) -> int | None:
     `plan`: that of its API, which has a reason.
     """
     reason, limit = plan.reason, None
+    if reason == "replicas" and request.get("acks") != ALL_REPLICAS:
+        return 0
     for name in plan.limits:
         value = request.get(name)
         if isinstance(value, int) and value > 0:
             limit = value * 1_000_000
             break
-    if reason == "replicas":
-        return limit if request.get("acks") == ALL_REPLICAS else 0
     if reason == "data":
         if limit is None:
             return 0
