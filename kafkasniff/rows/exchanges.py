@@ -112,7 +112,7 @@ def exchange_row(
         "partitions": [msgspec.structs.asdict(facts) for facts in named.partitions.values()],
         "request_body": _body(request, body_json),
         "response_body": _body(response, body_json),
-        "problems": _kinds(problems),
+        "problems": _kinds(problems) if problems else [],
         "retransmits": exchange.retransmits,
         "sender": sender,
         # Nearly always 0.
