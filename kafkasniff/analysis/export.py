@@ -11,9 +11,9 @@ from typing import Any, Final, Self
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator, Reading
+from kafkasniff.analysis.row_selection import RowSelection
 from kafkasniff.analysis.table_file import TableFile
 from kafkasniff.confined import open_any_folder
 from kafkasniff.errors import CaptureError, UsageError
@@ -143,8 +143,7 @@ class Export(msgspec.Struct, frozen=True):
         if not files:
             return
         schema: pa.Schema | None = None
-        condition: pc.Expression | None = None
-        needed: list[str] = []
+        selection = RowSelection()
         later: list[str] = []
         for file in self._opened(table, files):
             if schema is None:
@@ -155,9 +154,9 @@ class Export(msgspec.Struct, frozen=True):
                     raise UsageError(
                         f"the table {table} of {self.folder} has no column {missing[0]}: another version wrote it"
                     )
-                condition, needed = _condition(schema, reading.apis, since_ns, until_ns)
+                selection = RowSelection(reading.apis, since_ns, until_ns, "time_ns" in schema.names)
             there = [name for name in reading.columns if name not in later]
-            rows = file.batches(there, condition, needed, schema)
+            rows = file.batches(there, selection, schema)
             while True:
                 with _readable(file.path):
                     batch = next(rows, None)
@@ -222,27 +221,3 @@ def _partition(path: Path) -> str | None:
 
 def _date(time_ns: int) -> str:
     return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).strftime("%Y-%m-%d")
-
-
-def _condition(
-    schema: pa.Schema, apis: Sequence[str] | None, since_ns: int | None, until_ns: int | None
-) -> tuple[pc.Expression | None, list[str]]:
-    """What rows have to be, and the columns that this is about."""
-    parts: list[pc.Expression] = []
-    needed: list[str] = []
-    if apis is not None:
-        needed.append("api")
-        parts.append(pc.field("api").isin(list(apis)))
-    exact = "time_ns" in schema.names
-    for bound, above in ((since_ns, True), (until_ns, False)):
-        if bound is None:
-            continue
-        # The table `records` has microseconds, rounded down, so that the first one must be rounded down, too.
-        needed.append("time_ns" if exact else "time")
-        field = pc.field(needed[-1])
-        value = pa.scalar(bound) if exact else pa.scalar(bound // 1000, pa.timestamp("us", tz="UTC"))
-        parts.append(field >= value if above else field <= value)
-    whole: pc.Expression | None = None
-    for part in parts:
-        whole = part if whole is None else whole & part
-    return whole, needed

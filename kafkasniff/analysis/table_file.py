@@ -7,30 +7,35 @@ structures of the footer, then, for the columns and row groups that are wanted, 
     memory of a row group = its pages, uncompressed + VALUE_BYTES for each value + texts that a dictionary repeats
 
 The texts are counted exactly, where a first estimate is too large: by the indices alone, which are small.
+
+Arrow never sees the footer itself, as some contradictions in it end the process. It gets one that `parquet_footer`
+writes, with the wanted columns and row groups alone and without statistics: which row groups can hold wanted rows is
+found out here.
 """
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from kafkasniff.analysis.thrift_compact import CompactReader
+from kafkasniff.analysis.parquet_footer import BYTE_ARRAY, MAX_ELEMENTS, Footer, Leaf
+from kafkasniff.analysis.row_selection import RowSelection
+from kafkasniff.analysis.thrift_compact import CompactReader, Kind, Shape
 from kafkasniff.confined import ConfinedPath
 from kafkasniff.rows import TABLES
 
 __all__ = [
     "BATCH_ROWS",
-    "MAX_COLUMNS",
     "MAX_FOOTER",
     "MAX_GROUP_BYTES",
     "MAX_GROUP_ROWS",
-    "MAX_ROW_GROUPS",
     "MAX_TEXT",
     "TableFile",
 ]
@@ -39,14 +44,8 @@ BATCH_ROWS: Final = 1 << 14
 """Rows that are looked at together: bodies of as many exchanges have to be in memory at once."""
 MAX_FOOTER: Final = 64 << 20
 """Bytes of a footer. `sinks.parquet` needs some kilobytes for each row group, up to 240 with long statistics."""
-SMALL_FOOTER: Final = 256 << 10
-"""Bytes of a footer whose structures are not counted before it is read: some hundred megabytes at the worst."""
-MAX_COLUMNS: Final = 1024
-"""Leaves of a schema: tables have up to 60."""
-MAX_ROW_GROUPS: Final = 4096
-"""And elements of any other list of a footer."""
 MAX_TEXT: Final = 1 << 20
-"""Bytes of a text in a footer, such as Arrow's schema."""
+"""Bytes of a text in a page's header, where statistics are."""
 MAX_GROUP_ROWS: Final = 1 << 20
 """Rows of a row group: `sinks.parquet` writes 65,536."""
 MAX_GROUP_BYTES: Final = 1 << 30
@@ -58,25 +57,61 @@ HEADER_BYTES: Final = 256
 MAX_HEADER: Final = 64 << 10
 """Bytes of a page's header: most, and with the longest statistics."""
 END_BYTES: Final = 8
+MAGIC: Final = b"PAR1"
 
 _DATA_PAGE: Final = 0
 _DICTIONARY_PAGE: Final = 2
 _DATA_PAGE_V2: Final = 3
 _HEADER_FIELDS: Final = {_DATA_PAGE: (5, 2), _DICTIONARY_PAGE: (7, 2), _DATA_PAGE_V2: (8, 4)}
 """By type of page, where its header is in `PageHeader`, and the encoding in that (parquet.thrift)."""
+_PAGE_HEADER: Final[Shape] = {
+    **dict.fromkeys((1, 2, 3), Kind.NUMBER),
+    **{field: {1: Kind.NUMBER, encoding: Kind.NUMBER} for field, encoding in _HEADER_FIELDS.values()},
+}
 _ENCODINGS: Final = frozenset({0, 2, 3, 8})
 """PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY. Others can make much of few bytes; exports have none."""
-_CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 
 
-class _Chunk(NamedTuple):
-    """A column of a row group."""
+class _WithFooter(io.RawIOBase):
+    """A file up to where its footer begins, followed by another footer: what Arrow reads."""
 
-    path: str
-    size: int
-    """Its memory, without texts that a dictionary repeats."""
-    texts: int
-    """The most that these can take."""
+    def __init__(self, file: BinaryIO, data_end: int, footer: bytes) -> None:
+        super().__init__()
+        self._file = file
+        self._data_end = data_end
+        self._end = footer + len(footer).to_bytes(4, "little") + MAGIC
+        self._at = 0
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._data_end + len(self._end)}[whence]
+        self._at = max(base + offset, 0)
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        left = self._data_end + len(self._end) - self._at
+        left = min(left, size) if size >= 0 else left
+        parts = []
+        while left > 0:
+            if self._at < self._data_end:
+                part = os.pread(self._file.fileno(), min(left, self._data_end - self._at), self._at)
+            else:
+                place = self._at - self._data_end
+                part = self._end[place : place + left]
+            if not part:
+                break
+            parts.append(part)
+            left -= len(part)
+            self._at += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 class TableFile:
@@ -92,12 +127,9 @@ class TableFile:
         self._file = path.open_to_read()
         try:
             self._size = os.fstat(self._file.fileno()).st_size
-            self._data_end = self._check_footer()
-            # One object for all who read: it has the lock for the file's position.
-            self._native = pa.PythonFile(self._file, "r")
-            self._parquet = self._open()
-            self.metadata = self._parquet.metadata
-            self.schema = self._parquet.schema_arrow
+            self._data_end, data = self._footer()
+            self.footer = Footer(data)
+            self.schema = self._parquet(self.footer.rewritten()).schema_arrow
             self._check_schema()
         except BaseException:
             self._file.close()
@@ -107,30 +139,29 @@ class TableFile:
         """There is nothing more to read."""
         self._file.close()
 
-    def _open(self, read_dictionary: Sequence[str] | None = None) -> pq.ParquetFile:
+    def _native(self, footer: bytes) -> pa.PythonFile:
+        return pa.PythonFile(_WithFooter(self._file, self._data_end, footer), "r")
+
+    def _parquet(self, footer: bytes, read_dictionary: Sequence[str] | None = None) -> pq.ParquetFile:
         return pq.ParquetFile(
-            self._native,
+            self._native(footer),
             thrift_string_size_limit=MAX_TEXT,
-            thrift_container_size_limit=MAX_ROW_GROUPS,
+            thrift_container_size_limit=MAX_ELEMENTS + 1,
             read_dictionary=read_dictionary,
         )
 
-    def _check_footer(self) -> int:
-        """Where the footer begins."""
+    def _footer(self) -> tuple[int, bytes]:
+        """Where the footer begins, and its bytes."""
         end = os.pread(self._file.fileno(), END_BYTES, max(self._size - END_BYTES, 0))
         size = int.from_bytes(end[:4], "little")
         start = self._size - END_BYTES - size
-        if end[4:] != b"PAR1" or start < 4:
+        if end[4:] != MAGIC or start < len(MAGIC):
             raise ValueError("it is no Parquet file")
         if size > MAX_FOOTER:
             raise ValueError(f"its footer has {size} bytes, more than {MAX_FOOTER}")
-        if size > SMALL_FOOTER:
-            CompactReader(os.pread(self._file.fileno(), size, start)).read()
-        return start
+        return start, os.pread(self._file.fileno(), size, start)
 
     def _check_schema(self) -> None:
-        if self.metadata.num_columns > MAX_COLUMNS:
-            raise ValueError(f"it has {self.metadata.num_columns} columns, more than {MAX_COLUMNS}")
         for field in TABLES[self._table]:
             place = self.schema.get_field_index(field.name)
             found = field.type if place < 0 else self.schema.field(place).type
@@ -138,82 +169,69 @@ class TableFile:
                 raise ValueError(f"its column {field.name} is {found}, not {field.type}")
 
     def minimum(self, column: str) -> int | None:
-        """The least value of a column, by the statistics of row groups; None where they lack it."""
-        found: list[int] = []
-        for group in range(self.metadata.num_row_groups):
-            chunks = (self.metadata.row_group(group).column(place) for place in self._leaves({column}))
-            statistics = next((chunk.statistics for chunk in chunks), None)
-            if statistics is not None and statistics.has_min_max:
-                found.append(statistics.min)
-        return min(found, default=None)
+        """The least value of a column of 64-bit integers, by the statistics of row groups; None where they lack it."""
+        found = (self.footer.integers(group, column) for group in range(self.footer.groups))
+        return min((one[0] for one in found if one is not None), default=None)
 
-    def batches(
-        self, columns: Sequence[str], condition: pc.Expression | None, needed: Sequence[str], schema: pa.Schema
-    ) -> Iterator[pa.RecordBatch]:
-        """Rows for which `condition` is true, of the row groups that statistics do not exclude.
+    def batches(self, columns: Sequence[str], selection: RowSelection, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Selected rows, of the row groups that statistics do not exclude.
 
-        `needed`: the columns that the condition is about; `schema`: the table's, as its first file has it.
+        `schema`: the table's, as its first file has it.
         """
-        reader = ds.ParquetFileFormat(
-            default_fragment_scan_options=ds.ParquetFragmentScanOptions(
-                thrift_string_size_limit=MAX_TEXT, thrift_container_size_limit=MAX_ROW_GROUPS
-            )
-        )
-        fragment = reader.make_fragment(self._native)
-        if condition is not None:
-            fragment = fragment.subset(condition, schema=schema)
-        groups = [group.id for group in fragment.row_groups]
+        groups = [group for group in range(self.footer.groups) if selection.can_match(self.footer, group)]
         if not groups:
             return
-        leaves = self._leaves({*columns, *needed})
+        # Rows are there without columns, too; Parquet cannot say that.
+        names = {*columns, *selection.columns} & set(self.schema.names) or {self.schema.names[0]}
+        leaves = self.footer.leaves_of(names)
         for group in groups:
             self._check_group(group, leaves)
+        reader = ds.ParquetFileFormat(
+            default_fragment_scan_options=ds.ParquetFragmentScanOptions(
+                thrift_string_size_limit=MAX_TEXT, thrift_container_size_limit=MAX_ELEMENTS + 1
+            )
+        )
+        fragment = reader.make_fragment(self._native(self.footer.rewritten(names, groups)))
         scanner = ds.FileSystemDataset([fragment], schema, reader).scanner(
-            columns=list(columns), filter=condition, batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1
+            columns=list(columns),
+            filter=selection.expression,
+            batch_size=BATCH_ROWS,
+            batch_readahead=2,
+            fragment_readahead=1,
         )
         for batch in scanner.to_batches():
             # Text that is no UTF-8 comes through Parquet's reader.
             batch.validate(full=True)
             yield batch
 
-    def _leaves(self, columns: set[str]) -> list[int]:
-        schema = self.metadata.schema
-        return [
-            place
-            for place in range(self.metadata.num_columns)
-            if schema.column(place).path.partition(".")[0] in columns
-        ]
-
-    def _check_group(self, number: int, leaves: Sequence[int]) -> None:
-        group = self.metadata.row_group(number)
-        if group.num_rows > MAX_GROUP_ROWS:
-            raise ValueError(f"row group {number} has {group.num_rows} rows, more than {MAX_GROUP_ROWS}")
-        chunks = [self._chunk(group.column(place)) for place in leaves]
-        size = sum(chunk.size for chunk in chunks)
-        texts = sum(chunk.texts for chunk in chunks)
-        for chunk in sorted(chunks, key=lambda one: one.texts, reverse=True):
+    def _check_group(self, number: int, leaves: Sequence[Leaf]) -> None:
+        rows = self.footer.rows(number)
+        if rows > MAX_GROUP_ROWS:
+            raise ValueError(f"row group {number} has {rows} rows, more than {MAX_GROUP_ROWS}")
+        chunks = [(leaf, *self._chunk(number, leaf)) for leaf in leaves]
+        size = sum(plain for _, plain, _ in chunks)
+        texts = sum(most for _, _, most in chunks)
+        for leaf, _, most in sorted(chunks, key=lambda one: one[2], reverse=True):
             if size + texts <= MAX_GROUP_BYTES or size > MAX_GROUP_BYTES:
                 break
-            exact = self._texts(number, chunk.path)
-            size += exact
-            texts -= chunk.texts
+            size += self._texts(number, leaf)
+            texts -= most
         if size + texts > MAX_GROUP_BYTES:
             raise ValueError(f"row group {number} takes {size + texts} bytes of memory, more than {MAX_GROUP_BYTES}")
 
-    def _chunk(self, column: Any) -> _Chunk:
-        """What a column of a row group takes, by the headers of its pages."""
-        path = column.path_in_schema
-        if column.compression not in _CODECS or column.file_path:
-            raise ValueError(f"its column {path} is compressed by {column.compression}, or in another file")
-        at = column.data_page_offset
-        dictionary = column.dictionary_page_offset
-        if dictionary is not None and 0 < dictionary < at:
-            at = dictionary
-        end = at + column.total_compressed_size
-        if not 4 <= at <= end <= self._data_end:
+    def _chunk(self, group: int, leaf: Leaf) -> tuple[int, int]:
+        """Memory of a column of a row group, and the most that texts take which a dictionary repeats.
+
+        By the headers of its pages.
+        """
+        path = leaf.path
+        chunk = self.footer.chunk(group, leaf)
+        at = chunk.start
+        end = at + chunk.stored_size
+        if not len(MAGIC) <= at <= end <= self._data_end:
             raise ValueError(f"its column {path} is not within the file")
         size = values = repeated = 0
-        while values < column.num_values:
+        while values < chunk.values:
             kind, after, stored, plain, count = self._page(at, path)
             at = after + stored
             if at > end:
@@ -223,13 +241,13 @@ class TableFile:
                 repeated = plain
             else:
                 values += count
-            if size > MAX_GROUP_BYTES or values > column.num_values:
+            if size > MAX_GROUP_BYTES or values > chunk.values:
                 raise ValueError(
                     f"the pages of its column {path} claim {size} bytes and {values} values, "
-                    f"more than {MAX_GROUP_BYTES} or {column.num_values}"
+                    f"more than {MAX_GROUP_BYTES} or {chunk.values}"
                 )
         size += values * VALUE_BYTES
-        return _Chunk(path, size, repeated * values if column.physical_type == "BYTE_ARRAY" else 0)
+        return size, repeated * values if leaf.physical == BYTE_ARRAY else 0
 
     def _page(self, at: int, path: str) -> tuple[int, int, int, int, int]:
         """Of the page at an offset its type, where its header ends, its size as stored, uncompressed, its values."""
@@ -237,7 +255,7 @@ class TableFile:
             data = os.pread(self._file.fileno(), min(length, max(self._data_end - at, 0)), at)
             reader = CompactReader(data)
             try:
-                found = reader.read()
+                found = reader.read(_PAGE_HEADER)
                 break
             except ValueError as error:
                 if length == MAX_HEADER or len(data) < length:
@@ -251,13 +269,14 @@ class TableFile:
             raise ValueError(f"a page of its column {path} has encoding {header.get(encoding)}, which exports lack")
         return kind, at + reader.at, stored, plain, header[1]
 
-    def _texts(self, group: int, path: str) -> int:
+    def _texts(self, group: int, leaf: Leaf) -> int:
         """Bytes of the texts of a column in a row group, by the indices into its dictionary."""
+        file = self._parquet(self.footer.rewritten(leaf.names[:1], [group]), [leaf.path])
         found = 0
-        for chunk in self._open([path]).read_row_group(group, columns=[path]).column(0).chunks:
-            leaf = chunk
-            while not pa.types.is_dictionary(leaf.type):
-                leaf = leaf.field(0) if pa.types.is_struct(leaf.type) else leaf.flatten()
-            lengths = pc.binary_length(leaf.dictionary).cast(pa.int64()).take(leaf.indices)
+        for chunk in file.read_row_group(0, columns=[leaf.path]).column(0).chunks:
+            array = chunk
+            while not pa.types.is_dictionary(array.type):
+                array = array.field(0) if pa.types.is_struct(array.type) else array.flatten()
+            lengths = pc.binary_length(array.dictionary).cast(pa.int64()).take(array.indices)
             found += pc.sum(lengths).as_py() or 0
         return found

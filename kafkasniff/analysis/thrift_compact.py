@@ -1,39 +1,78 @@
 """Structures of Thrift's compact protocol, which Parquet's footers and page headers are: as much as bounds need.
 
-Source: thrift/doc/specs/thrift-compact-protocol.md. Reading costs in proportion to the bytes, whatever they say.
+Source: thrift/doc/specs/thrift-compact-protocol.md. Reading costs in proportion to the bytes, whatever they say. Fields
+that nobody asked for are skipped, a field of another type than expected is refused.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any, Final, NamedTuple, TypeAlias
 
-__all__ = ["MAX_NESTING", "MAX_STRUCTS", "CompactReader"]
+__all__ = [
+    "MAX_NESTING",
+    "MAX_STRUCTS",
+    "CompactReader",
+    "Element",
+    "Kind",
+    "Shape",
+    "list_of",
+    "number",
+    "structure",
+    "text",
+]
 
 MAX_NESTING: Final = 32
 """Structures in each other; Parquet's are seven deep."""
 MAX_STRUCTS: Final = 262_144
-"""Structures in all. Each costs its reader some hundred bytes, up to a thousand for a column of a row group, and can be
-one byte long. A file of 256 row groups with 60 columns has some 100,000."""
+"""Structures in all. Each costs its reader some hundred bytes and can be one byte long. A file of 256 row groups with
+60 columns has some 100,000."""
+
+_TRUE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = (1, *range(3, 13))
+_BITS: Final = {_I16: 16, _I32: 32, _I64: 64}
+
+
+class Kind(Enum):
+    """What the value of a wanted field is."""
+
+    NUMBER = 1
+    """An i16, i32 or i64, as an int."""
+    TEXT = 2
+    """Bytes."""
+    PLACES = 3
+    """A list of structures: the offset of each, which is skipped."""
+
+
+Shape: TypeAlias = "dict[int, Kind | Shape | tuple[Shape]]"
+"""The wanted fields of a structure by their ids. A field that is a structure itself has a shape of its own. A list of
+structures has their shape in a tuple, and is read as `Element`s."""
+
+
+class Element(NamedTuple):
+    """A structure of a list."""
+
+    start: int
+    """Its offset."""
+    end: int
+    fields: dict[int, Any]
 
 
 class CompactReader:
     """Reads one structure from bytes. Raises ValueError where they are none, are cut, or exceed the bounds."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, at: int = 0) -> None:
         self._data = data
         self._structs = 0
-        self.at = 0
-        """Bytes that were read."""
+        self.at = at
+        """Offset of the next byte to be read."""
 
-    def read(self) -> dict[int, Any]:
-        """The numbers of a structure, and of those in it, by field; None stands for everything else."""
+    def read(self, shape: Shape) -> dict[int, Any]:
+        """The wanted fields that are there."""
         try:
-            found = self._struct(0)
+            return self._struct(shape, 0)
         except IndexError:
             raise ValueError("it is cut") from None
-        if self.at > len(self._data):
-            raise ValueError("it is cut")
-        return found
 
     def _varint(self) -> int:
         value = shift = 0
@@ -42,19 +81,32 @@ class CompactReader:
             self.at += 1
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
-                return value
+                break
             shift += 7
             if shift > 63:
                 raise ValueError("a number is too long")
+        if value >> 64:
+            raise ValueError("a number is too long")
+        return value
 
-    def _number(self) -> int:
+    def _number(self, bits: int) -> int:
+        """Arrow would take the lowest bits of a number that is too large."""
+        value = self._data[self.at]
+        if value < 0x80:
+            self.at += 1
+            return (value >> 1) ^ -(value & 1)
         value = self._varint()
+        if value >> bits:
+            raise ValueError(f"a number has more than {bits} bits")
         return (value >> 1) ^ -(value & 1)
 
-    def _struct(self, depth: int) -> dict[int, Any]:
+    def _count(self, depth: int) -> None:
         self._structs += 1
         if depth > MAX_NESTING or self._structs > MAX_STRUCTS:
             raise ValueError(f"it has more than {MAX_STRUCTS} structures, or more than {MAX_NESTING} in each other")
+
+    def _struct(self, shape: Shape, depth: int) -> dict[int, Any]:
+        self._count(depth)
         found: dict[int, Any] = {}
         field = 0
         while True:
@@ -62,43 +114,183 @@ class CompactReader:
             self.at += 1
             if not head:
                 return found
-            field = field + (head >> 4) if head >> 4 else self._number()
+            field = field + (head >> 4) if head >> 4 else self._number(16)
+            if not 0 <= field < 1 << 15:
+                raise ValueError(f"there is no field {field}")
+            wanted = shape.get(field)
             kind = head & 15
-            # Of a field the type is the value of a truth.
-            found[field] = kind == 1 if kind in {1, 2} else self._value(kind, depth)
+            if wanted is None:
+                # The type of a field is the value of a truth; an element of a list has a byte for it.
+                self.at = self.at if kind in {1, 2} else self._skip(self.at, kind, depth)
+            elif wanted is Kind.NUMBER and kind in _BITS:
+                found[field] = self._number(_BITS[kind])
+            else:
+                found[field] = self._wanted(field, wanted, kind, depth)
 
-    def _value(self, kind: int, depth: int) -> Any:
-        if kind in {4, 5, 6}:
-            return self._number()
-        if kind == 12:
-            return self._struct(depth + 1)
-        if kind in {1, 2, 3}:
-            self.at += 1
-        elif kind == 7:
-            self.at += 8
-        elif kind == 8:
-            size = self._varint()
-            self.at += size
-        elif kind in {9, 10}:
-            head = self._data[self.at]
-            self.at += 1
-            self._elements(head >> 4 if head >> 4 < 15 else self._varint(), (head & 15,), depth)
-        elif kind == 11:
-            size = self._varint()
-            if size:
-                kinds = self._data[self.at]
-                self.at += 1
-                self._elements(size, (kinds >> 4, kinds & 15), depth)
-        else:
-            raise ValueError(f"there is no type {kind}")
-        return None
+    def _wanted(self, field: int, wanted: Kind | Shape | tuple[Shape], kind: int, depth: int) -> Any:
+        if isinstance(wanted, tuple):
+            if kind == _LIST:
+                return self._elements(field, wanted[0], depth)
+        elif isinstance(wanted, dict):
+            if kind == _STRUCT:
+                return self._struct(wanted, depth + 1)
+        elif wanted is Kind.TEXT:
+            if kind == _BINARY:
+                size = self._varint()
+                self.at += size
+                if self.at > len(self._data):
+                    raise ValueError("it is cut")
+                return self._data[self.at - size : self.at]
+        elif wanted is Kind.PLACES and kind == _LIST:
+            return self._places(field, depth)
+        raise ValueError(f"its field {field} has type {kind}")
 
-    def _elements(self, size: int, kinds: tuple[int, ...], depth: int) -> None:
+    def _elements(self, field: int, shape: Shape, depth: int) -> list[Element]:
+        found = []
+        for _ in range(self._structures(field)):
+            start = self.at
+            fields = self._struct(shape, depth + 2)
+            found.append(Element(start, self.at, fields))
+        return found
+
+    def _places(self, field: int, depth: int) -> list[int]:
+        """Where each structure of a list begins."""
+        places = []
+        for _ in range(self._structures(field)):
+            places.append(self.at)
+            self.at = self._skip_struct(self.at, depth + 2)
+        return places
+
+    def _structures(self, field: int) -> int:
+        """How many a list has that begins here."""
+        size, kind = self._list_head()
+        if size and kind != _STRUCT:
+            raise ValueError(f"its field {field} is a list of type {kind}")
+        return size
+
+    def _list_head(self) -> tuple[int, int]:
+        head = self._data[self.at]
+        self.at += 1
+        size = head >> 4 if head >> 4 < 15 else self._varint()
+        self._check_size(size)
+        return size, head & 15
+
+    def _check_size(self, size: int) -> None:
         # Each element takes a byte at least.
         if size > len(self._data) - self.at:
             raise ValueError("it is cut")
+
+    # -- skipping, which most of a footer is: offsets are handed on, as that is faster
+
+    def _skip_struct(self, at: int, depth: int) -> int:
+        self._count(depth)
+        data = self._data
+        while True:
+            head = data[at]
+            at += 1
+            if not head:
+                return at
+            if head < 16:
+                at = _behind_number(data, at)
+            kind = head & 15
+            if kind in _BITS:
+                while data[at] > 127:
+                    at += 1
+                at += 1
+            elif kind == _BINARY and data[at] < 128:
+                at += data[at] + 1
+            elif kind > 2 or not kind:
+                at = self._skip(at, kind, depth)
+
+    def _skip(self, at: int, kind: int, depth: int) -> int:
+        data = self._data
+        if kind == _LIST and data[at] < 0xF0 and data[at] & 15 in _BITS:
+            for _ in range(data[at] >> 4):
+                at += 1
+                while data[at] > 127:
+                    at += 1
+            return at + 1
+        if kind == _STRUCT:
+            return self._skip_struct(at, depth + 1)
+        if kind in _BITS:
+            return _behind_number(data, at)
+        if kind == _BINARY:
+            self.at = at
+            size = self._varint()
+            return self.at + size
+        if kind in {1, 2, _BYTE}:
+            return at + 1
+        if kind == _DOUBLE:
+            return at + 8
+        self.at = at
+        if kind in {_LIST, _SET}:
+            size, element = self._list_head()
+            return self._skip_elements(size, (element,), depth)
+        if kind != _MAP:
+            raise ValueError(f"there is no type {kind}")
+        size = self._varint()
+        self._check_size(size)
+        if not size:
+            return self.at
+        kinds = self._data[self.at]
+        self.at += 1
+        return self._skip_elements(size, (kinds >> 4, kinds & 15), depth)
+
+    def _skip_elements(self, size: int, kinds: tuple[int, ...], depth: int) -> int:
         if depth > MAX_NESTING:
             raise ValueError(f"it has more than {MAX_NESTING} lists in each other")
+        at = self.at
         for _ in range(size):
             for kind in kinds:
-                self._value(kind, depth + 1)
+                at = self._skip(at, kind, depth + 1)
+        return at
+
+
+def _behind_number(data: bytes, at: int) -> int:
+    while data[at] > 127:
+        at += 1
+    return at + 1
+
+
+# -- writing: a value is the type of a field and its bytes
+
+
+def structure(fields: Mapping[int, tuple[int, bytes]]) -> tuple[int, bytes]:
+    """A structure of fields by their ids, in ascending order."""
+    found = bytearray()
+    last = 0
+    for field, (kind, value) in fields.items():
+        if not 0 < field - last < 16:
+            raise ValueError(f"field {field} cannot follow field {last}")
+        found.append((field - last) << 4 | kind)
+        found += value
+        last = field
+    found.append(0)
+    return _STRUCT, bytes(found)
+
+
+def number(value: int, bits: int = 64) -> tuple[int, bytes]:
+    """An i32 or i64."""
+    return (_I32 if bits == 32 else _I64), _varint(value << 1 ^ value >> 63)
+
+
+def text(value: bytes) -> tuple[int, bytes]:
+    """Bytes, with their length."""
+    return _BINARY, _varint(len(value)) + value
+
+
+def list_of(elements: Iterable[tuple[int, bytes]]) -> tuple[int, bytes]:
+    """A list of values of one type."""
+    values = list(elements)
+    kind = values[0][0] if values else _STRUCT
+    head = bytes([len(values) << 4 | kind]) if len(values) < 15 else bytes([0xF0 | kind]) + _varint(len(values))
+    return _LIST, head + b"".join(value for _, value in values)
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    found.append(value)
+    return bytes(found)

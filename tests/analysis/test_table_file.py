@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,15 @@ import pytest
 
 from kafkasniff.analysis import Reading, table_file
 from kafkasniff.analysis.export import Export
+from kafkasniff.analysis.row_selection import RowSelection
 from kafkasniff.analysis.table_file import MAX_GROUP_ROWS, TableFile
 from kafkasniff.confined import open_any_folder
 from kafkasniff.errors import CaptureError, UsageError
 from kafkasniff.rows import TABLES
 from kafkasniff.rows.schemas import EXCHANGES
+from tests.choice import DEEP
+
+ROOT = Path(__file__).parents[2]
 
 PATH = "exchanges/date=2026-11-21/part-00001-00000.parquet"
 
@@ -172,7 +178,7 @@ def test_damage_anywhere(tmp_path: Path) -> None:
     """Whatever byte is wrong: rows, or an exception of ours; UsageError where it is in the name of a column."""
     path = export_of(tmp_path, exchanges(50, client_id=pa.array(["a", "b"] * 25), time_ns=pa.array(range(50))))
     whole = path.read_bytes()
-    for place in range(0, len(whole), 31):
+    for place in range(0, len(whole), 29):
         for wrong in (0, 0xFF):
             path.write_bytes(whole[:place] + bytes([wrong]) + whole[place + 1 :])
             try:
@@ -180,6 +186,49 @@ def test_damage_anywhere(tmp_path: Path) -> None:
                 Export.open(str(tmp_path)).start_ns()
             except (CaptureError, UsageError):
                 continue
+
+
+def small(folder: Path) -> bytes:
+    """An export with a file of three columns; returns its bytes."""
+    path = export_of(
+        folder, pa.table({"time_ns": range(50), "api": ["Fetch", "Produce"] * 25, "topics": [["a"], None] * 25})
+    )
+    return path.read_bytes()
+
+
+def damaged_reads(folder: Path, *arguments: int) -> tuple[int, int]:
+    """How often a process of its own had rows of the damaged file, and refused it (`damaged_files`)."""
+    command = [sys.executable, "-m", "tests.analysis.damaged_files", str(folder), *map(str, arguments)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    now = (folder / "now").read_text() if (folder / "now").exists() else ""
+    assert found.returncode == 0, f"it ended with {found.returncode} at {now}: {found.stderr}"
+    read, refused = map(int, found.stdout.split())
+    return read, refused
+
+
+def test_a_contradiction_that_ends_arrow(tmp_path: Path) -> None:
+    """A column that may not be null, with statistics of levels that only a column has which may be.
+
+    pyarrow ends the process with "Definition level histogram size mismatch" where it is asked for that column.
+    """
+    whole = small(tmp_path)
+    optional, required = (b"\x15\x04\x25" + repetition + b"\x18\x07time_ns" for repetition in (b"\2", b"\0"))
+    assert whole.count(optional) == 1, "SchemaElement: type INT64, repetition_type OPTIONAL, name"
+    (tmp_path / PATH).write_bytes(whole.replace(optional, required))
+    look = f"from tests.analysis.damaged_files import *; read_all(Export.open({str(tmp_path)!r}))"
+    found = subprocess.run([sys.executable, "-c", look], capture_output=True, check=False, cwd=ROOT, text=True)
+    assert found.returncode == 1, found.stderr
+    assert "CaptureError: cannot read" in found.stderr
+    assert sum(map(len, read(tmp_path, "api"))) == 50
+
+
+def test_damage_of_each_byte_of_a_footer(tmp_path: Path) -> None:
+    """In a process of its own, as what is looked for ends it."""
+    whole = small(tmp_path)
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    read, refused = damaged_reads(tmp_path, 0 if DEEP else footer, 1, 16 if DEEP else 2)
+    assert read > 200
+    assert refused > 200
 
 
 @pytest.mark.parametrize("name", ["manifest.json", PATH])
@@ -213,6 +262,6 @@ def test_names_of_other_files(path: str, tmp_path: Path) -> None:
 def test_own_files_are_within_the_bounds(table: str, tmp_path: Path) -> None:
     pq.write_table(pa.table({name: [None] for name in TABLES[table].names}, TABLES[table]), tmp_path / "file")
     file = TableFile(open_any_folder(tmp_path) / "file", table)
-    assert file.metadata.num_columns < 100
-    assert len(list(file.batches(TABLES[table].names, None, [], file.schema))) == 1
+    assert len(file.footer.leaves) < 100
+    assert len(list(file.batches(TABLES[table].names, RowSelection(), file.schema))) == 1
     file.close()

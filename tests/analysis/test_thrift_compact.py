@@ -9,7 +9,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kafkasniff.analysis.thrift_compact import MAX_NESTING, MAX_STRUCTS, CompactReader
+from kafkasniff.analysis.thrift_compact import (
+    MAX_NESTING,
+    MAX_STRUCTS,
+    CompactReader,
+    Kind,
+    Shape,
+    list_of,
+    number,
+    structure,
+    text,
+)
 
 
 def test_what_a_footer_says(tmp_path: Path) -> None:
@@ -18,23 +28,70 @@ def test_what_a_footer_says(tmp_path: Path) -> None:
     data = (tmp_path / "file").read_bytes()
     size = int.from_bytes(data[-8:-4], "little")
     reader = CompactReader(data[-8 - size : -8])
-    found = reader.read()
+    found = reader.read(
+        {1: Kind.NUMBER, 2: Kind.PLACES, 3: Kind.NUMBER, 4: ({1: Kind.PLACES, 3: Kind.NUMBER},), 6: Kind.TEXT}
+    )
     assert found[3] == 1000
     assert found[1] == 2
+    assert [(len(group.fields[1]), group.fields[3]) for group in found[4]] == [(2, 300)] * 3 + [(2, 100)]
+    assert found[6].startswith(b"parquet-cpp-arrow")
+    names = [CompactReader(data[-8 - size : -8], place).read({4: Kind.TEXT})[4] for place in found[2]]
+    assert names == [b"schema", b"a", b"b", b"list", b"element"]
     assert reader.at == size
-    for length in range(size):
+    skipping = CompactReader(data[-8 - size : -8])
+    assert skipping.read({}) == {}
+    assert skipping.at == size
+    for length, shape in ((length, shape) for length in range(size) for shape in ({}, {2: Kind.PLACES})):
         with pytest.raises(ValueError, match="cut"):
-            CompactReader(data[-8 - size : -8][:length]).read()
+            CompactReader(data[-8 - size : -8][:length]).read(shape)
 
 
 def test_values_of_all_types() -> None:
     data = bytes.fromhex("11 12 15 09 16 0a 17 0000000000000000 18 03 616263 19 2 5 02 04".replace(" 2 5 ", " 25 "))
     data += bytes.fromhex("1b 01 85 0161 02 1c 15 06 00 05 8002 01 00")
-    found = CompactReader(data).read()
-    assert (found[1], found[2], found[3], found[4]) == (True, False, -5, 5)
-    assert found[5] is found[6] is found[7] is found[8] is None
-    assert found[9] == {1: 3}
-    assert found[128] == -1
+    reader = CompactReader(data)
+    wanted = dict.fromkeys((3, 4, 128), Kind.NUMBER)
+    assert reader.read({**wanted, 6: Kind.TEXT, 9: {1: Kind.NUMBER}}) == {3: -5, 4: 5, 6: b"abc", 9: {1: 3}, 128: -1}
+    assert reader.at == len(data)
+    skipping = CompactReader(data)
+    assert skipping.read({}) == {}
+    assert skipping.at == len(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "shape", "told"),
+    [
+        ("15 ffffffffffffffffffff7f 00", {1: Kind.NUMBER}, "too long"),
+        ("16 ffffffffffffffffff7f 00", {1: Kind.NUMBER}, "too long"),
+        ("15 8080808020 00", {1: Kind.NUMBER}, "more than 32 bits"),
+        ("11 00", {1: Kind.NUMBER}, "field 1 has type 1"),
+        ("15 02 00", {1: Kind.TEXT}, "field 1 has type 5"),
+        ("15 02 00", {1: {}}, "field 1 has type 5"),
+        ("1c 00 00", {1: Kind.PLACES}, "field 1 has type 12"),
+        ("1c 00 00", {1: ({},)}, "field 1 has type 12"),
+        ("19 25 02 04 00", {1: Kind.PLACES}, "list of type 5"),
+        ("19 25 02 04 00", {1: ({},)}, "list of type 5"),
+        ("18 05 61 00", {1: Kind.TEXT}, "cut"),
+        ("05 01 02 00", {}, "no field -1"),
+        ("10", {}, "no type 0"),
+    ],
+)
+def test_fields_of_other_types(data: str, shape: Shape, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        CompactReader(bytes.fromhex(data)).read(shape)
+
+
+def test_what_is_written_is_read() -> None:
+    numbers = {1: 0, 2: -1, 3: 63, 4: -64, 5: 64, 6: (1 << 63) - 1, 7: -(1 << 63)}
+    inner = structure({field: number(value) for field, value in numbers.items()})
+    _, data = structure({1: text(b"x" * 300), 2: inner, 3: list_of([inner] * 20), 4: list_of([]), 5: number(7, 32)})
+    shape = dict.fromkeys(numbers, Kind.NUMBER)
+    found = CompactReader(data).read({1: Kind.TEXT, 2: shape, 3: (shape,), 4: Kind.PLACES, 5: Kind.NUMBER})
+    assert (found[1], found[2], found[4], found[5]) == (b"x" * 300, numbers, [], 7)
+    assert [one.fields for one in found[3]] == [numbers] * 20
+    assert {data[one.start : one.end] for one in found[3]} == {inner[1]}
+    with pytest.raises(ValueError, match="field 1 cannot follow field 2"):
+        structure({2: number(1), 1: number(1)})
 
 
 @pytest.mark.parametrize(
@@ -44,7 +101,7 @@ def test_values_of_all_types() -> None:
         (b"\x15", "cut"),
         (b"\x18\xff\xff\xff\xff\x0f\x00", "cut"),
         (b"\x19\xf5\xff\xff\xff\xff\x0f\x00", "cut"),
-        (b"\x15" + b"\xff" * 20, "too long"),
+        (b"\x15" + b"\xff" * 20, "cut"),
         (b"\x1d\x00", "no type 13"),
         (b"\x1c" * 1000, "in each other"),
         (b"\x19\x19" + b"\x19" * 5000, "in each other"),
@@ -52,7 +109,7 @@ def test_values_of_all_types() -> None:
 )
 def test_what_makes_no_sense(data: bytes, told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        CompactReader(data).read()
+        CompactReader(data).read({})
 
 
 def test_structures_are_counted() -> None:
@@ -68,9 +125,9 @@ def test_structures_are_counted() -> None:
         data = b"\x49\xfc" + bytes(size) + bytes(count + more) + b"\0"
         if more:
             with pytest.raises(ValueError, match=f"more than {MAX_STRUCTS} structures"):
-                CompactReader(data).read()
+                CompactReader(data).read({})
         else:
-            assert CompactReader(data).read() == {4: None}
+            assert len(CompactReader(data).read({4: Kind.PLACES})[4]) == count
     assert MAX_NESTING < 100
 
 
@@ -80,7 +137,7 @@ def test_any_bytes() -> None:
         data = dice.randbytes(dice.randrange(200))
         reader = CompactReader(data)
         try:
-            reader.read()
+            reader.read({})
         except ValueError:
             continue
         assert reader.at <= len(data)

@@ -1,0 +1,288 @@
+"""The footer of a Parquet file: read without Arrow, and written anew for it.
+
+Arrow ends the process where some values of a footer contradict each other (such as a histogram of levels that has not
+as many elements as there are levels). So it never sees the footer of a file. `Footer.rewritten` makes one with the
+required fields alone, each checked, for the columns and row groups that are wanted. Statistics, indexes, Bloom filters,
+encryption and metadata stay behind.
+
+Source: parquet-format/src/main/thrift/parquet.thrift, where the numbers of fields and enumerations are from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final, NamedTuple
+
+from kafkasniff.analysis.thrift_compact import CompactReader, Element, Kind, Shape, list_of, number, structure, text
+
+__all__ = [
+    "BYTE_ARRAY",
+    "MAX_COLUMNS",
+    "MAX_ELEMENTS",
+    "MAX_NAME",
+    "MAX_SCHEMA_DEPTH",
+    "Chunk",
+    "Footer",
+    "Leaf",
+]
+
+MAX_COLUMNS: Final = 1024
+"""Leaves of a schema: tables have up to 60."""
+MAX_ELEMENTS: Final = 4096
+"""Elements of a schema, and row groups."""
+MAX_NAME: Final = 1024
+"""Bytes of the name of an element: tables have up to 30."""
+MAX_SCHEMA_DEPTH: Final = 16
+"""Elements in each other: tables have up to five."""
+
+BYTE_ARRAY: Final = 6
+_TYPES: Final = 8
+_REPEATED: Final = 2
+_CODECS: Final = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
+_READABLE_CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
+_ENCODINGS: Final = (0, 3, 8)
+"""PLAIN, RLE, RLE_DICTIONARY: pages say which of them they have, and `table_file` looks there."""
+_LARGEST: Final = 1 << 62
+
+_ELEMENT: Final[Shape] = {1: Kind.NUMBER, 3: Kind.NUMBER, 4: Kind.TEXT, 5: Kind.NUMBER}
+_GROUP: Final[Shape] = {1: Kind.PLACES, 3: Kind.NUMBER}
+_FILE: Final[Shape] = {2: (_ELEMENT,), 4: (_GROUP,)}
+_STATISTICS: Final[Shape] = {5: Kind.TEXT, 6: Kind.TEXT}
+_CHUNK: Final[Shape] = {1: Kind.TEXT, 3: dict.fromkeys((1, 4, 5, 6, 7, 9, 11), Kind.NUMBER)}
+_CHUNK_STATISTICS: Final[Shape] = {3: {12: _STATISTICS}}
+
+
+class Leaf(NamedTuple):
+    """A column that has values."""
+
+    place: int
+    """Of all leaves."""
+    names: tuple[str, ...]
+    """From the table's column to the leaf."""
+    physical: int
+    repeated: bool
+    """It is in a list: there is not one value for each row."""
+
+    @property
+    def path(self) -> str:
+        """As Arrow names it."""
+        return ".".join(self.names)
+
+
+class Chunk(NamedTuple):
+    """A leaf of a row group."""
+
+    codec: int
+    values: int
+    """Nulls and empty lists included."""
+    plain_size: int
+    stored_size: int
+    data_at: int
+    dictionary_at: int | None
+
+    @property
+    def start(self) -> int:
+        """Offset of its first page."""
+        dictionary = self.dictionary_at
+        return self.data_at if dictionary is None or not 0 < dictionary < self.data_at else dictionary
+
+
+class _Group(NamedTuple):
+    rows: int
+    chunks: Sequence[int]
+    """Their offsets in the footer."""
+
+
+class _Column(NamedTuple):
+    """A column of the table."""
+
+    elements: tuple[bytes, ...]
+    """It and all that is in it, as the footer has them."""
+    leaves: tuple[Leaf, ...]
+
+
+class _SchemaWalk:
+    """The way through the elements of a schema, from the first behind its root."""
+
+    def __init__(self, elements: Sequence[Element]) -> None:
+        self._elements = elements
+        self.at = 1
+        self.leaves: list[Leaf] = []
+
+    def step(self, above: tuple[str, ...], *, repeated: bool) -> None:
+        """Go past an element and all that is in it. Raises ValueError where it makes no sense."""
+        if self.at >= len(self._elements) or len(above) >= MAX_SCHEMA_DEPTH:
+            raise ValueError(f"its schema is cut, or has more than {MAX_SCHEMA_DEPTH} elements in each other")
+        element = self._elements[self.at].fields
+        self.at += 1
+        names = (*above, _name(element))
+        repetition, physical, children = element.get(3, -1), element.get(1), _children(element)
+        if not 0 <= repetition <= _REPEATED or (physical is None) == (not children):
+            raise ValueError(f"the element {'.'.join(names)} of its schema makes no sense")
+        repeated = repeated or repetition == _REPEATED
+        if physical is not None:
+            if not 0 <= physical < _TYPES:
+                raise ValueError(f"its column {'.'.join(names)} has type {physical}, which does not exist")
+            self.leaves.append(Leaf(len(self.leaves), names, physical, repeated))
+        for _ in range(children):
+            self.step(names, repeated=repeated)
+
+
+class Footer:
+    """The footer that `data` holds. The constructor and the methods raise ValueError where it makes no sense."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        found = CompactReader(data).read(_FILE)
+        for field, name in ((2, "elements of its schema"), (4, "row groups")):
+            if field not in found:
+                raise ValueError(f"its footer lacks the {name}")
+            if len(found[field]) > MAX_ELEMENTS:
+                raise ValueError(f"it has {len(found[field])} {name}, more than {MAX_ELEMENTS}")
+        self._columns = self._schema(found[2])
+        self.leaves: tuple[Leaf, ...] = tuple(leaf for column in self._columns.values() for leaf in column.leaves)
+        if len(self.leaves) > MAX_COLUMNS:
+            raise ValueError(f"it has {len(self.leaves)} columns, more than {MAX_COLUMNS}")
+        self._chunks: dict[tuple[int, int], Chunk] = {}
+        self._groups = [self._group(order, group.fields) for order, group in enumerate(found[4])]
+
+    def _schema(self, elements: Sequence[Element]) -> dict[str, _Column]:
+        """Columns by name. A schema is its elements in depth-first order, each with the number of its children."""
+        walk = _SchemaWalk(elements)
+        columns: dict[str, _Column] = {}
+        for _ in range(_children(elements[0].fields) if elements else 0):
+            start, before = walk.at, len(walk.leaves)
+            walk.step((), repeated=False)
+            leaves = tuple(walk.leaves[before:])
+            name = leaves[0].names[0]
+            if name in columns:
+                raise ValueError(f"it has two columns {name}")
+            columns[name] = _Column(tuple(self._data[one.start : one.end] for one in elements[start : walk.at]), leaves)
+        if walk.at != len(elements) or not columns:
+            raise ValueError("its schema makes no sense")
+        return columns
+
+    def _group(self, order: int, found: dict[int, Any]) -> _Group:
+        rows, chunks = found.get(3, -1), found.get(1, ())
+        if not 0 <= rows < _LARGEST or len(chunks) != len(self.leaves):
+            raise ValueError(f"row group {order} has {rows} rows and {len(chunks)} of {len(self.leaves)} columns")
+        return _Group(rows, chunks)
+
+    @property
+    def groups(self) -> int:
+        """How many row groups it has."""
+        return len(self._groups)
+
+    def rows(self, group: int) -> int:
+        """Rows of a row group."""
+        return self._groups[group].rows
+
+    def chunk(self, group: int, leaf: Leaf) -> Chunk:
+        """What the footer says of a leaf in a row group: consistent in itself, not compared with the file."""
+        known = self._chunks.get((group, leaf.place))
+        if known is not None:
+            return known
+        found = self._read(group, leaf, _CHUNK)
+        meta = found.get(3, {})
+        codec = meta.get(4, -1)
+        name = _CODECS[codec] if 0 <= codec < len(_CODECS) else str(codec)
+        if found.get(1) or name not in _READABLE_CODECS:
+            raise ValueError(f"its column {leaf.path} is compressed by {name}, or in another file")
+        if meta.get(1) != leaf.physical:
+            raise ValueError(f"its column {leaf.path} has type {meta.get(1)}, and {leaf.physical} in the schema")
+        values, plain, stored, data_at = (meta.get(field, -1) for field in (5, 6, 7, 9))
+        if not all(0 <= one < _LARGEST for one in (values, plain, stored, data_at)):
+            raise ValueError(f"its column {leaf.path} has a size or an offset that makes no sense")
+        rows = self.rows(group)
+        if values < rows or (values > rows and not leaf.repeated):
+            raise ValueError(f"its column {leaf.path} has {values} values in {rows} rows")
+        chunk = self._chunks[group, leaf.place] = Chunk(codec, values, plain, stored, data_at, meta.get(11))
+        return chunk
+
+    def integers(self, group: int, name: str) -> tuple[int, int] | None:
+        """Least and largest value of a column of 64-bit integers, by its statistics; None where it lacks them."""
+        found = self.texts(group, name)
+        if found is None:
+            return None
+        if any(len(one) != 8 for one in found):
+            raise ValueError(f"its column {name} has statistics that are no 64-bit integers")
+        least, largest = (int.from_bytes(one, "little", signed=True) for one in found)
+        if least > largest:
+            raise ValueError(f"its column {name} has statistics from {least} to {largest}")
+        return least, largest
+
+    def texts(self, group: int, name: str) -> tuple[bytes, bytes] | None:
+        """The same for a column of bytes: every value is, bytewise, from the first to the second."""
+        column = self._columns.get(name)
+        # What is in a list or a structure has statistics of its own, not of the column.
+        if column is None or len(column.elements) != 1:
+            return None
+        statistics = self._read(group, column.leaves[0], _CHUNK_STATISTICS).get(3, {}).get(12, {})
+        # Those in the deprecated fields are not read: what order they are in is not known.
+        return (statistics[6], statistics[5]) if 5 in statistics and 6 in statistics else None
+
+    def _read(self, group: int, leaf: Leaf, shape: Shape) -> dict[int, Any]:
+        return CompactReader(self._data, self._groups[group].chunks[leaf.place]).read(shape)
+
+    def leaves_of(self, names: Collection[str]) -> list[Leaf]:
+        """The leaves of columns, in the order of the file."""
+        return [leaf for name, column in self._columns.items() if name in names for leaf in column.leaves]
+
+    def rewritten(self, names: Collection[str] | None = None, groups: Sequence[int] = ()) -> bytes:
+        """A footer with columns (None: all) and row groups of this one, for the same pages, and with nothing optional.
+
+        Raises ValueError where a chunk of them makes no sense.
+        """
+        columns = [column for name, column in self._columns.items() if names is None or name in names]
+        leaves = [leaf for column in columns for leaf in column.leaves]
+        root = structure({4: text(b"schema"), 5: number(len(columns), 32)})
+        written = [self._rewritten_group(group, leaves) for group in groups]
+        elements = [(root[0], element) for column in columns for element in column.elements]
+        _, file = structure(
+            {
+                1: number(2, 32),
+                2: list_of([root, *elements]),
+                3: number(sum(self.rows(group) for group in groups)),
+                4: list_of(written),
+            }
+        )
+        return file
+
+    def _rewritten_group(self, group: int, leaves: Sequence[Leaf]) -> tuple[int, bytes]:
+        chunks = [self.chunk(group, leaf) for leaf in leaves]
+        columns = []
+        for leaf, chunk in zip(leaves, chunks, strict=True):
+            fields = {
+                1: number(leaf.physical, 32),
+                2: list_of([number(encoding, 32) for encoding in _ENCODINGS]),
+                3: list_of([text(name.encode()) for name in leaf.names]),
+                4: number(chunk.codec, 32),
+                5: number(chunk.values),
+                6: number(chunk.plain_size),
+                7: number(chunk.stored_size),
+                9: number(chunk.data_at),
+            }
+            if chunk.start != chunk.data_at:
+                fields[11] = number(chunk.start)
+            columns.append(structure({2: number(0), 3: structure(fields)}))
+        return structure(
+            {
+                1: list_of(columns),
+                2: number(sum(chunk.plain_size for chunk in chunks)),
+                3: number(self.rows(group)),
+            }
+        )
+
+
+def _name(element: dict[int, Any]) -> str:
+    name: bytes | None = element.get(4)
+    if name is None or len(name) > MAX_NAME:
+        raise ValueError(f"an element of its schema lacks a name, or has one of more than {MAX_NAME} bytes")
+    return name.decode()
+
+
+def _children(element: dict[int, Any]) -> int:
+    children: int = element.get(5, 0)
+    if not 0 <= children <= MAX_ELEMENTS:
+        raise ValueError(f"an element of its schema has {children} children")
+    return children
