@@ -15,7 +15,7 @@ PYTHON ?=
 DEMO_CAPTURE ?= captures/librdkafka-codecs.pcap
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types check fuzz vectors golden manual bench bench-live scale clean
+.PHONY: help demo test lint types check fuzz fuzz-kernel vectors golden manual wheels bench bench-live scale clean
 
 help:
 	@echo "make demo    decode a capture of a real Apache Kafka broker"
@@ -24,15 +24,18 @@ help:
 	@echo "make types   mypy --strict"
 	@echo "make check   lint, types and test"
 	@echo "make fuzz    fuzz every parser with a million inputs, a day or more (FUZZ=quick: a minute; FUZZ='records --seconds 60')"
+	@echo "make fuzz-kernel give the native kernel 100 million changed inputs, with the walker as the oracle"
 	@echo "make vectors have the classes of Kafka's newest release write the vectors again (needs Java and Maven)"
 	@echo "make golden  write golden files, evidence, the list of what is proven and docs/coverage.md again (needs the same)"
+	@echo "make wheels  wheels for Linux and macOS on both machines, compiled here, and a pure one, in dist/"
 	@echo "make manual  write docs/kafkasniff.1 again, which is made of what --help says"
 	@echo "make bench   time beside tshark, memory, growth (hours; needs tshark, tcpdump and root; BENCH=--quick for a try-out)"
 	@echo "make bench-live  live capture under rising load, beside tshark (needs root, Linux, tshark, tcpdump, tcpreplay)"
 	@echo "make scale   both engines of export on 1 to 8 GB of captures (some hours, 60 GB of disk; BENCH as above)"
 	@echo "make clean   remove the virtual environment and all caches"
 
-# A stamp per set of dependencies: pip runs again when pyproject.toml changes, else not at all.
+# A stamp per set of dependencies: pip runs again when pyproject.toml or the native kernel changes, else not at all.
+KERNEL := pyproject.toml hatch_build.py $(wildcard kafkasniff/kernel/*.zig)
 $(VENV)/bin/python:
 	@python="$(PYTHON)"; \
 	for candidate in python3 python3.13 python3.12 python3.11 python3.14; do \
@@ -47,15 +50,15 @@ $(VENV)/bin/python:
 	fi; \
 	"$$python" -m venv "$(VENV)"
 
-$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.installed: $(KERNEL) | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-$(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.installed-test: $(KERNEL) | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@ $(VENV)/.installed
 
-$(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.installed-dev: $(KERNEL) | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.installed-test $(VENV)/.installed
 
@@ -85,6 +88,12 @@ fuzz: $(VENV)/.installed-test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
+# A hundred million inputs take some minutes; KERNEL_FUZZ='--records --executions 10000000' for others.
+KERNEL_FUZZ ?= --executions 100000000
+fuzz-kernel: $(VENV)/.installed-test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ)
+
 vectors: $(VENV)/.installed-test
 	$(BIN)/python -m tests.vectors make
 
@@ -93,6 +102,13 @@ golden: $(VENV)/.installed-test
 	$(BIN)/python -m tests.vectors proven
 	$(BIN)/python -m tests.evidence
 	$(BIN)/python -m tests.coverage
+
+# One environment with the compiler serves all of them.
+wheels: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$($(BIN)/python hatch_build.py --compiler)" 'hatchling>=1.25'
+	for platform in linux-x86_64 linux-aarch64 macos-arm64 macos-x86_64 none; do \
+	    KAFKASNIFF_BUILD_PLATFORM=$$platform $(BIN)/python -m build --wheel --no-isolation --outdir dist . || exit 1; \
+	done
 
 manual: $(VENV)/.installed
 	$(BIN)/python -m kafkasniff.cli.manual > docs/kafkasniff.1

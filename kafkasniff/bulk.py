@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -46,6 +46,9 @@ from kafkasniff.model import Message
 from kafkasniff.streams import NO_TIME, Stretch
 from kafkasniff.tcp.plan import BatchPlan
 from kafkasniff.tcp.reassembly import Delta
+
+if TYPE_CHECKING:
+    from kafkasniff.kafka.rendered import Ahead, Renderer
 
 __all__ = [
     "Bulk",
@@ -79,10 +82,12 @@ id; correlation id; packet, time_ns; the API's version, None for a response; lat
 class Bulk:
     """What the messages of one batch have in common: `buffer` with their bytes, and their exchanges."""
 
-    __slots__ = ("buffer", "context", "open", "repeats")
+    __slots__ = ("ahead", "buffer", "context", "open", "repeats")
 
     def __init__(self, buffer: bytes, exchanges: int, options: DecodeOptions, repeats: Repeats | None = None) -> None:
         self.buffer = buffer
+        self.ahead: Ahead | None = None
+        """Bodies as JSON: of requests at the exchange's index, of responses behind those of all requests."""
         self.repeats = repeats
         """Bodies that may be those of several messages."""
         if repeats is not None:
@@ -129,11 +134,16 @@ class PairColumns(NamedTuple):
 
 
 def take(
-    deltas: list[Delta], plan: BatchPlan | None, options: ConnectionOptions, repeats: Repeats | None = None
+    deltas: list[Delta],
+    plan: BatchPlan | None,
+    options: ConnectionOptions,
+    repeats: Repeats | None = None,
+    renderer: Renderer | None = None,
 ) -> Taken:
     """Take what connections yielded of a batch of packets, where all of it can be taken in bulk.
 
-    `plan` is the batch's; `repeats`: bodies that messages may share.
+    `plan` is the batch's; `repeats`: bodies that messages may share; `renderer`: makes bodies that only a JSON sink
+    looks at.
     """
     # A batch may have payload alone, and of that less than the length of one frame.
     if plan is None or len(plan.batch.buffer) < _HEADER:
@@ -141,7 +151,7 @@ def take(
     candidates, rest = _candidates(deltas, plan)
     if not candidates:
         return Taken(deltas)
-    pairs = Pairs(candidates, plan, options, repeats)
+    pairs = Pairs(candidates, plan, options, repeats, renderer)
     taken = pairs.taken.tolist()
     if not any(taken):
         return Taken(deltas)
@@ -192,11 +202,13 @@ class Pairs:
         plan: BatchPlan,
         options: ConnectionOptions,
         repeats: Repeats | None = None,
+        renderer: Renderer | None = None,
     ) -> None:
         self._candidates = candidates
         self._plan = plan
         self._options = options.detail.decode
         self._repeats = repeats
+        self._renderer = renderer
         self._max_frame = options.max_frame
         self._views = Views(plan.batch.buffer)
         self._ranges: Ints = np.array([rows for _, rows in candidates], np.int64)
@@ -451,6 +463,8 @@ class Pairs:
             columns.time[row],
         ]
         code, latency = both(header.code[ask], nothing - 1), both(nothing, self._latency[answer])
+        if self._renderer is not None and self._renderer.use(self._options):
+            bulk.ahead = self._ahead(self._renderer, ask, answer, sorted_by)
         arranged = connection[sorted_by]
         found = zip(
             order[sorted_by].tolist(),
@@ -464,6 +478,35 @@ class Pairs:
             strict=False,  # `repeat` has no end
         )
         return list(found)
+
+    def _ahead(self, renderer: Renderer, ask: Ints, answer: Ints, order: Ints) -> Ahead:
+        """The bodies of these requests and responses, which are told in this order."""
+        requests, responses, header = self._requests, self._responses, self._header
+        code = header.code[ask]
+        programs = np.zeros((2, NO_CODE + 1), np.uint64)
+        flexible = np.zeros((2, NO_CODE + 1), np.int64)
+        for one, version in versions(code).items():
+            assert version is not None
+            for row, (direction, tags) in enumerate(
+                (("request", version.flexible), ("response", version.flexible_response))
+            ):
+                program = renderer.program(version.key, version.version, direction)  # type: ignore[arg-type]
+                programs[row, one] = 0 if program is None else program.address
+                flexible[row, one] = tags
+        asked, answered = requests.start[ask], responses.start[answer]
+        answer_end = answered + responses.size[answer]
+        body = answered + 4
+        # The tag section of a flexible header is empty, in practice.
+        tags = flexible[1, code]
+        first = self._views.unsigned(np.minimum(body, answer_end - 1))
+        answer_programs = np.where((tags == 0) | ((body < answer_end) & (first == 0)), programs[1, code], 0)
+        return renderer.ahead(
+            self._plan.batch.buffer,
+            np.concatenate((programs[0, code], answer_programs.astype(np.uint64))),
+            np.concatenate((asked + _HEADER + np.maximum(header.client_id[ask], 0) + flexible[0, code], body + tags)),
+            np.concatenate((asked + requests.size[ask], answer_end)),
+            order,
+        )
 
     def columns(self) -> tuple[PairColumns, list[BulkEntry]]:
         """All pairs as columns; as messages those with a client id that is not text, of which that is to be told."""

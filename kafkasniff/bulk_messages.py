@@ -11,7 +11,7 @@ from typing import Any, Final
 from kafkasniff.bulk import Bulk, BulkEntry, Open, Version, client_id_text
 from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.message import Decoded, decode_body, decode_request, decode_response
-from kafkasniff.model import Body, Direction, Message
+from kafkasniff.model import Body, Direction, ErrorCode, Message
 from kafkasniff.streams import PACKET_NUMBER
 
 __all__ = ["read_request", "read_response", "tell_request", "tell_response"]
@@ -24,7 +24,7 @@ REQUEST_HEADER: Final = 10
 
 def tell_request(entry: BulkEntry, number: int, capture: str | None) -> tuple[Message, object]:
     """The request of an exchange that gets this number, and what its response is read by. Hot."""
-    _, _, _, connection, bulk, _, _, start, size, length, correlation_id, packet, time_ns, version, _ = entry
+    _, _, _, connection, bulk, index, _, start, size, length, correlation_id, packet, time_ns, version, _ = entry
     assert version is not None
     data, context, position = bulk.buffer, bulk.context, start + REQUEST_HEADER
     client_id: str | bytes | None = None
@@ -32,10 +32,14 @@ def tell_request(entry: BulkEntry, number: int, capture: str | None) -> tuple[Me
         client_id = client_id_text(data[position : position + length])
         position += length
     body: Body | None = None
+    errors: tuple[ErrorCode, ...] = ()
     if client_id.__class__ is not bytes and context.options.bodies:
         context.base = start
         position += version.flexible
-        if bulk.repeats is None:
+        rendered = None if bulk.ahead is None else bulk.ahead.take(index)
+        if rendered is not None:
+            body, errors = rendered, rendered.errors  # type: ignore[assignment]  # see `RenderedBody`
+        elif bulk.repeats is None:
             body = decode_body(version.request, data, position, start + size, context)
         else:
             body = bulk.repeats.body(version, version.request, data, position, start + size, context)
@@ -65,7 +69,7 @@ def tell_request(entry: BulkEntry, number: int, capture: str | None) -> tuple[Me
         None,
         None,
         None,
-        (),
+        errors,
         (),
         number,
         connection.number,
@@ -81,13 +85,17 @@ def tell_request(entry: BulkEntry, number: int, capture: str | None) -> tuple[Me
 
 def tell_response(entry: BulkEntry, opened: Open, capture: str | None) -> Message:
     """The response to a request that left this. Hot."""
-    _, _, _, connection, bulk, _, _, start, size, _, correlation_id, packet, time_ns, _, latency = entry
+    _, _, _, connection, bulk, index, _, start, size, _, correlation_id, packet, time_ns, _, latency = entry
     number, version, client_id, carry, _ = opened
     data, context, flexible = bulk.buffer, bulk.context, version.flexible_response
     body: Body | None = None
+    errors: tuple[ErrorCode, ...] = ()
     if context.options.bodies and not (flexible and (size < 5 or data[start + 4])):
         context.base = start
-        if bulk.repeats is None:
+        rendered = None if bulk.ahead is None else bulk.ahead.take(len(bulk.open) + index)
+        if rendered is not None:
+            body, errors = rendered, rendered.errors  # type: ignore[assignment]  # see `RenderedBody`
+        elif bulk.repeats is None:
             body = decode_body(version.response, data, start + 4 + flexible, start + size, context)
         else:
             body = bulk.repeats.body(version, version.response, data, start + 4 + flexible, start + size, context)
@@ -111,7 +119,7 @@ def tell_response(entry: BulkEntry, opened: Open, capture: str | None) -> Messag
         None,
         None,
         None,
-        (),
+        errors,
         (),
         number,
         connection.number,

@@ -9,7 +9,7 @@ whose endpoint spoke Kafka before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from kafkasniff.tcp import Reassembler, TcpConnection
 from kafkasniff.tcp.plan import Key
 from kafkasniff.tcp.reassembly import Delta
 from kafkasniff.tls.keylog import KeyLog
+
+if TYPE_CHECKING:
+    from kafkasniff.kafka.rendered import Renderer
 
 __all__ = ["Inspector", "Output"]
 
@@ -62,6 +65,7 @@ class Inspector:
     - `keys`: secrets that decrypt TLS, besides those in the captures
     - `shares`: for which key, version and direction of messages a body may be one object for all of them that have the
       same bytes, which saves reading them again; for readers who change no such body. None: each has its own
+    - `renderer`: makes bodies of which only a JSON sink's line is wanted; None: all are dicts
     - `memory`: budget in bytes for all that is kept between two batches (`memory_limits`); None: 1 GiB
 
     Raises UsageError where `memory` is less than 128 MiB.
@@ -82,11 +86,13 @@ class Inspector:
         headers: bool = False,
         keys: KeyLog | None = None,
         shares: Callable[[int, int, Direction], bool] | None = None,
+        renderer: Renderer | None = None,
         memory: int | None = None,
     ) -> None:
         self._ports = frozenset(ports)
         self._show_secrets = show_secrets
-        self._detail = Detail(DecodeOptions(records, show_secrets, bodies=not headers, headers=headers))
+        options = DecodeOptions(records, show_secrets, bodies=not headers, headers=headers)
+        self._detail = Detail(options, renderer)
         self._options = ConnectionOptions(
             detail=self._detail,
             max_frame=max_frame,
@@ -102,6 +108,7 @@ class Inspector:
         """The capture's name, where there was one alone so far."""
         self._known_brokers: set[tuple[int, int, int]] = set()
         self._repeats = None if shares is None else Repeats(shares)
+        self._renderer = renderer
         self._memory = MemoryBudget(checked_memory(memory))
         self.limit_messages(self._memory.limit)
         self.slice_bytes = 0
@@ -217,7 +224,7 @@ class Inspector:
         behind: list[Delta] = []
         if self._in_bulk and plan is not None:
             deltas = self._take_ahead(deltas, plan.order, keyed, behind)
-        taken = take(deltas, plan, self._options, self._repeats) if self._in_bulk else Taken(deltas)
+        taken = take(deltas, plan, self._options, self._repeats, self._renderer) if self._in_bulk else Taken(deltas)
         pairs = taken.pairs
         if pairs is not None:
             self.summary.bytes_stream += pairs.bytes
@@ -567,7 +574,7 @@ class Inspector:
 
     def _message(self, connection: InspectedConnection, event: MessageEvent, out: list[Output]) -> None:
         """Hot: once for each message."""
-        frame, decoded = event.frame, event.read()
+        frame, decoded = event.frame, event.read(self._renderer)
         exchange = connection.exchanges.get(event.ordinal)
         if exchange is None:
             exchange = connection.exchanges[event.ordinal] = OpenExchange(self._next_exchange())

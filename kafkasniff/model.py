@@ -6,6 +6,7 @@ Sizes are bytes. Packet numbers are 1-based and count every packet of their capt
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, Literal
 
 import msgspec
@@ -54,6 +55,28 @@ class LargeBody(dict[str, Any]):
 
 LARGE_BODY: Final = 4 << 20
 """Bytes of a message, decompressed ones counted, from which on its body is a `LargeBody`."""
+
+
+class RenderedBody(msgspec.Struct, frozen=True, gc=False):
+    """Stands for a body in a run that only writes JSON lines, where nobody else looks at messages of its kind.
+
+    Only an `Inspector` with a renderer yields such bodies, and only a sink of the same run gets them.
+    """
+
+    json: bytes
+    """The body as in the JSON lines."""
+    errors: tuple[Any, ...] = ()
+    """Its error codes that are not zero, as `ErrorCode`."""
+
+
+class RenderedRecords(msgspec.Struct, frozen=True, gc=False):
+    """Stands for a `records` field in such a run: nothing is to be told of it but its JSON."""
+
+    json: bytes
+    truncated: int
+    """Its `truncated_bytes`."""
+    decode: Callable[[], Body]
+    """Makes what stands for the field in any other run, for who has to look at it after all."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, gc=False):

@@ -7,6 +7,7 @@ import io
 from typing import Any
 
 import click
+import msgspec
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.errors import UsageError
@@ -24,6 +25,7 @@ __all__ = ["api_command"]
 @click.argument("version", required=False, type=click.IntRange(min=0), metavar="[VERSION]")
 @click.option("--release", metavar="RELEASE", help="What a release of Apache Kafka speaks, such as 3.9.")
 @click.option("--code", is_flag=True, help="The compiled decoders of one version, as Python source.")
+@click.option("--program", is_flag=True, help="The programs of one version, which the native kernel decodes by.")
 @click.option("--coverage", is_flag=True, help="Pairs of API and version that are defined, and those that are proven.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or JSON.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text.")
@@ -35,6 +37,7 @@ def api_command(
     version: int | None,
     release: str | None,
     code: bool,
+    program: bool,
     coverage: bool,
     form: str,
     color: str,
@@ -43,12 +46,15 @@ def api_command(
 
     A NAME may also be that of a record or another structure, such as ConfigRecord or RequestHeader.
     """
-    if name is None and code:
-        raise UsageError("--code needs an API and a version")
+    shown = "--code" if code else "--program" if program else None
+    if code and program:
+        raise UsageError("--code and --program are two answers: ask for one")
+    if name is None and shown is not None:
+        raise UsageError(f"{shown} needs an API and a version")
     if coverage and (name is not None or release is not None):
         raise UsageError("--coverage is about all APIs: it takes neither NAME nor --release")
-    if release is not None and (code or version is not None):
-        raise UsageError("--release tells the versions: it takes neither VERSION nor --code")
+    if release is not None and (shown is not None or version is not None):
+        raise UsageError(f"--release tells the versions: it takes neither VERSION nor {shown or '--code'}")
     page = _Page(environment, form, color)
     if coverage:
         page.coverage()
@@ -58,12 +64,14 @@ def api_command(
         page.all()
     else:
         found = _find(name)
-        if version is None and code:
-            raise UsageError("--code needs a version")
+        if version is None and shown is not None:
+            raise UsageError(f"{shown} needs a version")
         if version is None:
             page.definition(found)
         elif code:
             page.code(_schemas(found, version))
+        elif program:
+            page.program(_schemas(found, version))
         else:
             page.version(found, version, _schemas(found, version))
 
@@ -183,6 +191,15 @@ class _Page:
             self.write_json([{"schema": schema.name, "source": schema.source} for schema in schemas])
         else:
             self.write("\n\n".join(schema.source for schema in schemas))
+
+    def program(self, schemas: list[Schema]) -> None:
+        from kafkasniff.kafka.program import listing, ops_of
+
+        if self.json:
+            ops = [[msgspec.structs.asdict(op) for op in ops_of(schema.root)] for schema in schemas]
+            self.write_json([{"schema": one.name, "ops": found} for one, found in zip(schemas, ops, strict=True)])
+        else:
+            self.write("\n".join(listing(one.root, f"{one.name}, version {one.version}") for one in schemas))
 
     def release(self, release: str, only: Api | None) -> None:
         spoken = spoken_by(release).items()

@@ -20,6 +20,7 @@ from kafkasniff.cli.options import (
     key_arguments,
     make_catalog,
     make_predicate,
+    make_renderer,
     make_sink,
     output_options,
     reads_twice,
@@ -102,6 +103,8 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     from kafkasniff.inspector import Inspector
 
     arguments["shares"] = leaves_alone
+    if predicate is None and writing is None:
+        arguments["renderer"] = make_renderer(wanted, payload)
     # Which connections are written is told at their ends.
     inspector = Inspector(**arguments, connections=writing is not None)
     with open_captures(captures, stdin=environment.stdin) as source:

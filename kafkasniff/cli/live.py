@@ -34,6 +34,7 @@ from kafkasniff.cli.options import (
     make_catalog,
     make_inspector,
     make_predicate,
+    make_renderer,
     make_sink,
     output_options,
     records_wanted,
@@ -126,6 +127,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         exchanges=predicate is not None or bool(watching),
         connections=bool(watching),
         grows=True,
+        renderer=make_renderer(wanted, payload) if shows and predicate is None and not watching else None,
     )
     if exporting is not None and len(interfaces) > 1:
         raise UsageError("--export takes one interface, or any")

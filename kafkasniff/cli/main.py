@@ -95,8 +95,24 @@ class _LazyGroup(click.Group):
             formatter.write_dl([(name, told) for name, (_, _, told) in _COMMANDS.items()])
 
 
+def _print_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if not wanted or context.resilient_parsing:
+        return
+    from kafkasniff.native.library import kernel_note
+
+    click.echo(f"kafkasniff {kafkasniff.__version__} ({kernel_note()})")
+    context.exit()
+
+
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(kafkasniff.__version__, prog_name="kafkasniff", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 def command_line() -> None:
     """Inspect Apache Kafka's wire traffic: decode captures and live traffic into messages.
 

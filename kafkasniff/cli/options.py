@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate
     from kafkasniff.inspector import Inspector
+    from kafkasniff.kafka.rendered import Renderer
     from kafkasniff.payload import Payload
     from kafkasniff.sinks.jsonl import JsonSink
     from kafkasniff.sinks.text import TextSink
@@ -36,6 +37,7 @@ __all__ = [
     "make_catalog",
     "make_inspector",
     "make_predicate",
+    "make_renderer",
     "make_sink",
     "output_options",
     "reads_twice",
@@ -261,13 +263,17 @@ def make_inspector(
     exchanges: bool,
     connections: bool = False,
     grows: bool = False,
+    renderer: Renderer | None = None,
 ) -> Inspector:
-    """An inspector by `inspector_options`, which are taken out of `options`; `grows`: a key log is being written."""
+    """An inspector by `inspector_options`, which are taken out of `options`.
+
+    `grows`: a key log is being written; `renderer`: see `make_renderer`.
+    """
     from kafkasniff.enrich import leaves_alone
     from kafkasniff.inspector import Inspector
 
     arguments = inspector_arguments(options, records, exchanges=exchanges, grows=grows)
-    return Inspector(**arguments, connections=connections, shares=leaves_alone)
+    return Inspector(**arguments, connections=connections, shares=leaves_alone, renderer=renderer)
 
 
 def inspector_arguments(
@@ -285,6 +291,21 @@ def inspector_arguments(
     arguments["memory"] = options.pop("memory")
     del options["ports"], options["max_frame"], options["keylog"]
     return {"records": records, "exchanges": exchanges, "show_secrets": options.pop("show_secrets"), **arguments}
+
+
+def make_renderer(options: OutputOptions, payload: Payload) -> Renderer | None:
+    """What makes bodies of which only the JSON line is wanted; None where they are wanted as dicts, or by Python."""
+    if options.form != "json" or payload.hides:
+        return None
+    from kafkasniff.native import kernel
+
+    found = kernel()
+    if found is None:
+        return None
+    from kafkasniff.enrich.plan import reads_nothing
+    from kafkasniff.kafka.rendered import Renderer
+
+    return Renderer(found, options.bytes_form, reads_nothing)
 
 
 def framing_arguments(options: Mapping[str, Any]) -> dict[str, Any]:

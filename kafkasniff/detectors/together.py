@@ -62,6 +62,7 @@ class Detectors:
                 self._bodies.setdefault(place, []).append(which)
         self._error_bodies = any(detector.error_bodies for detector in self.detectors)
         self._notes: dict[str, None] = {}
+        self._of_exports: dict[str, None] = {}
 
     @property
     def _all(self) -> tuple[Detector[Any], ...]:
@@ -132,7 +133,7 @@ class Detectors:
                     wanted.setdefault((table, reading.apis), []).append(detector)
         for one in self.detectors:
             if one.not_in_exports and one.name not in unread:
-                self._notes[f"{one.name}: exports do not contain {one.not_in_exports}"] = None
+                self._of_exports[f"{one.name}: exports do not contain {one.not_in_exports}"] = None
         for table, names in lacking.items():
             self._notes[f"not looked for: {', '.join(names)}: {export.folder} has no table {table}"] = None
         if self._clusters is not None and not export.has_json:
@@ -158,6 +159,7 @@ class Detectors:
         if self._clusters is not None and other._clusters is not None:
             self._clusters.merge(other._clusters)
         self._notes |= other._notes
+        self._of_exports |= other._of_exports
 
     def findings(self, names: Names | None = None) -> list[Finding]:
         """What the rows so far show, worst first. `names`: what captures among the sources told."""
@@ -171,9 +173,16 @@ class Detectors:
             found += some[:MAX_FINDINGS]
         return worst_first(found)
 
-    def notes(self) -> list[str]:
-        """What a reader of the findings must know: what is not known, and what bounds have cost."""
-        return [*self._notes, *(f"{one.name}: {note}" for one in self.detectors for note in one.notes())]
+    def notes(self, *, of_exports: bool = True) -> list[str]:
+        """What a reader of the findings must know: what is not known, and what bounds have cost.
+
+        `of_exports`: with what holds for any export, which a page that mentions findings in passing need not repeat.
+        """
+        return [
+            *self._notes,
+            *(self._of_exports if of_exports else ()),
+            *(f"{one.name}: {note}" for one in self.detectors for note in one.notes()),
+        ]
 
 
 def _settings(settings: Iterable[str]) -> dict[str, dict[str, str]]:

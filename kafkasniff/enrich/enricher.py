@@ -16,7 +16,18 @@ from kafkasniff.enrich.plan import ENVELOPE, Plan, data_plan, message_plan, name
 from kafkasniff.enrich.sessions import FETCH, FIRST_VERSION, FetchSessions, session_fields
 from kafkasniff.kafka import cluster_metadata
 from kafkasniff.kafka.uuids import ZERO_UUID
-from kafkasniff.model import Body, Connection, Direction, Exchange, Message, Problem, SaslToken, Summary
+from kafkasniff.model import (
+    Body,
+    Connection,
+    Direction,
+    Exchange,
+    Message,
+    Problem,
+    RenderedBody,
+    RenderedRecords,
+    SaslToken,
+    Summary,
+)
 
 __all__ = ["Enricher", "internal_topics"]
 
@@ -119,8 +130,8 @@ class Enricher:
         ways = self._ways
         for event in events:
             if type(event) is Message:
-                body = event.body
-                if body is None:
+                body: Any = event.body
+                if body is None or body.__class__ is RenderedBody:
                     continue
                 kind = (event.api_key, event.api_version, event.type)
                 way = ways.get(kind) or self._way(*kind)
@@ -301,9 +312,11 @@ def _has_no_records(body: Body, topics: str, name: str) -> bool:
 
 
 def _at(body: Body, path: tuple[str, ...]) -> Iterator[Any]:
-    """The values at a path of fields, through arrays."""
+    """The values at a path of fields, through arrays; records that were rendered are decoded in their place."""
     value = body.get(path[0])
     if len(path) == 1:
+        if value.__class__ is RenderedRecords:
+            value = body[path[0]] = value.decode()
         yield value
     else:
         for one in value if isinstance(value, list) else (value,):

@@ -15,7 +15,7 @@ from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.definition import FieldDefinition
 from kafkasniff.model import Direction
 
-__all__ = ["Plan", "data_plan", "leaves_alone", "message_plan", "named_topics"]
+__all__ = ["Plan", "data_plan", "leaves_alone", "message_plan", "named_topics", "reads_nothing"]
 
 ENVELOPE: Final = 58
 TELLING_REQUESTS: Final = frozenset({4, 6, 62, 70})
@@ -73,6 +73,18 @@ def leaves_alone(api_key: int, version: int, direction: Direction) -> bool:
         return False
     found = message_plan(api_key, version, direction)
     return api_key != ENVELOPE and (found is None or not found[0].is_added_to)
+
+
+@lru_cache(maxsize=4096)
+def reads_nothing(api_key: int, version: int, direction: Direction) -> bool:
+    """Whether an `Enricher` neither adds anything to bodies of this kind nor learns from them.
+
+    Unless they name one of the brokers' own topics, whose records it reads where topics have names.
+    """
+    if (api_key == FETCH and version >= FIRST_VERSION) or api_key == ENVELOPE:
+        return False
+    found = message_plan(api_key, version, direction)
+    return found is None or named_topics(found[0]) is not None
 
 
 def named_topics(plan: Plan) -> tuple[str, str] | None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 import msgspec
 
 from kafkasniff.kafka.memory import ConnectionMemory
-from kafkasniff.model import ErrorCode, Problem
+from kafkasniff.model import ErrorCode, Problem, RenderedRecords
 
-__all__ = ["MAX_DECOMPRESSED", "MAX_PROBLEMS", "MAX_RECORDS", "UNMARKED", "DecodeContext", "DecodeOptions"]
+__all__ = [
+    "MAX_DECOMPRESSED",
+    "MAX_PROBLEMS",
+    "MAX_RECORDS",
+    "UNMARKED",
+    "DecodeContext",
+    "DecodeOptions",
+    "RecordsRenderer",
+    "RenderingOptions",
+]
 
 MAX_DECOMPRESSED: Final = 256 << 20
 """Bytes that the record batches of one message may decompress to: Kafka's own limit (message.max.bytes) is lower. Less
@@ -22,6 +31,13 @@ budget below 4 GiB (`memory_limits.message_limits`)."""
 
 MAX_PROBLEMS: Final = 100
 """Problems kept per message, so that hostile bytes cannot make a message's problems outgrow the message."""
+
+
+class RecordsRenderer(Protocol):
+    """Makes JSON of `records` fields (`rendered.Renderer`)."""
+
+    def records(self, data: bytes, start: int, end: int, context: DecodeContext) -> RenderedRecords | None:
+        """The field `data[start:end]`; None where it has to be decoded."""
 
 
 class DecodeOptions(msgspec.Struct, frozen=True):
@@ -43,6 +59,17 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     come."""
     inside: bool = True
     """What lies inside bytes is decoded, too; False for trials, which ask about the message's own bytes only."""
+
+
+class RenderingOptions(DecodeOptions, frozen=True):
+    """Options of a run that only writes JSON lines, where nobody but the sink looks at most records."""
+
+    renderer: RecordsRenderer | None = None
+    """With `records` "full": what makes `records` fields; None: they are decoded."""
+
+    def decoding(self) -> RenderingOptions:
+        """The same for messages whose records are looked at."""
+        return msgspec.structs.replace(self, renderer=None)
 
 
 UNMARKED: Final = (0, 0, 0, 0, 0, 0)

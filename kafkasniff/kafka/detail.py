@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.context import DecodeOptions, RecordsRenderer, RenderingOptions
 from kafkasniff.kafka.dissectors import api
 from kafkasniff.model import Problem
 
@@ -52,18 +52,25 @@ _NO_BODY: Final = (Problem("body-skipped", "its body was not decoded: kafkasniff
 class Detail:
     """Mutable: the level at the moment, and what was left out so far."""
 
-    __slots__ = ("_full", "ahead", "decode", "hides", "left_out", "level")
+    __slots__ = ("_full", "_renderer", "ahead", "decode", "hides", "left_out", "level")
 
-    def __init__(self, full: DecodeOptions) -> None:
+    def __init__(self, full: DecodeOptions, renderer: RecordsRenderer | None = None) -> None:
         self._full = full
+        self._renderer = renderer
         self.level = Level.ALL
-        self.decode = full
+        self.decode = self._everything()
         """What messages are decoded with now."""
         self.hides = False
         """Exchanges that begin now are not told."""
         self.left_out = LeftOut()
         self.ahead = 0
         """Bytes of memory of bodies of the current batch that were read before it is their turn."""
+
+    def _everything(self) -> DecodeOptions:
+        full = self._full
+        if self._renderer is None:
+            return full
+        return RenderingOptions(**msgspec.structs.asdict(full), renderer=self._renderer)
 
     def keeps(self, size: int) -> bool:
         """Whether a body of so many bytes of memory that was read ahead of its turn is kept until then."""
@@ -93,7 +100,7 @@ class Detail:
         self.hides = level is Level.NO_MESSAGES
         full = self._full
         if level is Level.ALL:
-            self.decode = full
+            self.decode = self._everything()
         else:
             records = "metadata" if full.records in _WHOLE else full.records
             # What is not told needs no more of its body than what pairing asks.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -10,6 +10,9 @@ from kafkasniff.kafka.framing import Frame
 from kafkasniff.kafka.message import Decoded, read_rest
 from kafkasniff.model import Problem, Status
 from kafkasniff.streams import NO_TIME, TcpProblem
+
+if TYPE_CHECKING:
+    from kafkasniff.kafka.rendered import Renderer
 
 __all__ = ["Event", "EventLog", "ExchangeEvent", "MessageEvent", "ProblemEvent", "TokenEvent", "VerdictEvent"]
 
@@ -33,8 +36,12 @@ class MessageEvent(msgspec.Struct):
     latency_ns: int | None = None
     duration_ns: int | None = None
 
-    def read(self) -> Decoded:
+    def read(self, renderer: Renderer | None = None) -> Decoded:
         """The message with its body, which is read anew each time where it was left."""
+        if renderer is not None and self.decoded.rest is not None:
+            rendered = renderer.rest(self.decoded, is_request=self.is_request)
+            if rendered is not None:
+                return rendered
         return read_rest(self.decoded)
 
 

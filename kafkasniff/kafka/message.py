@@ -16,7 +16,7 @@ from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.message_body import decode_body, read_body, unread
 from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
 from kafkasniff.kafka.wire import Odd, varint_rest
-from kafkasniff.model import Body, ErrorCode, Problem
+from kafkasniff.model import Body, ErrorCode, Problem, RenderedRecords
 
 __all__ = [
     "DecodeOptions",
@@ -416,8 +416,10 @@ def _judge_produce(body: Body, context: DecodeContext) -> None:
     for topic in body.get("topic_data") or ():
         for partition in topic.get("partition_data") or ():
             records = partition.get("records")
-            if records is not None and records["truncated_bytes"]:
-                count = records["truncated_bytes"]
+            if records is None:
+                continue
+            count = records.truncated if isinstance(records, RenderedRecords) else records["truncated_bytes"]
+            if count:
                 detail = f"{count} bytes behind the last whole batch for partition {partition.get('index')}"
                 context.problem("records-truncated", detail, size=count)
 

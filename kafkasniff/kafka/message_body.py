@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from kafkasniff.kafka.context import UNMARKED, DecodeContext
+from kafkasniff.kafka.context import UNMARKED, DecodeContext, RenderingOptions
 from kafkasniff.kafka.message_plan import Plan
 from kafkasniff.kafka.schema import NOT_CLEAN
 from kafkasniff.kafka.secrets import may_be_misread
@@ -76,7 +76,8 @@ def read_body(  # noqa: PLR0917 - where the body is, and what is known of it
     is_metadata = plan.holds_metadata is not None and plan.holds_metadata(body)
     if is_metadata and _rereads(context):
         context.rewind(mark)
-        context.options = msgspec.structs.replace(context.options, records="full")
+        options = msgspec.structs.replace(context.options, records="full")
+        context.options = options.decoding() if isinstance(options, RenderingOptions) else options
         return read_body(plan, data, position, end, context, cut)
     if complete and after != end:
         detail = f"{end - after} bytes follow the body of {plan.api} version {plan.version}"
@@ -109,8 +110,11 @@ def _may_show_secrets(plan: Plan, data: bytes, problems: Iterable[Problem], cut:
 
 
 def _rereads(context: DecodeContext) -> bool:
-    """Whether a body with records of the metadata log has to be read again, since they were left out."""
-    return context.options.records in {"metadata", "columns"}
+    """Whether a body with records of the metadata log has to be read again, since they were left out or rendered."""
+    options = context.options
+    if options.records in {"metadata", "columns"}:
+        return True
+    return isinstance(options, RenderingOptions) and options.records == "full" and options.renderer is not None
 
 
 def unread(plan: Plan, raw: bytes, context: DecodeContext) -> tuple[bytes | None, int | None]:

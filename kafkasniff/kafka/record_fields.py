@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kafkasniff.kafka.dissectors import api
 from kafkasniff.kafka.layout import Struct
-from kafkasniff.model import Body, Direction
+from kafkasniff.model import Body, Direction, RenderedRecords
 
 __all__ = ["RecordFields", "each_records", "record_fields"]
 
@@ -65,7 +65,8 @@ def each_records(
     for name in fields.secret if secret else fields.plain:
         value = body.get(name)
         for one in value if isinstance(value, list) else (value,):
-            if one is not None:
+            # In records that were rendered there is nothing to read, or they would have been decoded.
+            if one is not None and one.__class__ is not RenderedRecords:
                 yield one, topic
     for name, inner in fields.inner:
         value = body.get(name)

@@ -11,9 +11,10 @@ import struct
 from typing import Any, Final
 
 from kafkasniff.kafka.checksum import crc32c
-from kafkasniff.kafka.context import DecodeContext
+from kafkasniff.kafka.context import DecodeContext, RenderingOptions
 from kafkasniff.kafka.message_set import MIN_SIZES, decode_message
 from kafkasniff.kafka.record_batch import HEADER, HEADER_SIZE, decode_batch
+from kafkasniff.model import RenderedRecords
 
 __all__ = [
     "MAX_BATCHES",
@@ -50,7 +51,7 @@ BatchSpan = tuple[int, int, int]
 """Where a batch lies: its position, its end, its magic."""
 
 
-def decode_records(data: bytes, start: int, end: int, context: DecodeContext) -> dict[str, Any]:
+def decode_records(data: bytes, start: int, end: int, context: DecodeContext) -> dict[str, Any] | RenderedRecords:
     """Decode the `records` field in `data[start:end]`: `{"batches": […], "truncated_bytes": n}`.
 
     Keys, values and header values are `bytes` or None, header keys `str` (`bytes` where not UTF-8), timestamps ms since
@@ -58,7 +59,20 @@ def decode_records(data: bytes, start: int, end: int, context: DecodeContext) ->
     of one, which is no problem; where it is one, a problem says so. So the batches and these bytes together are always
     `end - start`. With `context.options.records` other than "full" the batches have no `records`. Never raises for what
     the bytes hold.
+
+    With `RenderingOptions` a field of which only the JSON is wanted may be that.
     """
+    options = context.options
+    if isinstance(options, RenderingOptions) and end - start >= HEADER_SIZE and options.records == "full":
+        rendered = None if options.renderer is None else options.renderer.records(data, start, end, context)
+        if rendered is not None:
+            if rendered.truncated:
+                context.truncated = True
+            return rendered
+    return _decode(data, start, end, context)
+
+
+def _decode(data: bytes, start: int, end: int, context: DecodeContext) -> dict[str, Any]:
     size = end - start
     if (
         HEADER_SIZE <= size <= MAX_BATCH_LENGTH
@@ -97,7 +111,7 @@ def decode_unaligned(data: bytes, start: int, end: int, context: DecodeContext) 
         first = _search(data, start, end, context)
         if first == end and _is_cut_batch(data, start, end):
             first = start
-    return {"leading_bytes": first - start, **decode_records(data, first, end, context)}
+    return {"leading_bytes": first - start, **_decode(data, first, end, context)}
 
 
 def find_batches(data: bytes, start: int, end: int, context: DecodeContext) -> tuple[list[BatchSpan], int]:

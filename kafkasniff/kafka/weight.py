@@ -5,7 +5,7 @@ from __future__ import annotations
 from sys import getsizeof
 from typing import Any, Final
 
-from kafkasniff.model import Body
+from kafkasniff.model import Body, RenderedBody, RenderedRecords
 
 __all__ = [
     "BODY_RATIO",
@@ -46,10 +46,12 @@ WITH_RECORDS: Final = frozenset(_TOPICS)
 """Keys of the APIs whose records `likely_bytes` counts; all others take BODY_RATIO."""
 
 
-def likely_bytes(api_key: int | None, size: int, body: Body | None) -> int:
+def likely_bytes(api_key: int | None, size: int, body: Body | RenderedBody | None) -> int:
     """About what a message of `size` bytes on the wire takes, or more. Hot: of records only their number is asked."""
     if body is None:
         return size
+    if isinstance(body, RenderedBody):
+        return size + len(body.json)
     topics = None if api_key is None or api_key not in _TOPICS else body.get(_TOPICS[api_key])
     if not topics:
         return size * BODY_RATIO
@@ -60,6 +62,10 @@ def likely_bytes(api_key: int | None, size: int, body: Body | None) -> int:
         for partition in topic.get(partitions_in) or ():
             total += 2 * RECORD_BYTES
             field = partition.get("records")
+            if isinstance(field, RenderedRecords):
+                # Its JSON, and its bytes on the wire.
+                total += 2 * len(field.json)
+                continue
             for batch in () if field is None else field["batches"]:
                 total += RECORD_BYTES + RECORD_BYTES * len(batch.get("records") or ())
                 if batch.get("compression") != "none":

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from kafkasniff.model import Body
+from kafkasniff.model import Body, RenderedRecords
 
 __all__ = ["LONG_VALUE", "PIECE_BYTES", "BytesForm", "Pieces", "bytes_default"]
 
@@ -56,6 +56,12 @@ def bytes_default(form: BytesForm = "auto") -> Default:
     return {"auto": _auto, "base64": _base64, "hex": _hex}[form]
 
 
+def _rendered(value: Any) -> Any:
+    if value.__class__ is RenderedRecords:
+        return orjson.Fragment(value.json)
+    raise TypeError(f"{type(value).__name__} in a body")
+
+
 def _auto(value: Any) -> Any:
     if isinstance(value, bytes):
         try:
@@ -64,26 +70,27 @@ def _auto(value: Any) -> Any:
             return {"base64": b64encode(value).decode("ascii")}
         # Payload may be zeros: six bytes for each, which take their time one by one.
         return orjson.Fragment(_with_zeros(value)) if 0 in value and _ZEROS in value else text
-    raise TypeError(f"{type(value).__name__} in a body")
+    return _rendered(value)
 
 
 def _base64(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"base64": b64encode(value).decode("ascii")}
-    raise TypeError(f"{type(value).__name__} in a body")
+    return _rendered(value)
 
 
 def _hex(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"hex": value.hex()}
-    raise TypeError(f"{type(value).__name__} in a body")
+    return _rendered(value)
 
 
 def _with_zeros(value: bytes) -> bytes:
     """The JSON string of UTF-8 bytes in which runs of zeros are."""
+    # What the pattern matches stands at odd places.
     parts = [
-        _ZERO * len(part) if part[:1] == b"\0" and len(part) >= len(_ZEROS) else orjson.dumps(part.decode())[1:-1]
-        for part in _RUN.split(value)
+        _ZERO * len(part) if place % 2 else orjson.dumps(part.decode())[1:-1]
+        for place, part in enumerate(_RUN.split(value))
     ]
     return b'"' + b"".join(parts) + b'"'
 

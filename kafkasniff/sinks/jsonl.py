@@ -13,7 +13,17 @@ from typing import Any, Final
 
 import orjson
 
-from kafkasniff.model import Body, Endpoint, Exchange, LargeBody, Message, Problem, SaslToken, SharedBody
+from kafkasniff.model import (
+    Body,
+    Endpoint,
+    Exchange,
+    LargeBody,
+    Message,
+    Problem,
+    RenderedBody,
+    SaslToken,
+    SharedBody,
+)
 from kafkasniff.payload import SHOWN, BesideRecords, Payload
 from kafkasniff.sinks.json_pieces import BytesForm, Pieces, bytes_default
 from kafkasniff.sinks.lines import ByteStream, LineWriter
@@ -247,7 +257,9 @@ class JsonSink:
                 event = payload.hide(event)
             body: Any = event.body
             large = body.__class__ is LargeBody
-            if body.__class__ is SharedBody:
+            if body.__class__ is RenderedBody:
+                body = orjson.Fragment(body.json)
+            elif body.__class__ is SharedBody:
                 body = self._shared.made.get(id(body)) or self._share(body)
             elif event.api_key in FLOAT_APIS:
                 body = _finite(body)

@@ -191,7 +191,7 @@ _RUNS: Final = (
         },
         new=Inspector,
         # Which bodies messages may share, and how much memory there is, is for those who resume it to say.
-        without=frozenset({"_memory", "_repeats", "slice_bytes"}),
+        without=frozenset({"_memory", "_renderer", "_repeats", "slice_bytes"}),
         after=_complete,
         alone=True,
     ),
@@ -201,7 +201,7 @@ _RUNS: Final = (
         Detail,
         {"_full": DecodeOptions, "level": Literal[0, 1, 2, 3], "left_out": LeftOut},
         new=lambda: Detail(DecodeOptions()),
-        without=frozenset({"ahead", "decode", "hides"}),
+        without=frozenset({"_renderer", "ahead", "decode", "hides"}),
         views={"level": lambda detail: int(detail.level)},
         after=_set_level,
     ),

@@ -25,6 +25,7 @@ from kafkasniff.errors import (
     OutputError,
     UsageError,
 )
+from kafkasniff.native import kernel_note
 from tests.cli.console import kafkasniff
 
 PYTHON = [sys.executable, "-m", "kafkasniff"]
@@ -50,7 +51,7 @@ def test_help_is_light(arguments: list[str]) -> None:
 
 def test_version_and_the_list_of_commands() -> None:
     done = subprocess.run([*PYTHON, "--version"], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == f"kafkasniff {package.__version__}\n"
+    assert done.stdout == f"kafkasniff {package.__version__} ({kernel_note()})\n"
     done = subprocess.run([*PYTHON, "--help"], capture_output=True, text=True, check=True, timeout=60)
     for command in ("decode", "live", "export", "api", "decode-bytes"):
         assert f"  {command} " in done.stdout

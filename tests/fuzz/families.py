@@ -15,6 +15,7 @@ FAMILIES: Final = (
     "streams",
     "messages",
     "records",
+    "kernel",
     "compression",
     "embedded",
     "tls",

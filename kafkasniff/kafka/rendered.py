@@ -1,0 +1,247 @@
+"""Bodies as JSON straight from their bytes, by the native kernel: for runs in which only a JSON sink looks at them.
+
+What the kernel leaves, because there is more to tell of it than a body and its error codes, is read by Python as ever
+(`message_body`), with the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.kafka.compression import decompress
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions, RenderingOptions
+from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
+from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
+from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS
+from kafkasniff.kafka.errors import error_name
+from kafkasniff.kafka.message import Decoded
+from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
+from kafkasniff.kafka.program import ops_of, program_of
+from kafkasniff.kafka.record_batch import HEADER_SIZE
+from kafkasniff.kafka.records import decode_records
+from kafkasniff.model import Direction, ErrorCode, RenderedBody, RenderedRecords
+from kafkasniff.native.caller import ITEM, Caller, Code, Program, Wanted
+from kafkasniff.native.calls import COMPRESSED, DONE, FORMS, RECORDS, SHOW_SECRETS
+from kafkasniff.native.library import Kernel
+
+__all__ = ["Ahead", "Renderer", "program_for"]
+
+MAX_KINDS: Final = 4096
+"""Kinds of messages of which is kept whether they are rendered; versions come from the wire."""
+MAX_SIZE: Final = 1 << 20
+"""Bytes of a message of which anything is rendered: what lies behind them is Python's."""
+MAX_INFLATED: Final = 4 << 20
+"""Bytes that its batches may decompress to; as above. The JSON takes less memory than the records would as dicts."""
+AT_ONCE: Final = 128
+"""Bodies that are rendered ahead: as many as are told at a time (`inspector.SLICE`)."""
+
+Kind = tuple[int, int, Direction]
+
+
+def program_for(plan: Plan, *, show_secrets: bool = False) -> bytes | None:
+    """The program that bodies of a plan are rendered by; None where Python has to read them all."""
+    schema = plan.schema
+    if schema is None or not plan.alone or (plan.interpret is not None and not plan.reads_records):
+        return None
+    for op in ops_of(schema.root):
+        # orjson writes numbers with a fraction, and whether a configuration is a secret is a matter of names.
+        if op.kind == "float64" or ("config" in op.flags and not show_secrets):
+            return None
+        if op.kind == "records" and ("secret" in op.flags or "unaligned" in op.flags):
+            return None
+    return program_of(schema.root, whole_records=plan.whole_records)
+
+
+class Renderer:
+    """Renders bodies.
+
+    `form`: how bytes are shown (`sinks.jsonl.BytesForm`); `renders`: for which key, version and direction of messages
+    nobody but the sink looks at the body.
+    """
+
+    def __init__(self, kernel: Kernel, form: str, renders: Callable[[int, int, Direction], bool]) -> None:
+        self._kernel = kernel
+        self._form = FORMS[form]
+        self._renders = renders
+        marks = [name.encode() for name in (*SCHEMA_HEADERS, *TRACE_HEADERS)]
+        self._caller = Caller(kernel, headers=marks, marks=CONNECT_KEYS)
+        self._programs: dict[Kind, Program | None] = {}
+        self._kept: dict[int, Program] = {}
+        """By their addresses, which bodies that are still to be rendered are kept with: there is one at most for each
+        known version, direction, and whether secrets are shown."""
+        self._options: DecodeOptions | None = None
+        self._active = False
+
+    def use(self, options: DecodeOptions) -> bool:
+        """From here on render as these options say; whether anything is rendered."""
+        if options is not self._options:
+            self._options = options
+            self._programs.clear()
+            self._active = options.bodies and options.inside and options.records in RECORDS
+            if self._active:
+                secrets = SHOW_SECRETS if options.show_secrets else 0
+                self._caller.wants = self._form | RECORDS[options.records] | secrets
+                self._caller.most_records = options.max_records
+        return self._active
+
+    def program(self, key: int, version: int, direction: Direction) -> Program | None:
+        """The program for bodies of a kind; None where Python reads them."""
+        kind = key, version, direction
+        try:
+            return self._programs[kind]
+        except KeyError:
+            found: Program | None = None
+            if self._active and self._renders(key, version, direction):
+                plan = request_plan(key, version) if direction == "request" else response_plan(key, version)
+                assert self._options is not None
+                program = program_for(plan, show_secrets=self._options.show_secrets)
+                if program is not None:
+                    found = Program(self._kernel, program)
+                    self._kept[found.address] = found
+            if len(self._programs) >= MAX_KINDS:
+                self._programs.clear()
+            self._programs[kind] = found
+            return found
+
+    def body(self, program: Program, data: bytes, start: int, end: int) -> RenderedBody | None:
+        """The body `data[start:end]`; None where Python has to read it."""
+        if end - start > MAX_SIZE:
+            return None
+        assert self._options is not None
+        inflate = _Inflate(data, min(MAX_INFLATED, self._options.max_decompressed))
+        made = self._caller.body(program, data, start, end, inflate)
+        return None if made is None else RenderedBody(made.json, _error_codes(made.codes))
+
+    def records(self, data: bytes, start: int, end: int, context: DecodeContext) -> RenderedRecords | None:
+        """The `records` field `data[start:end]`; None where it has to be decoded."""
+        assert isinstance(context.options, RenderingOptions)
+        if not self.use(context.options) or end - context.base > MAX_SIZE:
+            return None
+        most = min(MAX_INFLATED, context.options.max_decompressed)
+        inflate = _Inflate(data, max(most - context.decompressed, 0))
+        made = self._caller.records(data, start, end, inflate)
+        if made is None or made.records > context.options.max_records - context.records:
+            return None
+        context.decompressed += inflate.produced
+        context.records += made.records
+        raw, options = data[start:end], context.options.decoding()
+        return RenderedRecords(
+            made.json,
+            made.truncated,
+            lambda: decode_records(raw, 0, len(raw), DecodeContext(options)),  # type: ignore[return-value,arg-type]
+        )
+
+    def ahead(
+        self,
+        data: bytes,
+        programs: NDArray[np.uint64],
+        start: NDArray[np.int64],
+        end: NDArray[np.int64],
+        order: NDArray[np.int64],
+    ) -> Ahead:
+        """The bodies of messages; see `Ahead`. `programs`: addresses, 0 where Python reads the body."""
+        items = np.zeros(len(start), ITEM)
+        items["program"], items["start"], items["end"] = programs, start, end
+        return Ahead(self, data, items, order)
+
+    def rest(self, decoded: Decoded, *, is_request: bool) -> Decoded | None:
+        """The message with its body, of which only the header was read; None where Python has to read it."""
+        rest = decoded.rest
+        if rest is None or rest.cut or rest.problems or decoded.api_key is None or decoded.body_version is not None:
+            return None
+        if not self.use(rest.options) or decoded.api_version is None:
+            return None
+        program = self.program(decoded.api_key, decoded.api_version, "request" if is_request else "response")
+        body = None if program is None else self.body(program, rest.data, rest.position, rest.end)
+        if body is None:
+            return None
+        # Its body is for a sink alone: see `RenderedBody`.
+        return msgspec.structs.replace(decoded, body=body, errors=body.errors, rest=None)
+
+    def bodies(self, data: bytes, items: NDArray[np.void]) -> list[RenderedBody | None]:
+        """Several, of which `items` (`caller.ITEM`) have program and place; those that were looked at. Hot."""
+        looked, json, codes = self._caller.bodies(data, items)
+        found: list[RenderedBody | None] = []
+        begin = errors_begin = errors_at = 0
+        items = items[:looked]
+        columns = (items[name].tolist() for name in ("status", "output_end", "errors_end"))
+        for index, (status, end, errors_end) in enumerate(zip(*columns, strict=True)):
+            if status == DONE:
+                if errors_end == errors_begin:
+                    found.append(RenderedBody(json[begin:end]))
+                else:
+                    errors: list[Code] = []
+                    while errors_begin < errors_end:
+                        errors.append(codes[errors_at])
+                        errors_begin += 4 + len(codes[errors_at][1])
+                        errors_at += 1
+                    found.append(RenderedBody(json[begin:end], _error_codes(errors)))
+                begin = end
+            elif status == COMPRESSED:
+                found.append(self._compressed(data, items[index]))
+            else:
+                found.append(None)
+        return found
+
+    def _compressed(self, data: bytes, item: np.void) -> RenderedBody | None:
+        """A message whose records have to be decompressed first."""
+        return self.body(self._kept[int(item["program"])], data, int(item["start"]), int(item["end"]))
+
+
+def _error_codes(codes: tuple[Code, ...] | list[Code]) -> tuple[ErrorCode, ...]:
+    return tuple([ErrorCode(code, error_name(code), path) for code, path in codes])
+
+
+class _Inflate:
+    """Decompresses batches of one message, to at most `limit` bytes in all."""
+
+    __slots__ = ("_data", "_limit", "produced")
+
+    def __init__(self, data: bytes, limit: int) -> None:
+        self._data = data
+        self._limit = limit
+        self.produced = 0
+
+    def __call__(self, batch: Wanted) -> bytes | None:
+        """The records of a batch; None where there is anything to report."""
+        data = self._data[batch.position + HEADER_SIZE : batch.end]
+        result = decompress(batch.codec, data, self._limit - self.produced)
+        self.produced += result.produced
+        return None if result.failure is not None or result.detail else result.data
+
+
+class Ahead:
+    """The bodies of messages that are told one after the other, rendered some at a time.
+
+    `items`: program, start and end of each (`caller.ITEM`), 0 where there is no program; `order`: their indices in the
+    order in which they are told.
+    """
+
+    __slots__ = ("_data", "_items", "_made", "_order", "_rank", "_renderer")
+
+    def __init__(self, renderer: Renderer, data: bytes, items: NDArray[np.void], order: NDArray[np.int64]) -> None:
+        self._renderer = renderer
+        self._data = data
+        self._items = items
+        self._order = order
+        self._rank: list[int] = np.argsort(order).tolist()
+        self._made: dict[int, RenderedBody | None] = {}
+
+    def take(self, index: int) -> RenderedBody | None:
+        """The body of an item; None where Python has to read it. Hot."""
+        try:
+            return self._made.pop(index)
+        except KeyError:
+            self._render(self._rank[index])
+            return self._made.pop(index)
+
+    def _render(self, first: int) -> None:
+        """Render the items that are told from here on."""
+        chosen = self._order[first : first + AT_ONCE]
+        bodies = self._renderer.bodies(self._data, np.ascontiguousarray(self._items[chosen]))
+        self._made = dict(zip(chosen.tolist(), bodies, strict=False))

@@ -1,0 +1,84 @@
+//! What a caller hands over, and what it gets back. `kafkasniff/native/calls.py` has the same structures.
+
+const Form = @import("output.zig").Form;
+
+/// A batch of compressed records: wanted from the caller, or given by it.
+pub const Batch = extern struct {
+    /// Place of its first byte in the data.
+    position: u64,
+    end: u64,
+    codec: u32,
+    /// Records that its header states.
+    count: u32,
+    /// Its records, decompressed; the caller's.
+    records: ?[*]const u8,
+    size: u64,
+};
+
+pub const Records = enum(u2) {
+    full = 0,
+    /// The batches' headers alone.
+    batches = 1,
+    /// `null`.
+    skip = 2,
+    _,
+};
+
+pub const Wants = packed struct(u32) {
+    form: Form,
+    records: Records,
+    show_secrets: bool,
+    rest: u27,
+};
+
+pub const Call = extern struct {
+    output: [*]u8,
+    output_size: u64,
+    /// Error codes: an int16, a uint16 of the path's length, and the path, each.
+    errors: [*]u8,
+    errors_size: u64,
+    /// Room for batches that are wanted, or those that are given, in the order in which they come.
+    batches: [*]Batch,
+    batches_size: u64,
+    batches_given: u64,
+    /// Keys of record headers that Python has to read: a uint8 of the length and the text, each.
+    headers: [*]const u8,
+    headers_size: u64,
+    /// The same: what keys of records that Python has to read have in them.
+    marks: [*]const u8,
+    marks_size: u64,
+    wants: Wants,
+    spare: u32,
+    /// Records and headers that one message may hold; more are Python's to judge.
+    max_records: u64,
+
+    // Results
+    written: u64,
+    errors_written: u64,
+    batches_wanted: u64,
+    /// Records, or headers of them, whichever are more in each batch.
+    records: u64,
+    /// Bytes behind the last whole batch of the last `records` field that has such.
+    truncated: u64,
+};
+
+pub const Status = enum(i32) {
+    done = 0,
+    odd = 1,
+    no_room = 2,
+    /// The batches that are wanted have to be decompressed.
+    compressed = 3,
+    /// The call itself is wrong.
+    misuse = 4,
+};
+
+/// A message of several: `program` and the place are the caller's, the others are results.
+pub const Item = extern struct {
+    program: ?[*]const u8,
+    start: u64,
+    end: u64,
+    output_end: u64,
+    errors_end: u64,
+    status: Status,
+    records: u32,
+};

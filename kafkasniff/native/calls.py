@@ -1,0 +1,73 @@
+"""What is handed to the kernel and what comes back; `kernel/call.zig` has the same structures."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final
+
+__all__ = ["COMPRESSED", "DONE", "FORMS", "NO_ROOM", "ODD", "RECORDS", "SHOW_SECRETS", "Batch", "Call", "Item"]
+
+DONE: Final = 0
+ODD: Final = 1
+"""Python has to read these bytes."""
+NO_ROOM: Final = 2
+COMPRESSED: Final = 3
+"""The batches that are wanted have to be decompressed."""
+
+FORMS: Final = {"auto": 0, "base64": 1, "hex": 2}
+RECORDS: Final = {"full": 0, "batches": 1 << 2, "skip": 2 << 2}
+SHOW_SECRETS: Final = 1 << 4
+"""Bits of `Call.wants`."""
+
+
+class Batch(ctypes.Structure):
+    """A compressed batch of records."""
+
+    _fields_ = (
+        ("position", ctypes.c_uint64),
+        ("end", ctypes.c_uint64),
+        ("codec", ctypes.c_uint32),
+        ("count", ctypes.c_uint32),
+        ("records", ctypes.c_char_p),
+        ("size", ctypes.c_uint64),
+    )
+
+
+class Call(ctypes.Structure):
+    """Room for results, what is wanted, and the results."""
+
+    _fields_ = (
+        ("output", ctypes.c_void_p),
+        ("output_size", ctypes.c_uint64),
+        ("errors", ctypes.c_void_p),
+        ("errors_size", ctypes.c_uint64),
+        ("batches", ctypes.POINTER(Batch)),
+        ("batches_size", ctypes.c_uint64),
+        ("batches_given", ctypes.c_uint64),
+        ("headers", ctypes.c_char_p),
+        ("headers_size", ctypes.c_uint64),
+        ("marks", ctypes.c_char_p),
+        ("marks_size", ctypes.c_uint64),
+        ("wants", ctypes.c_uint32),
+        ("spare", ctypes.c_uint32),
+        ("max_records", ctypes.c_uint64),
+        ("written", ctypes.c_uint64),
+        ("errors_written", ctypes.c_uint64),
+        ("batches_wanted", ctypes.c_uint64),
+        ("records", ctypes.c_uint64),
+        ("truncated", ctypes.c_uint64),
+    )
+
+
+class Item(ctypes.Structure):
+    """A message of several."""
+
+    _fields_ = (
+        ("program", ctypes.c_void_p),
+        ("start", ctypes.c_uint64),
+        ("end", ctypes.c_uint64),
+        ("output_end", ctypes.c_uint64),
+        ("errors_end", ctypes.c_uint64),
+        ("status", ctypes.c_int32),
+        ("records", ctypes.c_uint32),
+    )

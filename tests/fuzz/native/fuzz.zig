@@ -1,0 +1,178 @@
+//! Mutates bodies and `records` fields and gives them to every exported function, in one process and without Python.
+//!
+//! `tests/fuzz/native_kernel.py` compiles and calls it. The input ends where its memory does: a page that cannot be read
+//! follows. What fails a check of ReleaseSafe, or reads that page, ends the process.
+
+const calls = @import("kernel").calls;
+const kernel = @import("kernel");
+const std = @import("std");
+
+pub const panic = kernel.panic;
+
+const EDGES = [_]u8{ 0, 1, 2, 0x1F, 0x22, 0x5C, 0x61, 0x7F, 0x80, 0x81, 0xC2, 0xED, 0xF4, 0xFE, 0xFF };
+
+/// An input to begin with.
+const Seed = extern struct {
+    /// Null: a `records` field.
+    program: ?[*]const u8,
+    bytes: [*]const u8,
+    size: u64,
+};
+
+const Run = extern struct {
+    call: *calls.Call,
+    seeds: [*]const Seed,
+    seeds_count: u64,
+    /// Memory for an input, at whose end nothing may be read.
+    room: [*]u8,
+    room_size: u64,
+    executions: u64,
+    random: u64,
+    /// The last input, for a look at it: which seed, its size, what came of it.
+    seed: u64,
+    size: u64,
+    status: i32,
+    spare: u32,
+    /// How many ended in each status.
+    ended: [5]u64,
+};
+
+const Random = struct {
+    state: u64,
+
+    fn next(self: *Random) u64 {
+        // xorshift64*
+        self.state ^= self.state >> 12;
+        self.state ^= self.state << 25;
+        self.state ^= self.state >> 27;
+        return self.state *% 0x2545F4914F6CDD1D;
+    }
+
+    fn below(self: *Random, limit: u64) u64 {
+        return (self.next() >> 16) % limit;
+    }
+};
+
+fn change(bytes: []u8, random: *Random) void {
+    if (bytes.len == 0) return;
+    const at = random.below(bytes.len);
+    switch (random.below(8)) {
+        0 => bytes[at] ^= @as(u8, 1) << @as(u3, @intCast(random.below(8))),
+        1, 2 => bytes[at] = EDGES[random.below(EDGES.len)],
+        3 => bytes[at] = @truncate(random.next()),
+        4 => bytes[at] +%= @truncate(random.below(5) -% 2),
+        5 => {
+            const size = @min(bytes.len - at, 1 + random.below(8));
+            @memset(bytes[at..][0..size], EDGES[random.below(EDGES.len)]);
+        },
+        6 => {
+            // Bytes of the input somewhere else in it.
+            const from = random.below(bytes.len);
+            const size = @min(bytes.len - @max(at, from), 1 + random.below(16));
+            if (at < from) {
+                for (0..size) |index| bytes[at + index] = bytes[from + index];
+            } else {
+                var index: usize = size;
+                while (index > 0) {
+                    index -= 1;
+                    bytes[at + index] = bytes[from + index];
+                }
+            }
+        },
+        else => {
+            // A length that is a little wrong, or as large as it can be.
+            if (bytes.len - at < 4) return;
+            const value = std.mem.readInt(i32, bytes[at..][0..4], .big);
+            const wrong = switch (random.below(4)) {
+                0 => value +% 1,
+                1 => value -% 1,
+                2 => std.math.maxInt(i32),
+                else => -1,
+            };
+            std.mem.writeInt(i32, bytes[at..][0..4], wrong, .big);
+        },
+    }
+}
+
+/// Gives the batches of a field right checksums: else few would come further.
+fn sum(field: []u8) void {
+    var at: usize = 0;
+    while (field.len - at >= 61) {
+        const length = std.mem.readInt(i32, field[at + 8 ..][0..4], .big);
+        if (length < 49 or length > field.len - at - 12) return;
+        const batch = field[at..][0 .. 12 + @as(usize, @intCast(length))];
+        std.mem.writeInt(u32, batch[17..21], kernel.crc32c(batch[21..]), .big);
+        at += batch.len;
+    }
+}
+
+pub export fn kafkasniff_fuzz(run: *Run) void {
+    var random = Random{ .state = run.random | 1 };
+    const forms = [_]u32{ 0, 1, 2 };
+    const call = run.call;
+    for (0..run.executions) |_| {
+        run.seed = random.below(run.seeds_count);
+        const seed = run.seeds[run.seed];
+        const size = @min(seed.size, run.room_size);
+        const cut = if (random.below(4) == 0) random.below(size + 1) else size;
+        const input = run.room[run.room_size - cut .. run.room_size];
+        @memcpy(input, seed.bytes[0..cut]);
+        for (0..random.below(5)) |_| change(input, &random);
+        run.size = cut;
+        if (seed.program == null and random.below(8) > 0) sum(input);
+        const records: u32 = if (random.below(8) == 0) @intCast(random.below(3)) else 0;
+        const shown: u32 = @intCast(random.below(2));
+        call.wants = @bitCast(forms[random.below(3)] | records << 2 | shown << 4);
+        call.batches_given = 0;
+        const data = input.ptr;
+        const ended = if (seed.program) |program| one: {
+            if (random.below(16) == 0) {
+                var items = [_]calls.Item{
+                    .{ .program = program, .start = 0, .end = cut, .output_end = 0, .errors_end = 0, .status = .odd, .records = 0 },
+                    .{ .program = program, .start = cut / 2, .end = cut, .output_end = 0, .errors_end = 0, .status = .odd, .records = 0 },
+                };
+                _ = kernel.kafkasniff_bodies(call, data, cut, &items, items.len);
+                break :one items[0].status;
+            }
+            break :one kernel.kafkasniff_body(call, program, data, 0, cut);
+        } else kernel.kafkasniff_records(call, data, 0, cut);
+        if (ended == .compressed) {
+            // What is given as decompressed is as hostile as the rest.
+            for (call.batches[0..call.batches_wanted]) |*batch| {
+                const from = random.below(cut);
+                batch.records = data + from;
+                batch.size = random.below(cut - from + 1);
+            }
+            call.batches_given = call.batches_wanted;
+            _ = if (seed.program) |program|
+                kernel.kafkasniff_body(call, program, data, 0, cut)
+            else
+                kernel.kafkasniff_records(call, data, 0, cut);
+        }
+        run.status = @intFromEnum(ended);
+        run.ended[@intCast(run.status)] += 1;
+    }
+    run.random = random.state;
+}
+
+/// The same for programs: those that are damaged are refused, and none is read beyond its end.
+pub export fn kafkasniff_fuzz_programs(run: *Run) void {
+    var random = Random{ .state = run.random | 1 };
+    for (0..run.executions) |_| {
+        const seed = run.seeds[random.below(run.seeds_count)];
+        const program = seed.program orelse continue;
+        const whole = @as(*const [2]u32, @ptrCast(@alignCast(program)))[1];
+        const size = @min(whole, run.room_size) / 4 * 4;
+        const input = run.room[run.room_size - size .. run.room_size];
+        @memcpy(input, program[0..size]);
+        for (0..1 + random.below(3)) |_| change(input, &random);
+        if (size >= 8 and random.below(2) == 0) std.mem.writeInt(u32, input[4..8], @intCast(size), .little);
+        run.ended[@intCast(kernel.kafkasniff_check(input.ptr, size))] += 1;
+        // A program that is taken can be walked by.
+        if (kernel.kafkasniff_check(input.ptr, size) == 1) {
+            run.call.batches_given = 0;
+            _ = kernel.kafkasniff_body(run.call, input.ptr, seed.bytes, 0, seed.size);
+        }
+    }
+    run.random = random.state;
+}

@@ -1,0 +1,185 @@
+"""`python -m tests.fuzz.native_kernel`: the native kernel on millions of changed inputs, with the walker as the oracle.
+
+Every exported function is given bodies of all versions in both directions and `records` fields, changed by
+`native/fuzz.zig`, in a process of its own: a check of ReleaseSafe that fails, or a read behind an input, ends it. Every
+so often the last input is given to the walker, which has to say the same of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import mmap
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from hatch_build import PLATFORMS, ROOT, this_platform
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.layout import Struct
+from kafkasniff.kafka.program import program_of
+from kafkasniff.kafka.records import decode_records
+from kafkasniff.native.calls import Batch, Call
+from kafkasniff.native.library import kernel
+from kafkasniff.sinks.jsonl import body_json
+from tests.fuzz.records import seeds as record_seeds
+from tests.kafka import records_craft as craft
+from tests.kafka.encode import Encoder, Plan
+from tests.native.kernel_and_walker import agree, caller, roots
+
+ROOM: Final = 64 << 10
+HEADERS: Final = (("trace", b"\xff\x00"), ("größe", None))
+SHOW: Final = DecodeOptions(show_secrets=True)
+
+
+class _Seed(ctypes.Structure):
+    _fields_ = (("program", ctypes.c_void_p), ("bytes", ctypes.c_char_p), ("size", ctypes.c_uint64))
+
+
+class _Run(ctypes.Structure):
+    _fields_ = (
+        ("call", ctypes.POINTER(Call)),
+        ("seeds", ctypes.POINTER(_Seed)),
+        ("seeds_count", ctypes.c_uint64),
+        ("room", ctypes.c_void_p),
+        ("room_size", ctypes.c_uint64),
+        ("executions", ctypes.c_uint64),
+        ("random", ctypes.c_uint64),
+        ("seed", ctypes.c_uint64),
+        ("size", ctypes.c_uint64),
+        ("status", ctypes.c_int32),
+        ("spare", ctypes.c_uint32),
+        ("ended", ctypes.c_uint64 * 5),
+    )
+
+
+def _compiled(folder: Path) -> ctypes.CDLL:
+    """The fuzzer with the kernel in it, compiled as the kernel is."""
+    name = this_platform()
+    if name is None:
+        raise SystemExit("there is no compiler for this platform")
+    facts, made = folder / "build_facts.zig", folder / "fuzz.so"
+    facts.write_text('pub const sources = "fuzz";\n')
+    command = [
+        *(sys.executable, "-m", "ziglang", "build-lib", "-dynamic", "-OReleaseSafe", "-fsingle-threaded"),
+        *(*PLATFORMS[name].zig, "--name", "fuzz", "--dep", "kernel", f"-Mroot={ROOT / 'tests/fuzz/native/fuzz.zig'}"),
+        *("--dep", "build_facts", f"-Mkernel={ROOT / 'kafkasniff/kernel/kernel.zig'}", f"-Mbuild_facts={facts}"),
+        *("--cache-dir", str(folder / "local"), "--global-cache-dir", str(folder / "global"), f"-femit-bin={made}"),
+    ]
+    subprocess.run(command, check=True, cwd=folder)
+    return ctypes.CDLL(str(made))
+
+
+def _records(rng: random.Random) -> list[bytes]:
+    """Fields of records: those of the family `records`, and batches in all codecs."""
+    found = [one[1:] for one in record_seeds() if 1 < len(one) <= ROOM]
+    for codec in range(5):
+        for count in (0, 1, 3, 20):
+            inside = b"".join(
+                craft.record(
+                    craft.Record(at, at, rng.choice([None, b"", b"key"]), b'{"a":"\xc3\xa4\\n"}', HEADERS[: at % 3])
+                )
+                for at in range(count)
+            )
+            found.append(craft.batch(craft.COMPRESSORS.get(codec, bytes)(inside), count, attributes=codec))
+    return [one for one in found if len(one) <= ROOM]
+
+
+def _fuzz(options: argparse.Namespace) -> int:
+    rng = random.Random(options.seed)
+    layouts: list[Struct | None] = []
+    inputs: list[tuple[int, bytes]] = []
+    kept: list[Any] = []
+    for root in roots():
+        program = ctypes.create_string_buffer(program_of(root))
+        kept.append(program)
+        for _ in range(3):
+            inputs.append((ctypes.addressof(program), Encoder(Plan(rng)).body(root)[0][:ROOM]))
+            layouts.append(root)
+    if options.records:
+        inputs, layouts = [], []
+    fields = _records(rng) if options.records or options.bodies else []
+    inputs += [(0, field) for field in fields]
+    layouts += [None] * len(fields)
+    seeds = (_Seed * len(inputs))(*[_Seed(address or None, data, len(data)) for address, data in inputs])
+
+    with tempfile.TemporaryDirectory(prefix="kafkasniff-fuzz-") as folder:
+        library = _compiled(Path(folder))
+    function = library.kafkasniff_fuzz_programs if options.programs else library.kafkasniff_fuzz
+    area = mmap.mmap(-1, ROOM + mmap.PAGESIZE)
+    room = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mprotect(ctypes.c_void_p(room + ROOM), mmap.PAGESIZE, 0) != 0:
+        raise OSError(ctypes.get_errno(), "mprotect")
+    output, errors, batches = ctypes.create_string_buffer(1 << 20), ctypes.create_string_buffer(4096), (Batch * 16)()
+    headers, marks = b"\x0btraceparent", b"\x05task-"
+    call = Call()
+    call.output, call.output_size = ctypes.addressof(output), len(output)
+    call.errors, call.errors_size = ctypes.addressof(errors), len(errors)
+    call.batches, call.batches_size = batches, len(batches)
+    call.headers, call.headers_size, call.marks, call.marks_size = headers, len(headers), marks, len(marks)
+    call.max_records = 100_000
+    run = _Run(ctypes.pointer(call), seeds, len(inputs), room, ROOM)
+    run.random = options.seed * 2 + 1
+    asks, compared, taken, done = caller(), 0, 0, 0
+    began, cpu = time.monotonic(), time.process_time()
+    while done < options.executions and (not options.seconds or time.monotonic() - began < options.seconds):
+        # Small outputs, too: there may be no room at any place.
+        call.output_size = len(output) if rng.random() < 0.9 else rng.randrange(200)
+        run.executions = min(options.every, options.executions - done)
+        function(ctypes.byref(run))
+        done += run.executions
+        if not options.programs:
+            data = ctypes.string_at(room + ROOM - run.size, run.size)
+            compared += 1
+            taken += _compare(asks, layouts[run.seed], inputs[run.seed][0], data)
+    counts = dict(zip(("done", "odd", "no room", "compressed", "misuse"), run.ended, strict=True))
+    seconds = time.process_time() - cpu
+    print(f"{done:,} executions, {seconds:,.0f} s of CPU, {counts}")
+    print(f"the walker read {compared:,} of them, the kernel took {taken:,} of these")
+    return 0
+
+
+def _compare(asks: Any, root: Struct | None, address: int, data: bytes) -> bool:
+    """Whether the kernel takes an input; raises AssertionError where the walker says something else of it."""
+    if root is not None:
+        return agree(asks.body(_Address(address), data, 0, len(data), lambda _: None), root, data, 0, len(data), SHOW)
+    made = asks.records(data, 0, len(data), lambda _: None)
+    if made is None:
+        return False
+    context = DecodeContext(SHOW)
+    assert made.json.decode() == body_json(decode_records(data, 0, len(data), context))
+    assert context.problems == []
+    return True
+
+
+class _Address:
+    """Stands for a program."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+
+def main() -> int:
+    """Fuzz; a crash is the process's."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.native_kernel", description=__doc__)
+    parser.add_argument("--executions", type=int, default=10_000_000)
+    parser.add_argument("--seconds", type=int, default=0)
+    parser.add_argument(
+        "--every", type=int, default=20_000, help="executions for each input that the walker reads, too"
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--records", action="store_true", help="fields of records alone")
+    parser.add_argument("--bodies", action="store_true", help="bodies and fields of records (default: bodies alone)")
+    parser.add_argument("--programs", action="store_true", help="programs that are damaged")
+    if kernel() is None:
+        raise SystemExit("the native kernel is not there")
+    return _fuzz(parser.parse_args())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

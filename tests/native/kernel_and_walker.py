@@ -1,0 +1,77 @@
+"""What the kernel makes of bytes beside what Python makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.dissectors import api, api_keys, data_definitions, data_schema
+from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
+from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
+from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS
+from kafkasniff.kafka.layout import Struct
+from kafkasniff.kafka.program import program_of
+from kafkasniff.kafka.walker import walk
+from kafkasniff.native import Kernel, kernel, kernel_note
+from kafkasniff.native.caller import Caller, Made, Program
+from kafkasniff.native.calls import FORMS, RECORDS, SHOW_SECRETS
+from kafkasniff.sinks.jsonl import BytesForm, body_json
+from tests.conftest import missing
+
+
+def the_kernel() -> Kernel:
+    """The kernel; skips where it is not there."""
+    found = kernel()
+    if found is None:
+        missing(kernel_note())
+    return found
+
+
+def roots() -> Iterator[Struct]:
+    """The layouts of all messages and data blocks, in one order."""
+    for key in api_keys():
+        found = api(key)
+        assert found is not None
+        for version in found.versions:
+            yield found.request(version).root
+            yield found.response(version).root
+    for name, definition in data_definitions().items():
+        for version in range(definition.message.versions.low, definition.message.versions.high + 1):
+            schema = data_schema(name, version)
+            assert schema is not None
+            yield schema.root
+
+
+def caller(*, form: BytesForm = "auto", records: str = "full", show_secrets: bool = True) -> Caller:
+    """A caller that wants this."""
+    headers = [name.encode() for name in (*SCHEMA_HEADERS, *TRACE_HEADERS)]
+    made = Caller(the_kernel(), headers=headers, marks=CONNECT_KEYS)
+    made.wants = FORMS[form] | RECORDS[records] | (SHOW_SECRETS if show_secrets else 0)
+    return made
+
+
+def program(root: Struct) -> Program:
+    """The program of a layout."""
+    return Program(the_kernel(), program_of(root))
+
+
+def walked(root: Struct, data: bytes, start: int, end: int, options: DecodeOptions) -> tuple[Any, DecodeContext, bool]:
+    """The body, its context, and whether the walker has nothing to report and ends at the end."""
+    context = DecodeContext(options, start)
+    result = walk(root, data, start, end, context)
+    clean = result.complete and result.position == end and not context.problems
+    return result.body, context, clean
+
+
+def agree(  # noqa: PLR0917 - a body, and where it is
+    made: Made | None, root: Struct, data: bytes, start: int, end: int, options: DecodeOptions, form: BytesForm = "auto"
+) -> bool:
+    """Whether the kernel took the body; raises AssertionError where it says anything else than the walker."""
+    if made is None:
+        return False
+    body, context, clean = walked(root, data, start, end, options)
+    assert clean, context.problems
+    assert made.json.decode() == body_json(body, form)
+    assert list(made.codes) == [(error.code, error.path) for error in context.errors]
+    return True

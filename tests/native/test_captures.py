@@ -1,0 +1,98 @@
+"""Shipped captures, as they are and disturbed: the same JSON lines with the kernel and without it, to the byte."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from kafkasniff.capture import open_captures
+from kafkasniff.enrich import Enricher, leaves_alone
+from kafkasniff.enrich.plan import reads_nothing
+from kafkasniff.inspector import Inspector
+from kafkasniff.kafka.rendered import Renderer
+from kafkasniff.model import Message, RenderedBody
+from kafkasniff.packets import PacketBatch
+from kafkasniff.sinks.jsonl import BytesForm, JsonSink
+from tests.choice import in_turn
+from tests.cli.console import kafkasniff
+from tests.conftest import shipped_captures
+from tests.craft.batches import batch
+from tests.craft.read import read_packets
+from tests.native.kernel_and_walker import the_kernel
+from tests.test_disturbed import DAMAGE, HARMLESS, INTRUSIONS
+
+CAPTURES = {path.name: path for path in shipped_captures()}
+VARIANTS = {**HARMLESS, **INTRUSIONS, **DAMAGE}
+WAYS: list[tuple[BytesForm, dict[str, Any]]] = [
+    ("auto", {}),
+    ("hex", {"records": "batches"}),
+    ("base64", {"show_secrets": True}),
+    ("auto", {"records": "skip"}),
+]
+
+
+def lines(batches: Iterable[PacketBatch], form: BytesForm, *, native: bool, **options: Any) -> tuple[bytes, int]:
+    """The JSON lines of packets, and how many bodies the kernel made of them."""
+    renderer = Renderer(the_kernel(), form, reads_nothing) if native else None
+    inspector = Inspector(exchanges=False, shares=leaves_alone, renderer=renderer, **options)
+    enricher = Enricher(summary=inspector.summary)
+    out = io.BytesIO()
+    sink = JsonSink(out, form=form)
+    rendered = 0
+
+    def take(events: list[Any]) -> None:
+        nonlocal rendered
+        for event in enricher.feed(events):
+            rendered += isinstance(event, Message) and isinstance(event.body, RenderedBody)
+            sink.write(event)
+
+    for one in batches:
+        for events in inspector.feed_slices(one):
+            take(events)
+    for events in inspector.close_slices():
+        take(events)
+    sink.close()
+    return out.getvalue(), rendered
+
+
+@pytest.mark.parametrize("path", CAPTURES.values(), ids=CAPTURES)
+def test_the_same_lines(path: Path) -> None:
+    for form, options in WAYS:
+        with open_captures([str(path)], stdin=None) as source:
+            batches = list(source)
+        assert lines(batches, form, native=True, **options)[0] == lines(batches, form, native=False, **options)[0]
+
+
+@pytest.mark.parametrize(("name", "variant"), in_turn(list(CAPTURES), VARIANTS, 12))
+def test_disturbed(name: str, variant: str) -> None:
+    packets = VARIANTS[variant](read_packets(CAPTURES[name]), Random(zlib.crc32(f"{name}{variant}".encode())))
+    form, options = WAYS[zlib.crc32(variant.encode()) % 4]
+    batches = [batch(packets[:half]) for half in (len(packets),) if packets]
+    assert lines(batches, form, native=True, **options)[0] == lines(batches, form, native=False, **options)[0]
+
+
+def test_the_kernel_is_asked() -> None:
+    """Else the tests above would compare Python with Python."""
+    with open_captures([str(CAPTURES["java-1.1.pcap"])], stdin=None) as source:
+        assert lines(list(source), "auto", native=True)[1] > 10
+
+
+def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `decode --format json` prints, by one process and by two."""
+    the_kernel()
+    capture = CAPTURES["librdkafka-codecs.pcap"]
+    for options in ([], ["--no-payload"], ["--filter", "latency_ms > 0"], ["--api", "Produce"], ["--bytes", "hex"]):
+        printed = []
+        for switch, jobs in (("1", 1), ("0", 1), ("1", 2)):
+            monkeypatch.setenv("KAFKASNIFF_KERNEL", switch)
+            done = kafkasniff("decode", "--quiet", "--format", "json", "--jobs", jobs, *options, capture)
+            assert done.code == 0, done.err
+            printed.append(done.out)
+        assert printed[0]
+        assert printed[0] == printed[1] == printed[2], options

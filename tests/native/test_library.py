@@ -1,0 +1,146 @@
+"""Finding the library: what `--version` says of it, and when it is not used."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkasniff.kafka.dissectors import api, api_keys
+from kafkasniff.kafka.program import FLAGS, KINDS, listing, ops_of, program_of
+from kafkasniff.native import library
+from tests.cli.console import kafkasniff
+from tests.native.kernel_and_walker import roots, the_kernel
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the sources and of the library, in which things may be changed."""
+    the_kernel()
+    sources = shutil.copytree(ROOT / "kafkasniff" / "kernel", tmp_path / "kernel")
+    (tmp_path / "native").mkdir()
+    shutil.copy(ROOT / "kafkasniff" / "native" / library.FILE, tmp_path / "native")
+    monkeypatch.setattr(library, "_HERE", tmp_path / "native")
+    monkeypatch.setattr(library, "_SOURCES", sources)
+    library._find.cache_clear()
+    yield tmp_path
+    library._find.cache_clear()
+
+
+def test_it_is_found(elsewhere: Path) -> None:
+    assert library.kernel() is not None
+    assert library.kernel_note().startswith("native kernel ")
+
+
+def test_it_can_be_turned_off(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("KAFKASNIFF_KERNEL", "0")
+    assert library.kernel() is None
+    assert kafkasniff("--version").code == 0
+    assert "(no native kernel: KAFKASNIFF_KERNEL=0)" in capsys.readouterr().out
+
+
+def test_version_names_it(capsys: pytest.CaptureFixture[str]) -> None:
+    the_kernel()
+    assert kafkasniff("--version").code == 0
+    assert "(native kernel " in capsys.readouterr().out
+
+
+def test_it_is_not_used_with_other_sources(elsewhere: Path) -> None:
+    with (elsewhere / "kernel" / "walk.zig").open("a") as file:
+        file.write("// changed\n")
+    assert library.kernel() is None
+    assert "other sources" in library.kernel_note()
+
+
+def test_it_is_not_used_with_another_interface(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "ABI", library.ABI + 1)
+    assert library.kernel() is None
+    assert "interface" in library.kernel_note()
+
+
+def test_a_file_that_is_no_library(elsewhere: Path) -> None:
+    (elsewhere / "native" / library.FILE).write_bytes(b"no library")
+    assert library.kernel() is None
+    assert "cannot be loaded" in library.kernel_note()
+
+
+def test_without_it(elsewhere: Path) -> None:
+    (elsewhere / "native" / library.FILE).unlink()
+    assert library.kernel() is None
+    assert "not built" in library.kernel_note()
+
+
+def test_without_its_sources_it_is_used(elsewhere: Path) -> None:
+    shutil.rmtree(elsewhere / "kernel")
+    assert library.kernel() is not None
+
+
+# -- programs
+
+
+def test_every_layout_has_a_program_that_the_kernel_takes() -> None:
+    check = the_kernel().check
+    pairs = sum(len(found.versions) for key in api_keys() if (found := api(key)) is not None)
+    count = 0
+    for root in roots():
+        program = program_of(root)
+        assert check(program, len(program)) == 1
+        count += 1
+    assert count > 2 * pairs
+
+
+def test_programs_that_are_damaged_are_refused() -> None:
+    """No index and no name of a program that is taken lies outside."""
+    check = the_kernel().check
+    found = api(0)
+    assert found is not None
+    program = program_of(found.request(9).root)
+    for cut in range(len(program)):
+        assert check(program[:cut], cut) == 0
+    head, op = 20, 28
+    for place, wrong in (
+        (0, 0),
+        (4, len(program) + 1),
+        (8, 0xFFFF),
+        (12, 8),
+        (head + op + 24, 0),
+        (head + op + 24, 0xFFFFFFFF),
+        (head + op + 8, 0xFFFFFFF0),
+        (head + op + 12, 0xFFFFFFF0),
+        (head + 4, 0xFFFF),
+        (head, 99),
+    ):
+        changed = bytearray(program)
+        changed[place : place + 4] = wrong.to_bytes(4, sys.byteorder)
+        assert check(bytes(changed), len(changed)) == 0, place
+
+
+def test_ops_say_what_the_layout_says() -> None:
+    found = api(0)
+    assert found is not None
+    ops = ops_of(found.request(9).root)
+    assert [op.name for op in ops] == [
+        "",
+        *("transactional_id", "acks", "timeout_ms", "topic_data"),
+        *("name", "partition_data", "index", "records"),
+    ]
+    assert [op.next for op in ops] == [9, 2, 3, 4, 9, 6, 9, 8, 9]
+    assert {"watched", "compact"} <= {*ops[5].flags}
+    assert "payload" in ops[8].flags
+    assert all(op.kind in KINDS and {*op.flags} <= {*FLAGS} for op in ops)
+
+
+def test_a_program_can_be_read() -> None:
+    found = api(12)
+    assert found is not None
+    text = listing(found.request(4).root, "Heartbeat request, version 4")
+    assert text.startswith("# Heartbeat request, version 4: 5 ops, ")
+    assert "   4    group_instance_id string least=1 nullable compact\n" in text
+    assert kafkasniff("api", "Heartbeat", 4, "--program").text.startswith(text)
+    said = kafkasniff("api", "Heartbeat", 4, "--program", "--format", "json").text
+    assert '"group_instance_id"' in said

@@ -1,0 +1,132 @@
+"""Fields of records: rendered by the kernel, they are what Python makes of them, or Python has to read them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions, RenderingOptions
+from kafkasniff.kafka.records import decode_records
+from kafkasniff.kafka.rendered import Renderer
+from kafkasniff.model import RenderedRecords
+from kafkasniff.sinks.jsonl import BytesForm, json_default
+from tests.choice import examples
+from tests.kafka import records_craft as craft
+from tests.native.kernel_and_walker import the_kernel
+
+TEXTS = st.one_of(st.none(), st.binary(max_size=40), st.text(max_size=20).map(str.encode))
+HEADERS = st.lists(st.tuples(st.sampled_from(["a", "größe", "trace", "", '"\\']), TEXTS), max_size=3)
+RECORDS = st.lists(
+    st.builds(
+        lambda offset, timestamp, key, value, headers: craft.Record(offset, timestamp, key, value, tuple(headers)),
+        st.one_of(st.integers(0, 200), st.sampled_from([-1, (1 << 31) - 1, -(1 << 31)])),
+        st.one_of(st.integers(0, 1 << 40), st.sampled_from([-1, (1 << 63) - 1, -(1 << 63)])),
+        TEXTS,
+        TEXTS,
+        HEADERS,
+    ),
+    max_size=6,
+)
+
+
+def both(data: bytes, form: BytesForm = "auto", **options: Any) -> bool:
+    """Whether the kernel takes a field; raises AssertionError where the lines or the contexts differ."""
+    plain, rendering = DecodeContext(DecodeOptions(**options)), DecodeContext(DecodeOptions())
+    renderer = Renderer(the_kernel(), form, lambda *_: False)
+    rendering.options = RenderingOptions(**options, renderer=renderer)
+    default = json_default(form)
+    expected = decode_records(b"\1" + data + b"\1", 1, 1 + len(data), plain)
+    found = decode_records(b"\1" + data + b"\1", 1, 1 + len(data), rendering)
+    assert orjson.dumps(found, default=default) == orjson.dumps(expected, default=default)
+    assert rendering.problems == plain.problems
+    assert (rendering.decompressed, rendering.truncated) == (plain.decompressed, plain.truncated)
+    if not isinstance(found, RenderedRecords):
+        return False
+    assert found.decode() == expected
+    assert not plain.telling
+    # What counts towards the bound is no less.
+    assert rendering.records >= plain.records
+    return True
+
+
+@examples(60)
+@given(RECORDS, st.sampled_from(range(5)), st.sampled_from([0, 0x08, 0x10, 0x40, 0x58]), st.sampled_from([0, 1 << 40]))
+def test_any_batch(records: list[craft.Record], codec: int, attributes: int, base: int) -> None:
+    data = craft.batch_of(records, codec, attributes=attributes, base_offset=base)
+    for form in ("auto", "hex"):
+        both(data, form)
+        both(data + data, form)
+        both(data + data[:40], form)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_batches_are_taken(codec: int) -> None:
+    """Else the tests here would compare Python with Python."""
+    records = [craft.Record(at, at, b"key", b"value \xc3\xa4", (("h", None),)) for at in range(30)]
+    data = craft.batch_of(records, codec)
+    assert both(data)
+    assert both(data * 3, "base64")
+    assert both(data + data[:-1])
+    assert both(craft.batch(b"", 0))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        craft.batch_of([craft.Record(0, 0, None, b"\0\0\0\0\x11schema")]),
+        craft.batch_of([craft.Record(0, 0, b"connector-x", b'{"properties":{}}')]),
+        craft.batch_of([craft.Record(0, 0, None, b"v", (("traceparent", b"00-1-2-3"),))]),
+        craft.batch_of([craft.Record(0, 0, None, b"v", (("__value_schema_id", bytes(5)),))]),
+        craft.batch_of([craft.Record(0, 0, b"\0\0\0\1", b"\0\0\0\0\0\1")], attributes=0x20),
+        craft.batch(b"", 0, attributes=0x80),
+        craft.batch(b"", 0, attributes=5),
+        craft.batch(b"x", 1, attributes=4),
+        craft.batch(craft.record(craft.Record(0, 0, b"k", b"v")), 2),
+        craft.batch(craft.record(craft.Record(0, 0, b"k", b"v")), -1),
+        craft.batch(craft.record(craft.Record(0, 0, b"k", b"v"))[:-1], 1),
+        craft.batch(craft.record(craft.Record(0, 0, b"k", b"v")) + b"\0", 1),
+        craft.batch(b"", 0, crc=1),
+        craft.batch(b"", 0, length=10),
+        craft.batch(b"", 0, length=-1) + bytes(61),
+        craft.message(0, b"k", b"v") + bytes(61),
+    ],
+    ids=lambda data: data[57:70].hex(),
+)
+def test_what_there_is_more_to_say_of_is_left_to_python(data: bytes) -> None:
+    assert not both(data)
+
+
+def test_records_that_are_all_alike_are_bounded() -> None:
+    """A kilobyte must not become millions of records: the bounds on what a batch may hold are Python's to report."""
+    one = craft.record(craft.Record(0, 0, None, None))
+    assert not both(craft.batch(craft.COMPRESSORS[craft.GZIP](one * 50_000), 50_000, attributes=craft.GZIP))
+    headers = craft.record(craft.Record(0, 0, None, None, (("", None),) * 3000))
+    assert not both(craft.batch(craft.COMPRESSORS[craft.GZIP](headers), 1, attributes=craft.GZIP))
+
+
+def test_bounds_of_the_options_hold() -> None:
+    data = craft.batch_of([craft.Record(at, 0, None, bytes(100)) for at in range(50)], craft.GZIP)
+    assert not both(data, max_decompressed=1000)
+    assert not both(data, max_records=49)
+    plain = craft.batch_of([craft.Record(at, 0, None, b"x" * 100) for at in range(50)], craft.GZIP)
+    assert both(plain, max_records=50)
+
+
+def test_changed_bytes() -> None:
+    rng = random.Random(3)
+    records = [craft.Record(at, at, b"key", b"value", (("h", b"v"),)) for at in range(5)]
+    taken = 0
+    for codec in range(5):
+        whole = craft.batch_of(records, codec)
+        for _ in range(300):
+            changed = bytearray(whole[61:] if rng.random() < 0.7 else whole)
+            for _ in range(rng.choice([0, 1, 1, 2])):
+                changed[rng.randrange(len(changed))] = rng.choice([0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+            data = bytes(changed)
+            taken += both(craft.batch(data, 5, attributes=codec) if len(data) != len(whole) else data)
+    assert taken > 100
