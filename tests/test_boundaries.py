@@ -177,7 +177,7 @@ def by_connection(lines: Sequence[Line]) -> dict[tuple[str, int], list[Line]]:
         if "exchange" in line:
             own = exchanges[number]
             plain["exchange"] = own.setdefault(line["exchange"], len(own))
-        elif line["type"] == "problem":
+        if line["type"] == "problem":
             # The number of the exchange is within the sentence.
             plain["detail"] = plain["detail"].partition(": ")[2] or plain["detail"]
         found[names[number]].append(plain)

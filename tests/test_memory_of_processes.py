@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 
 BUDGET_MIB: Final = 32
 """Less than `--memory` allows, so that small captures exceed it; the child lowers the minimum."""
-BESIDE_MIB: Final = 128
+BESIDE_MIB: Final = 144
 """What a process takes besides its budget: the interpreter with numpy and Arrow, compiled definitions, one batch of
 packets with its columns, and the messages of one slice with their output."""
 EXPORT_TIMES: Final = 4

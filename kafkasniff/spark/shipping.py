@@ -31,7 +31,8 @@ __all__ = ["package_zip", "ready_session", "ship"]
 
 SOURCE_MODULE: Final = "pyspark_kafkasniff"
 """The module by whose name Spark finds the data source."""
-_LEFT_OUT: Final = (".pyc", ".pyo", "~")
+_LEFT_OUT: Final = (".pyc", ".pyo", "~", ".so", ".dylib", ".zig")
+"""Caches, and the native kernel: a library within a zip cannot be loaded, and workers read by Python without it."""
 
 
 def ship(spark: SparkSession) -> Path:

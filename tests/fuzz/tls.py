@@ -94,7 +94,7 @@ def _connections(intakes: list[Intake]) -> None:
 def _hello(data: bytes) -> None:
     client, server = client_hello(data), server_hello(data)
     alpn, _ = encrypted_extensions(data)
-    assert describe(client, server, None, alpn).encode()
+    assert describe(client, server, None, alpn, 0).encode()
     for aligned in (False, True):
         assert not data or is_tls(data, aligned=aligned) in (True, False, None)
 
@@ -103,7 +103,7 @@ def _certificate(data: bytes) -> None:
     certificate = certificate_of(data)
     if certificate is not None:
         assert certificate in data
-        describe(None, server_hello(bytes(40)), certificate, None).encode()
+        describe(None, server_hello(bytes(40)), certificate, None, 0).encode()
 
 
 def _records(intake: Intake) -> None:
