@@ -7,6 +7,7 @@ the next connect that is answered. Connections that the broker closed or reset s
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ __all__ = [
     "TRANSPORT_READING",
     "Absence",
     "Link",
+    "Spans",
     "absences",
     "add_links",
     "links_by_broker",
@@ -43,6 +45,8 @@ IDLE_NS: Final = 10_000_000_000
 """Clients that said nothing for so long may have been closed for it: connections.max.idle.ms, or the limit of a proxy
 in between. Such limits are longer, and those who set them look for silent connections once in a while, so that these
 end up to a tenth later."""
+
+_FOREVER: Final = (1 << 63) - 1
 
 _KEYS: Final = (
     ("connection_id", pa.int64()),
@@ -95,6 +99,11 @@ class Link(msgspec.Struct, frozen=True):
         """It was answered, or was open when the capture began and the broker sent something."""
         return self.opening == "answered" or (self.opening is None and self.broker_packets > 0)
 
+    @property
+    def over_ns(self) -> int:
+        """When it was closed or reset, else its last packet."""
+        return self.end_time_ns if self.ended_ns is None else self.ended_ns
+
 
 class Absence(msgspec.Struct, frozen=True):
     """A time in which a broker did not take connections, or in which it closed all that it had."""
@@ -119,6 +128,26 @@ class Absence(msgspec.Struct, frozen=True):
     def holds(self, time_ns: int) -> bool:
         """Whether the broker was gone at a time, or about to go or to come."""
         return self.first_ns <= time_ns and (self.back_ns is None or time_ns <= self.back_ns)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The times before and after it, for `Spans`: it `holds` what lies between."""
+        return self.first_ns - 1, _FOREVER if self.back_ns is None else self.back_ns + 1
+
+
+class Spans:
+    """Spans of time, asked whether one of them surrounds another: O(log n), since there may be many of both."""
+
+    def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
+        pairs = np.array(sorted(spans), np.int64).reshape(-1, 2)
+        self._starts = pairs[:, 0]
+        self._ends = np.maximum.accumulate(pairs[:, 1])
+        """Of all spans that start no later, the latest end."""
+
+    def surround(self, first_ns: int, last_ns: int) -> bool:
+        """Whether a span starts before `first_ns` and ends after `last_ns`."""
+        place = int(np.searchsorted(self._starts, first_ns))
+        return place > 0 and int(self._ends[place - 1]) > last_ns
 
 
 def links_shape() -> Shape:
@@ -173,6 +202,8 @@ def _is_dropped(link: Link) -> bool:
 def _failures(links: Sequence[Link], opened: Any, dropped: Sequence[Link], reach_ns: int) -> Iterator[Absence]:
     """Absences that failed connects prove."""
     reached = {link.client_ip for link in links if link.works}
+    worked_from = min((link.time_ns for link in links if link.works), default=_FOREVER)
+    ends = [_at(link.ended_ns) for link in dropped]
     groups: dict[int, list[Link]] = {}
     for link in links:
         # A lone SYN may have been the capture's last packet.
@@ -182,34 +213,29 @@ def _failures(links: Sequence[Link], opened: Any, dropped: Sequence[Link], reach
         back = int(opened[place]) if place < len(opened) else None
         before = int(opened[place - 1]) if place else None
         first = failed[0].time_ns
-        gone = tuple(
-            link
-            for link in dropped
-            if _within(link.ended_ns, first - reach_ns, back) and (before is None or _at(link.ended_ns) >= before)
-        )
+        since = first - reach_ns if before is None else max(first - reach_ns, before)
+        until = len(ends) if back is None else bisect_left(ends, back)
+        gone = tuple(dropped[bisect_left(ends, since) : until])
         # Whoever never reached it may be kept away by a firewall.
         proof = [link for link in failed if link.client_ip in reached]
         refused = any(link.opening == "refused" for link in proof)
         # Without an answer, only a broker that also let go of connections is gone, rather than out of reach.
         if refused or (proof and gone):
             start = min(first, *(_at(link.ended_ns) for link in gone)) if gone else first
-            worked = any(link.works and link.time_ns < start for link in links)
-            yield Absence(start, back, gone, tuple(failed), worked)
+            yield Absence(start, back, gone, tuple(failed), worked_from < start)
 
 
 def _at_once(
     links: Sequence[Link], opened: Any, dropped: Sequence[Link], together_ns: int, at_least: int
 ) -> Iterator[Absence]:
     """Absences that nobody tried to connect in: all connections closed by the broker, within a moment."""
+    # A connection of a group is over when the group is.
+    open_then = Spans((link.time_ns, link.over_ns) for link in links if link.works)
     for group in _runs(dropped, together_ns):
         first, last = _at(group[0].ended_ns), _at(group[-1].ended_ns)
         if len(group) < at_least or len({link.client_ip for link in group}) < 2 or _is_idle(group):
             continue
-        ids = {link.connection_id for link in group}
-        stays = any(
-            link.works and link.connection_id not in ids and link.time_ns < first and link.end_time_ns > last
-            for link in links
-        )
+        stays = open_then.surround(first, last)
         place = int(np.searchsorted(opened, first, side="right"))
         back = int(opened[place]) if place < len(opened) else None
         if not stays and (back is None or back > last):
@@ -232,10 +258,6 @@ def _runs(dropped: Iterable[Link], together_ns: int) -> Iterator[list[Link]]:
         run.append(link)
     if run:
         yield run
-
-
-def _within(time: int | None, first: int, last: int | None) -> bool:
-    return time is not None and time >= first and (last is None or time < last)
 
 
 def _at(time: int | None) -> int:

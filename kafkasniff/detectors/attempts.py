@@ -69,6 +69,11 @@ class Attempt(msgspec.Struct, frozen=True):
         """Client and partition."""
         return self.client_id, self.client_ip, self.topic, self.partition
 
+    @property
+    def producer(self) -> tuple[Any, ...]:
+        """Its sequence of numbers: client, partition, producer id and epoch."""
+        return *self.place, self.producer_id, self.producer_epoch
+
 
 def attempt_shapes() -> dict[str, Shape]:
     """For `Detector.shapes`."""
@@ -131,41 +136,41 @@ class Attempts:
         """Nothing that was acknowledged was let go of to stay within bounds."""
         self._epochs: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         self._places: dict[tuple[Any, ...], int] = {}
+        self._stored: dict[tuple[Any, ...], int] = {}
+        """When a batch of each partition was last acknowledged."""
         self._clients: dict[tuple[Any, ...], int] = {}
         for key, row in self._acked.items():
             self._epochs.setdefault((*key[:4], key[4]), []).append(row)
             self._seen(key[:4], row["last"], acked=True)
+        self._lacking: dict[tuple[Any, ...], int] = {}
+        """Of each producer the highest sequence number that a broker refused since it lacks some in front of it."""
         for one in self.failed:
             self._seen(one.place, one.last, acked=False)
+            if one.error_code == OUT_OF_ORDER:
+                self._lacking[one.producer] = max(self._lacking.get(one.producer, NO_PRODUCER), one.base_sequence)
 
     def _seen(self, place: tuple[Any, ...], last: int | None, *, acked: bool) -> None:
         if last is None:
             return
         self._places[place] = max(self._places.get(place, last), last)
         if acked:
+            self._stored[place] = max(self._stored.get(place, last), last)
             self._clients[place[:2]] = max(self._clients.get(place[:2], last), last)
 
     def is_stored(self, one: Attempt) -> bool:
         """Whether the same or a later sequence number of its epoch was acknowledged."""
         if one.producer_id < 0:
             return False
-        row = self._acked.get((*one.place, one.producer_id, one.producer_epoch))
+        row = self._acked.get(one.producer)
         return row is not None and row["until"] is not None and row["until"] > one.base_sequence
 
     def is_missed(self, one: Attempt) -> bool:
         """Whether the broker refused a later number of its epoch, since it lacks those in front: it is not stored."""
-        return any(
-            other.error_code == OUT_OF_ORDER
-            and other.base_sequence > one.base_sequence
-            and (*other.place, other.producer_id, other.producer_epoch)
-            == (*one.place, one.producer_id, one.producer_epoch)
-            for other in self.failed
-        )
+        return self._lacking.get(one.producer, NO_PRODUCER) > one.base_sequence
 
     def went_on(self, one: Attempt) -> bool:
         """Whether its client had later batches of this partition acknowledged."""
-        rows = (row for key, row in self._acked.items() if key[:4] == one.place)
-        return one.last is not None and any(row["last"] is not None and row["last"] > one.last for row in rows)
+        return one.last is not None and self._stored.get(one.place, one.last) > one.last
 
     def later_epoch(self, one: Attempt) -> int | None:
         """The epoch in which its producer went on with this partition, without a batch of its size; else None."""

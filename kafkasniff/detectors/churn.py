@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
@@ -136,7 +137,7 @@ class ConnectionChurn(Detector[ChurnThresholds]):
         values = {name: worst[name] for name in ("opened", "short", "reset", "without_requests", "requests")}
         if refused:
             # The most frequent one; of equally frequent ones the first by name.
-            cause = min(set(inside), key=lambda why: (-inside.count(why), why))
+            cause = min(Counter(inside).items(), key=lambda one: (-one[1], one[0]))[0]
             what = f"the broker refused {len(inside):,} of them: {cause}"
             meaning = (
                 "The client connects again because the broker refuses it. Each attempt costs the broker a connection, "

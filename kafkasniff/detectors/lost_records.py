@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final
 
@@ -16,6 +17,7 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.detectors.absences import (
     TRANSPORT_READING,
     Link,
+    Spans,
     add_links,
     links_by_broker,
     links_shape,
@@ -142,14 +144,19 @@ class LostRecords(Detector[LostRecordsThresholds]):
 
     def _refused_links(self, links: list[Link], silent: Mapping[int, Any]) -> Iterator[tuple[Link, bool]]:
         """Connections that the broker closed right after acks=0, and whether others show that it did not go away."""
-        gone = usual_absences(links)
+        gone = Spans(one.span for one in usual_absences(links))
+        works = [link for link in links if link.works]
+        opened = [link.time_ns for link in works]
+        held = Spans((link.time_ns, link.over_ns) for link in works)
         for link in links:
             if link.connection_id not in silent or link.ended_by != "broker" or link.ended_ns is None:
                 continue
             ended, last = link.ended_ns, silent[link.connection_id][0]["last"]
-            if last is None or last < ended - self.thresholds.soon or any(one.holds(ended) for one in gone):
+            if last is None or last < ended - self.thresholds.soon or gone.surround(ended, ended):
                 continue
-            yield link, any(other is not link and _stays(other, ended) for other in links)
+            after = bisect_right(opened, ended)
+            answered = after < len(opened) and opened[after] <= ended + STAYS_NS
+            yield link, answered or held.surround(ended, ended + STAYS_NS)
 
     def _closed_finding(
         self,
@@ -264,13 +271,3 @@ class LostRecords(Detector[LostRecordsThresholds]):
             evidence=evidence,
             values={"batches": len(batches), "records": records, "attempts": tries, "next_epoch": epoch},
         )
-
-
-def _stays(link: Link, ended: int) -> bool:
-    """Whether a connection shows that the broker was there all the time around the end of another one."""
-    if not link.works:
-        return False
-    if ended < link.time_ns <= ended + STAYS_NS:
-        return True
-    over = link.end_time_ns if link.ended_ns is None else link.ended_ns
-    return link.time_ns < ended and over > ended + STAYS_NS

@@ -17,6 +17,7 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.detectors.absences import (
     TRANSPORT_READING,
     Link,
+    Spans,
     add_links,
     links_by_broker,
     links_shape,
@@ -143,7 +144,7 @@ class _Listeners(msgspec.Struct):
 
 
 class WrongProtocol(Detector[WrongProtocolThresholds]):
-    """Connections of which the two ends do not speak the same, by their problems (docs/problems.md).
+    """Connections whose two ends do not speak the same protocol, by their problems (docs/problems.md).
 
     Not those that a broker let go of because it went (broker-gone), nor those that the client closed first.
     """
@@ -269,10 +270,9 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
         """Connections whose end says nothing: the client closed first, or the broker was about to go."""
         found: set[int] = set()
         for links in self._links.values():
-            gone = usual_absences(links)
+            gone = Spans(one.span for one in usual_absences(links))
             for link in links:
-                ended = link.end_time_ns if link.ended_ns is None else link.ended_ns
-                if link.ended_by == "client" or any(one.holds(ended) for one in gone):
+                if link.ended_by == "client" or gone.surround(link.over_ns, link.over_ns):
                     found.add(link.connection_id)
         return found
 
