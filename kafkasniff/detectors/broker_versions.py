@@ -42,8 +42,8 @@ class MixedVersionsThresholds(Parameters, frozen=True, kw_only=True):
 class MixedBrokerVersions(Detector[MixedVersionsThresholds]):
     """Compares the highest versions in ApiVersions responses of a cluster's brokers, or of one broker over time.
 
-    Cluster ids tell which brokers are of one cluster (Metadata, DescribeCluster, raft requests …). Where they do not,
-    the difference is a note. Listeners that do not offer Produce are those of controllers, and are left out.
+    Cluster ids show which brokers belong to one cluster (Metadata, DescribeCluster, raft requests …). Where they do
+    not, the difference is a note. Listeners that do not offer Produce are those of controllers, and are left out.
     """
 
     name: ClassVar[str] = "mixed-broker-versions"

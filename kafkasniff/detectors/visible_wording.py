@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from kafkasniff.analysis.visibility import HIGH, Undecoded, VisibleTraffic
+from kafkasniff.detectors.wording import percent, plural
 from kafkasniff.sinks.summaries.phrases import amount
 
-__all__ = ["all_clear", "decoded_share", "percent", "reasons_text", "undecoded_line", "visibility_lines"]
-
-
-def percent(share: float) -> str:
-    """`37%`, never rounded up to all or down to nothing."""
-    if share <= 0:
-        return "0%"
-    if share < 0.01:
-        return "under 1%"
-    return "100%" if share >= 1 else f"{min(round(share * 100), 99)}%"
+__all__ = ["all_clear", "decoded_share", "reasons_text", "undecoded_line", "visibility_lines"]
 
 
 def decoded_share(visible: VisibleTraffic) -> str:
@@ -62,7 +54,5 @@ def undecoded_line(one: Undecoded) -> str:
 
 
 def _reason(one: Undecoded) -> str:
-    where = ""
-    if one.connections:
-        where = f" ({one.connections:,} connection{'' if one.connections == 1 else 's'})"
+    where = f" ({plural(one.connections, 'connection')})" if one.connections else ""
     return f"{'' if one.share is None else f'{percent(one.share)} '}{one.what}{where}"

@@ -122,7 +122,7 @@ FAULTS = [
     Fault(
         "connections-idle.pcap",
         f"four clients say nothing after their greeting; the broker closes them (connections.max.idle.ms={IDLE_MS}), "
-        "they come again",
+        "they reconnect",
         _idle,
         looks_like="broker-restarted.pcap",
     ),

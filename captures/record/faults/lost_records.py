@@ -105,7 +105,7 @@ FAULTS = [
     Fault(
         "batch-given-up.pcap",
         "an idempotent producer's batch dies unanswered with the broker; its delivery timeout passes before the broker "
-        "is back, and the producer goes on with the next record",
+        "is back, and the producer continues with the next record",
         _given_up,
     ),
     Fault(

@@ -51,7 +51,7 @@ class Stage:
         self._stack = stack
 
     def broker(self, start: bool = True, **options: Any) -> RealBroker:
-        """A broker (options as of ``RealBroker``), started unless told otherwise."""
+        """A broker (options as of ``RealBroker``), started unless ``start`` is false."""
         number = len(self.brokers) + 1
         broker = RealBroker(self.work / f"broker-{number}", **{"node_id": number, **options})
         broker.choose_ports()
