@@ -1,4 +1,4 @@
-"""Bodies of messages, whatever the bytes hold: by the compiled decoder, or by the walker where they are not clean."""
+"""Bodies of messages, whatever the bytes hold: by the native kernel, or by the walker where they are not clean."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 
 from kafkasniff.kafka.context import UNMARKED, DecodeContext, RenderingOptions
 from kafkasniff.kafka.message_plan import Plan
-from kafkasniff.kafka.schema import NOT_CLEAN
 from kafkasniff.kafka.secrets import may_be_misread
+from kafkasniff.kafka.wire import Odd
 from kafkasniff.model import LARGE_BODY, Body, LargeBody, Problem
 
 __all__ = ["decode_body", "read_body", "unread"]
@@ -31,7 +31,7 @@ def decode_body(plan: Plan, data: bytes, position: int, end: int, context: Decod
         return None
     try:
         body, after = schema.decode(data, position, end, context)
-    except NOT_CLEAN:
+    except Odd:
         context.clear()
         return None
     is_metadata = plan.holds_metadata is not None and plan.holds_metadata(body)
@@ -70,7 +70,7 @@ def read_body(  # noqa: PLR0917 - where the body is, and what is known of it
     try:
         # What `schema.read` does, without its result's tuples: this is where most messages pass.
         body, after = schema.decode(data, position, end, context)
-    except NOT_CLEAN:
+    except Odd:
         context.rewind(mark)
         body, after, complete = schema.walk(data, position, end, context)
     is_metadata = plan.holds_metadata is not None and plan.holds_metadata(body)

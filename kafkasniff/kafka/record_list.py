@@ -11,7 +11,9 @@ from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
 from kafkasniff.kafka.embedded.schema_registry import add_from_header
 from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, add_trace_id
+from kafkasniff.kafka.packed_records import read_record_list
 from kafkasniff.kafka.record_flaw import MalformedError, find_flaw, read_varint
+from kafkasniff.native.calls import Base
 
 __all__ = ["MAX_HEADER_RATE", "MAX_RECORD_RATE", "decode_record_list", "too_many_records", "wrap64"]
 
@@ -57,6 +59,18 @@ def decode_record_list(  # noqa: PLR0917 - called for each batch, where keywords
     wrong. Positions are doubled where a length comes in, since a zigzag varint is twice the number that it stands for:
     an odd one, a negative length, then equals no position.
     """
+    base = Base(
+        base_offset,
+        base_timestamp,
+        append_timestamp or 0,
+        append_timestamp is not None,
+        1 << 60 if wire is None else wire,
+    )
+    found = read_record_list(data, position, end, base, budget)
+    if found is not None:
+        if found[2]:
+            context.telling = True
+        return found[0], True, budget - found[1]
     records: list[dict[str, Any]] = []
     append = records.append
     zigzag = _ZIGZAG

@@ -1,23 +1,24 @@
-"""A schema: a definition at one version, with its compiled decoder."""
+"""A schema: a definition at one version, with what decodes it."""
 
 from __future__ import annotations
 
 import functools
-import struct
-from typing import Final
+from typing import Any
 
-from kafkasniff.kafka.compiler import Decoder, compile_source, source_of
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.definition import MessageDefinition
 from kafkasniff.kafka.layout import Struct, cut
+from kafkasniff.kafka.packed import Decoder, decoder_of
 from kafkasniff.kafka.walker import Span, Walk, walk
 from kafkasniff.kafka.wire import Odd
+from kafkasniff.native.library import kernel
 
-__all__ = ["NOT_CLEAN", "Schema"]
+__all__ = ["Schema"]
 
 
-NOT_CLEAN: Final = (Odd, IndexError, struct.error, UnicodeDecodeError)
-"""What a compiled decoder raises where the walker has to read."""
+def _leave(data: bytes, position: int, end: int, context: DecodeContext) -> tuple[dict[str, Any], int]:
+    """Without the kernel the walker reads everything."""
+    raise Odd
 
 
 class Schema:
@@ -39,14 +40,10 @@ class Schema:
         return self.root.secrets
 
     @functools.cached_property
-    def source(self) -> str:
-        """The source of the compiled decoder."""
-        return source_of(self.root, f"{self.name}, version {self.version}")
-
-    @functools.cached_property
     def decode(self) -> Decoder:
-        """The compiled decoder, which knows only clean bytes: at others it raises; `read` is for all bytes."""
-        return compile_source(self.source, f"<{self.name} version {self.version}>")
+        """Reads clean bytes by the native kernel: at others, and without the kernel, it raises; `read` is for all."""
+        found = kernel()
+        return _leave if found is None else decoder_of(found, self.root)
 
     def read(self, data: bytes, position: int, end: int, context: DecodeContext) -> Walk:
         """Decode `data[position:end]`, whatever it holds: what is not clean is read by the walker.
@@ -56,7 +53,7 @@ class Schema:
         mark = context.mark()
         try:
             body, position_after = self.decode(data, position, end, context)
-        except NOT_CLEAN:
+        except Odd:
             context.rewind(mark)
             return walk(self.root, data, position, end, context)
         return Walk(body, position_after, True)

@@ -1,6 +1,6 @@
 //! What a caller hands over, and what it gets back. `kafkasniff/native/calls.py` has the same structures.
 
-const Form = @import("output.zig").Form;
+const Form = @import("json.zig").Form;
 
 /// A batch of compressed records: wanted from the caller, or given by it.
 pub const Batch = extern struct {
@@ -21,14 +21,18 @@ pub const Records = enum(u2) {
     batches = 1,
     /// `null`.
     skip = 2,
-    _,
+    /// As `batches`, each with its place; not in JSON.
+    columns = 3,
 };
+
+pub const Kind = enum(u1) { json = 0, pack = 1 };
 
 pub const Wants = packed struct(u32) {
     form: Form,
     records: Records,
     show_secrets: bool,
-    rest: u27,
+    output: Kind,
+    rest: u26,
 };
 
 pub const Call = extern struct {
@@ -49,6 +53,10 @@ pub const Call = extern struct {
     marks_size: u64,
     wants: Wants,
     spare: u32,
+    /// Where a body is, for `kafkasniff_pack`.
+    program: ?[*]const u8,
+    start: u64,
+    end: u64,
     /// Records and headers that one message may hold; more are Python's to judge.
     max_records: u64,
 
@@ -60,6 +68,21 @@ pub const Call = extern struct {
     records: u64,
     /// Bytes behind the last whole batch of the last `records` field that has such.
     truncated: u64,
+    /// Where in the data the body ends.
+    after: u64,
+    /// 1 where interpreters have to look at records.
+    looked_at: u64,
+};
+
+/// What the records of a batch count from.
+pub const Base = extern struct {
+    offset: i64,
+    timestamp: i64,
+    /// The timestamp of all records, where the broker set it (`appends` is 1).
+    append: i64,
+    appends: u64,
+    /// Bytes of the batch on the wire.
+    wire: u64,
 };
 
 pub const Status = enum(i32) {
@@ -81,4 +104,6 @@ pub const Item = extern struct {
     errors_end: u64,
     status: Status,
     records: u32,
+    truncated: u32,
+    looked_at: u32,
 };

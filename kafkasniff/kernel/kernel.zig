@@ -2,7 +2,8 @@
 
 const build = @import("build_facts");
 pub const calls = @import("call.zig");
-const output = @import("output.zig");
+const json = @import("json.zig");
+const packing = @import("pack.zig");
 const programs = @import("program.zig");
 const reading = @import("reader.zig");
 const record_fields = @import("records.zig");
@@ -22,7 +23,7 @@ fn stop(_: []const u8, _: ?usize) noreturn {
     @trap();
 }
 
-const IDENTITY = "kafkasniff-kernel abi=1 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
+const IDENTITY = "kafkasniff-kernel abi=2 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
 
 /// What was compiled, by what.
 pub export fn kafkasniff_identity() [*:0]const u8 {
@@ -34,25 +35,75 @@ pub export fn kafkasniff_check(program: [*]const u8, size: u64) i32 {
     return @intFromBool(programs.check(program[0..size]));
 }
 
-/// The body `data[start:end]` as JSON.
+/// The body `data[start:end]`. What follows it in the data is for the caller to judge (`call.after`).
 pub export fn kafkasniff_body(call: *Call, program: [*]const u8, data: [*]const u8, start: u64, end: u64) Status {
     if (start > end) return .misuse;
     reset(call);
-    var out = output.Output{ .bytes = call.output[0..call.output_size] };
-    var walk = walking.Walk.init(call, programs.Program.at(program), data[0..end], start, &out);
-    walk.run() catch |reason| return status(reason);
-    if (walk.account.wanting) return .compressed;
-    if (walk.account.used != call.batches_given) return .odd;
-    call.written = out.at;
-    call.errors_written = walk.errors;
+    const found = programs.Program.at(program);
+    const ended = switch (call.wants.output) {
+        .json => body(json.Json, call, found, data[0..end], start, jsonOutput(call)),
+        .pack => body(packing.Pack, call, found, data[0..end], start, packOutput(call)),
+    } catch |reason| return status(reason);
+    if (ended.wanting) return .compressed;
+    if (ended.used != call.batches_given) return .odd;
+    call.written = ended.written;
+    call.errors_written = ended.errors;
+    call.after = ended.after;
     return .done;
+}
+
+/// The same as MessagePack, of the body that `call` names; for callers to whom each argument and result costs.
+/// Returns twice the bytes written, and 1 more where the other results say anything but that the body ends with the
+/// data; where it is not done, a negative status.
+pub export fn kafkasniff_pack(call: *Call, data: [*]const u8) i64 {
+    const done = kafkasniff_body(call, call.program orelse return -@as(i64, @intFromEnum(Status.misuse)), data, call.start, call.end);
+    if (done != .done) return -@as(i64, @intFromEnum(done));
+    const more = call.errors_written | call.records | call.truncated | call.looked_at | (call.after ^ call.end);
+    return @as(i64, @intCast(call.written << 1)) | @intFromBool(more != 0);
+}
+
+const Ended = struct {
+    /// Bytes of output, and of error codes.
+    written: usize,
+    errors: usize,
+    after: usize,
+    wanting: bool,
+    used: u64,
+};
+
+fn body(
+    comptime Out: type,
+    call: *Call,
+    program: programs.Program,
+    data: []const u8,
+    start: usize,
+    into: Out,
+) reading.Error!Ended {
+    var out = into;
+    var walk = walking.Walk(Out).init(call, program, data, start, &out);
+    const after = try walk.run();
+    return .{
+        .written = out.at,
+        .errors = walk.errors,
+        .after = after,
+        .wanting = walk.account.wanting,
+        .used = walk.account.used,
+    };
+}
+
+fn jsonOutput(call: *const Call) json.Json {
+    return .{ .bytes = call.output[0..call.output_size], .form = call.wants.form };
+}
+
+fn packOutput(call: *const Call) packing.Pack {
+    return .{ .bytes = call.output[0..call.output_size] };
 }
 
 /// The `records` field `data[start:end]` as JSON.
 pub export fn kafkasniff_records(call: *Call, data: [*]const u8, start: u64, end: u64) Status {
     if (start > end) return .misuse;
     reset(call);
-    var out = output.Output{ .bytes = call.output[0..call.output_size] };
+    var out = jsonOutput(call);
     var account = record_fields.Account{ .call = call, .left = call.max_records };
     record_fields.field(&out, data[start..end], start, &account) catch |reason| return status(reason);
     if (account.wanting) return .compressed;
@@ -61,14 +112,36 @@ pub export fn kafkasniff_records(call: *Call, data: [*]const u8, start: u64, end
     return .done;
 }
 
+/// The records of a batch of magic 2, decompressed, which fill `data[start:end]`, as a MessagePack array.
+pub export fn kafkasniff_record_list(
+    call: *Call,
+    data: [*]const u8,
+    start: u64,
+    end: u64,
+    base: *const calls.Base,
+) Status {
+    if (start > end) return .misuse;
+    reset(call);
+    var out = packOutput(call);
+    var account = record_fields.Account{ .call = call, .left = call.max_records };
+    const list = out.openList() catch |reason| return status(reason);
+    const count = record_fields.records(&out, data[start..end], base.*, &account) catch |reason| return status(reason);
+    out.closeList(list, @intCast(count)) catch |reason| return status(reason);
+    call.written = out.at;
+    return .done;
+}
+
 /// Bodies one behind the other: those of items with a program, up to the first for which there is no room. Returns how
 /// many items were looked at. Those with compressed records are for `kafkasniff_body`.
 pub export fn kafkasniff_bodies(call: *Call, data: [*]const u8, size: u64, items: [*]calls.Item, count: u64) u64 {
     reset(call);
-    const whole = call.output[0..call.output_size];
+    const output = call.output;
+    const output_size = call.output_size;
     const errors = call.errors;
     const errors_size = call.errors_size;
     defer {
+        call.output = output;
+        call.output_size = output_size;
         call.errors = errors;
         call.errors_size = errors_size;
     }
@@ -85,26 +158,34 @@ pub export fn kafkasniff_bodies(call: *Call, data: [*]const u8, size: u64, items
         call.errors_size = errors_size - errors_used;
         call.records = 0;
         call.truncated = 0;
+        call.looked_at = 0;
         call.batches_given = 0;
         call.batches_wanted = 0;
-        var out = output.Output{ .bytes = whole[used..] };
-        var walk = walking.Walk.init(call, programs.Program.at(program), data[0..item.end], item.start, &out);
-        walk.run() catch |reason| {
+        call.output = output + used;
+        call.output_size = output_size - used;
+        const found = programs.Program.at(program);
+        const ended = switch (call.wants.output) {
+            .json => body(json.Json, call, found, data[0..item.end], item.start, jsonOutput(call)),
+            .pack => body(packing.Pack, call, found, data[0..item.end], item.start, packOutput(call)),
+        } catch |reason| {
             if (reason == error.NoRoom) {
                 item.status = .no_room;
                 return number;
             }
             continue;
         };
-        if (walk.account.wanting) {
+        if (ended.wanting) {
             item.status = .compressed;
             continue;
         }
-        used += out.at;
-        errors_used += walk.errors;
+        if (ended.after != item.end) continue;
+        used += ended.written;
+        errors_used += ended.errors;
         item.output_end = used;
         item.errors_end = errors_used;
         item.records = @truncate(@min(call.records, 0xFFFF_FFFF));
+        item.truncated = @intFromBool(call.truncated > 0);
+        item.looked_at = @truncate(call.looked_at);
         item.status = .done;
     }
     call.written = used;
@@ -118,6 +199,8 @@ fn reset(call: *Call) void {
     call.batches_wanted = 0;
     call.records = 0;
     call.truncated = 0;
+    call.after = 0;
+    call.looked_at = 0;
 }
 
 fn status(reason: reading.Error) Status {

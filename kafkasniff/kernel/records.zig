@@ -1,17 +1,15 @@
-//! Record batches of magic 2 as JSON (`org.apache.kafka.common.record.DefaultRecordBatch`, `DefaultRecord`).
+//! Record batches of magic 2 (`org.apache.kafka.common.record.DefaultRecordBatch`, `DefaultRecord`).
 //!
-//! The specification is `kafka/records.py`, `record_batch.py` and `record_list.py`: what these report as a problem, or
-//! what interpreters may add something to, is `Odd` here.
+//! The specification is `kafka/records.py`, `record_batch.py` and `record_list.py`: what these report as a problem is
+//! `Odd` here. So is what interpreters may add something to, where the output is final (JSON).
 
 const std = @import("std");
 const calls = @import("call.zig");
 const crc32c = @import("checksum.zig").crc32c;
-const output = @import("output.zig");
 const reading = @import("reader.zig");
 
 const Error = reading.Error;
 const Reader = reading.Reader;
-const Output = output.Output;
 
 const HEADER_SIZE = 61;
 /// Bytes in front of what a batch's length counts.
@@ -32,7 +30,7 @@ const CONTROL = 0x20;
 const DELETE_HORIZON = 0x40;
 const UNKNOWN_BITS = 0xFF80;
 
-const CODECS = [_][]const u8{ "\"none\"", "\"gzip\"", "\"snappy\"", "\"lz4\"", "\"zstd\"" };
+const CODECS = [_][]const u8{ "none", "gzip", "snappy", "lz4", "zstd" };
 
 /// What the `records` fields of one message share.
 pub const Account = struct {
@@ -46,18 +44,20 @@ pub const Account = struct {
 };
 
 /// The field `bytes`, which begins at `base` of the caller's data.
-pub fn field(out: *Output, bytes: []const u8, base: usize, account: *Account) Error!void {
-    try out.put("{\"batches\":[");
+pub fn field(out: anytype, bytes: []const u8, base: usize, account: *Account) Error!void {
+    const map = try out.openMap(2, 0);
+    try out.name("batches", true);
+    const list = try out.openList();
     var at: usize = 0;
-    var first = true;
+    var count: usize = 0;
     while (bytes.len - at >= COMMON_SIZE) {
         if (bytes[at + 16] != 2) return error.Odd;
         const length = std.mem.readInt(i32, bytes[at + 8 ..][0..4], .big);
         if (length < MIN_LENGTH or length > MAX_BATCH_LENGTH) return error.Odd;
         const size = ENTRY + @as(usize, @intCast(length));
         if (size > bytes.len - at) break;
-        if (!first) try out.byte(',');
-        first = false;
+        try out.element(count == 0);
+        count += 1;
         try batch(out, bytes[at..][0..size], base + at, account);
         at += size;
     }
@@ -67,17 +67,19 @@ pub fn field(out: *Output, bytes: []const u8, base: usize, account: *Account) Er
         if (length < MIN_LEGACY_LENGTH or length > MAX_BATCH_LENGTH) return error.Odd;
     }
     if (rest > 0) account.call.truncated = rest;
-    try out.put("],\"truncated_bytes\":");
+    try out.closeList(list, count);
+    try out.name("truncated_bytes", false);
     try out.integer(@intCast(rest));
-    try out.byte('}');
+    try out.closeMap(map, 2);
 }
 
-fn number(out: *Output, comptime name: []const u8, value: i64) Error!void {
-    try out.put("," ++ name ++ ":");
+fn number(out: anytype, comptime name: []const u8, value: i64) Error!void {
+    try out.name(name, false);
     try out.integer(value);
 }
 
-fn batch(out: *Output, bytes: []const u8, position: usize, account: *Account) Error!void {
+fn batch(out: anytype, bytes: []const u8, position: usize, account: *Account) Error!void {
+    const Out = @TypeOf(out.*);
     var reader = Reader{ .bytes = bytes };
     const base_offset = try reader.int(i64);
     const batch_length = try reader.int(i32);
@@ -93,49 +95,66 @@ fn batch(out: *Output, bytes: []const u8, position: usize, account: *Account) Er
     const base_sequence = try reader.int(i32);
     const count = try reader.int(i32);
     const codec = attributes & 7;
+    const wanted = account.call.wants.records;
     // What is wrong is reported by Python, and so is what a control record says.
-    if (attributes & (UNKNOWN_BITS | CONTROL) != 0 or codec >= CODECS.len) return error.Odd;
+    if (attributes & UNKNOWN_BITS != 0 or codec >= CODECS.len) return error.Odd;
+    if (attributes & CONTROL != 0 and (Out.is_final or wanted == .full)) return error.Odd;
+    if (codec != 0 and !Out.is_final and wanted == .full) return error.Odd;
     if (crc32c(bytes[CRC_START..]) != crc) return error.Odd;
 
-    try out.put("{\"base_offset\":");
+    const held: ?usize = if (!Out.is_final and wanted == .columns) try out.openHeld(position, bytes.len) else null;
+    const has_horizon = attributes & DELETE_HORIZON != 0;
+    const members = 17 + @as(usize, @intFromBool(has_horizon)) + @intFromBool(wanted == .full);
+    const map = try out.openMap(members, 0);
+    try out.name("base_offset", true);
     try out.integer(base_offset);
-    try number(out, "\"batch_length\"", batch_length);
-    try number(out, "\"partition_leader_epoch\"", leader_epoch);
-    try out.put(",\"magic\":2");
-    try number(out, "\"crc\"", crc);
-    try out.put(",\"crc_ok\":true,\"compression\":");
-    try out.put(CODECS[codec]);
-    try out.put(if (attributes & LOG_APPEND_TIME != 0)
-        ",\"timestamp_type\":\"LogAppendTime\",\"transactional\":"
-    else
-        ",\"timestamp_type\":\"CreateTime\",\"transactional\":");
-    try out.boolean(attributes & TRANSACTIONAL != 0);
-    try out.put(",\"control\":false");
-    try number(out, "\"last_offset_delta\"", last_offset_delta);
-    try number(out, "\"base_timestamp\"", base_timestamp);
-    try number(out, "\"max_timestamp\"", max_timestamp);
-    try number(out, "\"producer_id\"", producer_id);
-    try number(out, "\"producer_epoch\"", producer_epoch);
-    try number(out, "\"base_sequence\"", base_sequence);
-    try number(out, "\"record_count\"", count);
-    if (attributes & DELETE_HORIZON != 0) try number(out, "\"_delete_horizon\"", base_timestamp);
-    if (account.call.wants.records == .full) {
-        try out.put(",\"records\":[");
+    try number(out, "batch_length", batch_length);
+    try number(out, "partition_leader_epoch", leader_epoch);
+    try number(out, "magic", 2);
+    try number(out, "crc", crc);
+    try flag(out, "crc_ok", true);
+    try out.name("compression", false);
+    switch (codec) {
+        inline 0...CODECS.len - 1 => |known| try out.word(CODECS[known]),
+        else => unreachable,
+    }
+    try out.name("timestamp_type", false);
+    if (attributes & LOG_APPEND_TIME != 0) try out.word("LogAppendTime") else try out.word("CreateTime");
+    try flag(out, "transactional", attributes & TRANSACTIONAL != 0);
+    try flag(out, "control", attributes & CONTROL != 0);
+    try number(out, "last_offset_delta", last_offset_delta);
+    try number(out, "base_timestamp", base_timestamp);
+    try number(out, "max_timestamp", max_timestamp);
+    try number(out, "producer_id", producer_id);
+    try number(out, "producer_epoch", producer_epoch);
+    try number(out, "base_sequence", base_sequence);
+    try number(out, "record_count", count);
+    if (has_horizon) try number(out, "_delete_horizon", base_timestamp);
+    if (wanted == .full) {
         var payload: []const u8 = bytes[HEADER_SIZE..];
         // Compaction can leave a header without records, where there is nothing to decompress.
         if (codec != 0 and !(payload.len == 0 and count == 0)) {
             payload = try decompressed(account, position, bytes.len, codec, count) orelse return;
         }
+        try out.name("records", false);
+        const list = try out.openList();
         const read = try records(out, payload, .{
             .offset = base_offset,
             .timestamp = base_timestamp,
-            .append = if (attributes & LOG_APPEND_TIME != 0) max_timestamp else null,
+            .append = max_timestamp,
+            .appends = @intFromBool(attributes & LOG_APPEND_TIME != 0),
             .wire = bytes.len,
         }, account);
         if (count < 0 or read != @as(u64, @intCast(count))) return error.Odd;
-        try out.byte(']');
+        try out.closeList(list, @intCast(read));
     }
-    try out.byte('}');
+    try out.closeMap(map, members);
+    if (held) |mark| try out.closeExtension(mark, .held);
+}
+
+inline fn flag(out: anytype, comptime name: []const u8, value: bool) Error!void {
+    try out.name(name, false);
+    try out.boolean(value);
 }
 
 /// The records of a compressed batch; null where they are wanted from the caller.
@@ -164,17 +183,9 @@ fn decompressed(account: *Account, position: usize, size: usize, codec: u32, cou
     return null;
 }
 
-const Base = struct {
-    offset: i64,
-    timestamp: i64,
-    /// That of all records, where the broker set it.
-    append: ?i64,
-    /// Bytes of the batch on the wire.
-    wire: u64,
-};
-
 /// The records in `bytes`, which they fill; returns how many they are.
-fn records(out: *Output, bytes: []const u8, base: Base, account: *Account) Error!u64 {
+pub fn records(out: anytype, bytes: []const u8, base: calls.Base, account: *Account) Error!u64 {
+    const Out = @TypeOf(out.*);
     const most = @min(account.left, MAX_RECORD_RATE * base.wire);
     const most_headers = @min(account.left, MAX_HEADER_RATE * base.wire);
     const call = account.call;
@@ -189,52 +200,75 @@ fn records(out: *Output, bytes: []const u8, base: Base, account: *Account) Error
         // The record alone, so that none of its fields can run past its end.
         var record = Reader{ .bytes = try reader.take(@intCast(length)) };
         _ = try record.byte(); // attributes, of which none is defined
-        const timestamp = base.append orelse base.timestamp +% try record.zigzag64();
-        if (base.append != null) _ = try record.zigzag64();
+        const delta = try record.zigzag64();
+        const timestamp = if (base.appends != 0) base.append else base.timestamp +% delta;
         const offset = base.offset +% try record.zigzag32();
         const key = try nullable(&record);
         const value = try nullable(&record);
-        const first = (key != null and key.?.len > 0 and key.?[0] == 0) or
-            (value != null and value.?.len > 0 and value.?[0] == 0);
+        odd_start = beginsWithZero(key) or beginsWithZero(value);
         // The framing of a schema registry may be in front of the first or the last key or value.
-        if (first and count == 0) return error.Odd;
-        odd_start = first;
+        if (odd_start and count == 0) try lookAt(Out, call);
         if (key) |bytes_of_key| {
-            if (holdsMark(bytes_of_key, call.marks[0..call.marks_size])) return error.Odd;
+            if (holdsMark(bytes_of_key, call.marks[0..call.marks_size])) try lookAt(Out, call);
         }
-        if (count > 0) try out.byte(',');
+        try out.element(count == 0);
         count += 1;
-        try out.put("{\"offset\":");
+        const begin = out.at;
+        const map = try out.openMap(5, 0);
+        try out.name("offset", true);
         try out.integer(offset);
-        try out.put(",\"timestamp\":");
-        try out.integer(timestamp);
-        try out.put(",\"key\":");
-        try optional(out, key, call.wants.form);
-        try out.put(",\"value\":");
-        try optional(out, value, call.wants.form);
-        try out.put(",\"headers\":[");
+        try number(out, "timestamp", timestamp);
+        try out.name("key", false);
+        try optional(out, key);
+        try out.name("value", false);
+        try optional(out, value);
+        try out.name("headers", false);
         const of_record = try record.zigzag32();
-        if (of_record != 0) {
-            if (of_record < 0 or of_record > record.left() / 2) return error.Odd;
-            headers += @intCast(of_record);
-            if (headers > most_headers) return error.Odd;
-            for (0..@intCast(of_record)) |index| {
-                const name = try nullable(&record) orelse return error.Odd;
-                if (isListed(name, call.headers[0..call.headers_size])) return error.Odd;
-                try out.put(if (index > 0) ",{\"key\":" else "{\"key\":");
-                try out.string(name);
-                try out.put(",\"value\":");
-                try optional(out, try nullable(&record), call.wants.form);
-                try out.byte('}');
-            }
-        }
+        if (of_record < 0 or of_record > record.left() / 2) return error.Odd;
+        headers += @intCast(of_record);
+        if (headers > most_headers) return error.Odd;
+        const listed = try headersOf(out, &record, @intCast(of_record), call);
         if (record.left() > 0) return error.Odd;
-        try out.put("]}");
+        try out.closeMap(map, 5);
+        if (listed) {
+            if (Out.is_final) return error.Odd;
+            try out.wrap(begin, .headed);
+        }
     }
-    if (odd_start) return error.Odd;
+    if (odd_start) try lookAt(Out, call);
     account.left -= @max(count, headers);
     call.records += @max(count, headers);
     return count;
+}
+
+/// The headers of a record; whether Python has to read one of them.
+inline fn headersOf(out: anytype, record: *Reader, count: usize, call: *const calls.Call) Error!bool {
+    var listed = false;
+    try out.openArray(count);
+    for (0..count) |index| {
+        const name = try nullable(record) orelse return error.Odd;
+        if (isListed(name, call.headers[0..call.headers_size])) listed = true;
+        try out.element(index == 0);
+        const map = try out.openMap(2, 0);
+        try out.name("key", true);
+        try out.string(name);
+        try out.name("value", false);
+        try optional(out, try nullable(record));
+        try out.closeMap(map, 2);
+    }
+    try out.closeArray();
+    return listed;
+}
+
+inline fn beginsWithZero(bytes: ?[]const u8) bool {
+    const found = bytes orelse return false;
+    return found.len > 0 and found[0] == 0;
+}
+
+/// Interpreters have to look at these records: where they cannot any more, Python has to read them.
+inline fn lookAt(comptime Out: type, call: *calls.Call) Error!void {
+    if (Out.is_final) return error.Odd;
+    call.looked_at = 1;
 }
 
 /// Bytes behind their length; null where it is -1.
@@ -247,8 +281,8 @@ inline fn nullable(record: *Reader) Error!?[]const u8 {
     return try record.take(@intCast(length));
 }
 
-inline fn optional(out: *Output, value: ?[]const u8, form: output.Form) Error!void {
-    if (value) |bytes| try out.binary(bytes, form) else try out.put("null");
+inline fn optional(out: anytype, value: ?[]const u8) Error!void {
+    if (value) |bytes| try out.binary(bytes) else try out.nothing();
 }
 
 /// Whether one of a list of texts, each behind its length, is `name`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable
+from struct import Struct as Packing
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -19,6 +20,8 @@ MAX_OUTPUT: Final = 8 << 20
 """Bytes of JSON of one body at most: larger ones are Python's."""
 ERRORS: Final = 64 << 10
 """Bytes of the error codes of one call, with their paths."""
+KEPT_OUTPUT: Final = 1 << 20
+"""Bytes of memory for MessagePack that are kept from one body to the next."""
 MAX_BATCHES: Final = 4096
 """Compressed batches of one message; messages with more are Python's."""
 MAX_RECORDS: Final = 1_000_000
@@ -32,6 +35,11 @@ ITEM: Final = np.dtype(
     ]
 )
 """`calls.Item` as columns."""
+
+PLACE_AT: Final = Call.program.offset
+put_place: Final = Packing("=QQQ").pack_into
+_RESULTS: Final = Packing("=7Q")
+_RESULTS_AT: Final = Call.written.offset
 
 Code = tuple[int, str]
 """An error code and where in the body it is."""
@@ -71,11 +79,20 @@ class Program:
 class Caller:
     """Memory for calls, one at a time.
 
-    `headers`, `marks`: keys of record headers, and what is in keys of records, that leave a message to Python.
+    `headers`, `marks`: keys of record headers, and what is in keys of records, that Python has to look at.
+    `most_output`: bytes of output at most.
     """
 
-    def __init__(self, kernel: Kernel, *, headers: Iterable[bytes] = (), marks: Iterable[bytes] = ()) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        *,
+        headers: Iterable[bytes] = (),
+        marks: Iterable[bytes] = (),
+        most_output: int = MAX_OUTPUT,
+    ) -> None:
         self._kernel = kernel
+        self._most_output = most_output
         self._call = Call()
         self._errors = ctypes.create_string_buffer(ERRORS)
         self._batches = (Batch * MAX_BATCHES)()
@@ -87,6 +104,7 @@ class Caller:
         call.marks, call.marks_size = self._marks, len(self._marks)
         call.max_records = MAX_RECORDS
         self._pointer = ctypes.pointer(call)
+        self._address_of_call = ctypes.addressof(call)
         self._grow(FIRST_OUTPUT)
 
     @property
@@ -110,16 +128,17 @@ class Caller:
         self._call.max_records = min(count, MAX_RECORDS)
 
     def _grow(self, size: int) -> None:
-        self._output = ctypes.create_string_buffer(size)
-        self._address = ctypes.addressof(self._output)
+        output = bytearray(size)
+        self.view, self._size = memoryview(output), size
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(output))
         self._call.output, self._call.output_size = self._address, size
 
     def _more(self) -> bool:
         """Make more room; False where there is as much as there may be."""
         size = self._call.output_size
-        if size >= MAX_OUTPUT:
+        if size >= self._most_output:
             return False
-        self._grow(min(4 * size, MAX_OUTPUT))
+        self._grow(min(4 * size, self._most_output))
         return True
 
     def body(
@@ -127,22 +146,27 @@ class Caller:
     ) -> Made | None:
         """The body `data[start:end]`; None where Python has to read it."""
         function, pointer, address = self._kernel.body, self._pointer, program.address
-        return self._run(lambda: function(pointer, address, data, start, end), decompress)
+        return self._run(lambda: function(pointer, address, data, start, end), decompress, end)
 
     def records(self, data: bytes, start: int, end: int, decompress: Callable[[Wanted], bytes | None]) -> Made | None:
         """The `records` field `data[start:end]`; likewise."""
         function, pointer = self._kernel.records, self._pointer
         return self._run(lambda: function(pointer, data, start, end), decompress)
 
-    def _run(self, function: Callable[[], int], decompress: Callable[[Wanted], bytes | None]) -> Made | None:
+    def _run(
+        self, function: Callable[[], int], decompress: Callable[[Wanted], bytes | None], after: int | None = None
+    ) -> Made | None:
+        """`after`: where the body has to end."""
         call = self._call
         call.batches_given = 0
         given: list[bytes] = []  # kept as long as the kernel reads them
         while True:
             status = function()
             if status == DONE:
+                if after is not None and call.after != after:
+                    return None
                 json = ctypes.string_at(self._address, call.written)
-                codes = _codes(self._errors.raw[: call.errors_written]) if call.errors_written else ()
+                codes = _codes(ctypes.string_at(self._errors, call.errors_written)) if call.errors_written else ()
                 return Made(json, codes, call.records, call.truncated)
             if status == COMPRESSED and not given:
                 for batch in self._batches[: call.batches_wanted]:
@@ -154,6 +178,46 @@ class Caller:
                 call.batches_given = call.batches_wanted
             elif status != NO_ROOM or not self._more():
                 return None
+
+    # -- MessagePack: what `wants` has to ask for --------------------------------------------------------------------
+
+    def pack(self, program: int, data: bytes, start: int, end: int) -> int:
+        """The body `data[start:end]` by the program at an address, as MessagePack in `view`. Hot.
+
+        Returns twice its bytes, and 1 more where `results` have more to say than that it ends at `end`; a negative
+        number where Python has to read it.
+        """
+        put_place(self._call, PLACE_AT, program, start, end)
+        made: int = self._kernel.pack(self._address_of_call, data)
+        while made == -NO_ROOM and self._more():
+            made = self._kernel.pack(self._address_of_call, data)
+        return made
+
+    def results(self) -> tuple[int, int, int, int, int]:
+        """Of the last call: bytes of error codes, where the body ends, the number of records, bytes at the end of a
+        field that are no whole batch, and whether interpreters may add something.
+        """
+        _, errors, _, records, truncated, after, looked_at = _RESULTS.unpack_from(self._call, _RESULTS_AT)
+        return errors, after, records, truncated, looked_at
+
+    def record_list(self, data: bytes, start: int, end: int, base: Base) -> memoryview | None:
+        """The records that fill `data[start:end]` as MessagePack, valid until the next call; None where Python has to
+        read them.
+        """
+        function, pointer = self._kernel.record_list, self._pointer
+        status = function(pointer, data, start, end, base)
+        while status == NO_ROOM and self._more():
+            status = function(pointer, data, start, end, base)
+        return self.view[: self._call.written] if status == DONE else None
+
+    def shrink(self) -> None:
+        """Give back what a large body took."""
+        if self._size > KEPT_OUTPUT:
+            self._grow(KEPT_OUTPUT)
+
+    def codes(self, size: int) -> tuple[Code, ...]:
+        """Error codes and their paths, `size` bytes of them."""
+        return _codes(ctypes.string_at(self._errors, size))
 
     def bodies(self, data: bytes, items: NDArray[np.void]) -> tuple[int, bytes, tuple[Code, ...]]:
         """Bodies one behind the other; `items` are of `ITEM`, whose results are filled in.
@@ -170,7 +234,7 @@ class Caller:
                 # The first one is too large.
                 return 1, b"", ()
         json = ctypes.string_at(self._address, call.written)
-        return looked, json, _codes(self._errors.raw[: call.errors_written]) if call.errors_written else ()
+        return looked, json, _codes(ctypes.string_at(self._errors, call.errors_written)) if call.errors_written else ()
 
 
 def _listed(texts: Iterable[bytes]) -> bytes:

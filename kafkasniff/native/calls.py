@@ -5,7 +5,21 @@ from __future__ import annotations
 import ctypes
 from typing import Final
 
-__all__ = ["COMPRESSED", "DONE", "FORMS", "NO_ROOM", "ODD", "RECORDS", "SHOW_SECRETS", "Batch", "Call", "Item"]
+__all__ = [
+    "COMPRESSED",
+    "DONE",
+    "FORMS",
+    "NO_ROOM",
+    "ODD",
+    "PACK",
+    "PACKED_RECORDS",
+    "RECORDS",
+    "SHOW_SECRETS",
+    "Base",
+    "Batch",
+    "Call",
+    "Item",
+]
 
 DONE: Final = 0
 ODD: Final = 1
@@ -16,7 +30,9 @@ COMPRESSED: Final = 3
 
 FORMS: Final = {"auto": 0, "base64": 1, "hex": 2}
 RECORDS: Final = {"full": 0, "batches": 1 << 2, "skip": 2 << 2}
+PACKED_RECORDS: Final = {**RECORDS, "metadata": RECORDS["batches"], "columns": 3 << 2}
 SHOW_SECRETS: Final = 1 << 4
+PACK: Final = 1 << 5
 """Bits of `Call.wants`."""
 
 
@@ -50,12 +66,29 @@ class Call(ctypes.Structure):
         ("marks_size", ctypes.c_uint64),
         ("wants", ctypes.c_uint32),
         ("spare", ctypes.c_uint32),
+        ("program", ctypes.c_void_p),
+        ("start", ctypes.c_uint64),
+        ("end", ctypes.c_uint64),
         ("max_records", ctypes.c_uint64),
         ("written", ctypes.c_uint64),
         ("errors_written", ctypes.c_uint64),
         ("batches_wanted", ctypes.c_uint64),
         ("records", ctypes.c_uint64),
         ("truncated", ctypes.c_uint64),
+        ("after", ctypes.c_uint64),
+        ("looked_at", ctypes.c_uint64),
+    )
+
+
+class Base(ctypes.Structure):
+    """What the records of a batch count from."""
+
+    _fields_ = (
+        ("offset", ctypes.c_int64),
+        ("timestamp", ctypes.c_int64),
+        ("append", ctypes.c_int64),
+        ("appends", ctypes.c_uint64),
+        ("wire", ctypes.c_uint64),
     )
 
 
@@ -70,4 +103,6 @@ class Item(ctypes.Structure):
         ("errors_end", ctypes.c_uint64),
         ("status", ctypes.c_int32),
         ("records", ctypes.c_uint32),
+        ("truncated", ctypes.c_uint32),
+        ("looked_at", ctypes.c_uint32),
     )

@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kafkasniff.native.calls import Call, Item
+from kafkasniff.native.calls import Base, Call, Item
 
 __all__ = ["ABI", "Kernel", "kernel", "kernel_note"]
 
-ABI: Final = 1
+ABI: Final = 2
 """Version of the structures and functions; the library states its own."""
 
 SWITCH: Final = "KAFKASNIFF_KERNEL"
@@ -39,9 +39,19 @@ class Kernel:
         self.body = library.kafkasniff_body
         self.body.argtypes = (ctypes.POINTER(Call), pointer, ctypes.c_char_p, number, number)
         self.body.restype = ctypes.c_int32
+        # Without giving up the interpreter's lock: bodies take a microsecond.
+        self.pack = ctypes.PyDLL(None, handle=library._handle).kafkasniff_pack
+        self.pack.argtypes = (pointer, ctypes.c_char_p)
+        self.pack.restype = ctypes.c_int64
         self.records = library.kafkasniff_records
         self.records.argtypes = (ctypes.POINTER(Call), ctypes.c_char_p, number, number)
         self.records.restype = ctypes.c_int32
+        self.record_list = library.kafkasniff_record_list
+        self.record_list.argtypes = (
+            *(ctypes.POINTER(Call), ctypes.c_char_p, number, number),
+            ctypes.POINTER(Base),
+        )
+        self.record_list.restype = ctypes.c_int32
         self.bodies = library.kafkasniff_bodies
         self.bodies.argtypes = (ctypes.POINTER(Call), ctypes.c_char_p, number, ctypes.POINTER(Item), number)
         self.bodies.restype = number

@@ -1,7 +1,11 @@
 //! JSON text into a buffer of the caller's: what orjson writes of the same values, byte for byte.
+//!
+//! `Json` and `pack.Pack` have the same functions, so that one walk serves both.
 
 const std = @import("std");
+const encoding = @import("base64.zig");
 const Error = @import("reader.zig").Error;
+const text_of = @import("text.zig");
 
 /// How bytes are shown.
 pub const Form = enum(u2) {
@@ -12,36 +16,116 @@ pub const Form = enum(u2) {
     _,
 };
 
-const WIDTH = 16;
-const Block = @Vector(WIDTH, u8);
+const WIDTH = text_of.WIDTH;
+const Block = text_of.Block;
 const Bits = u16;
 
 const HEX = "0123456789abcdef";
-const STANDARD = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-const URL_SAFE = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-pub const Output = struct {
+pub const Json = struct {
     bytes: []u8,
     at: usize = 0,
+    form: Form = .auto,
+
+    const Self = @This();
+    /// It is final: what Python would add to a body cannot be added later.
+    pub const is_final = true;
 
     /// Makes sure that `size` bytes fit.
-    pub inline fn room(self: *Output, size: usize) Error!void {
+    pub inline fn room(self: *Self, size: usize) Error!void {
         if (size > self.bytes.len - self.at) return error.NoRoom;
     }
 
-    pub inline fn put(self: *Output, text: []const u8) Error!void {
+    pub inline fn put(self: *Self, text: []const u8) Error!void {
         try self.room(text.len);
         @memcpy(self.bytes[self.at..][0..text.len], text);
         self.at += text.len;
     }
 
-    pub inline fn byte(self: *Output, value: u8) Error!void {
+    pub inline fn byte(self: *Self, value: u8) Error!void {
         try self.room(1);
         self.bytes[self.at] = value;
         self.at += 1;
     }
 
-    pub fn integer(self: *Output, value: i64) Error!void {
+    // Structure
+
+    /// An object of `count` members, and perhaps up to `more` others; returns what `closeMap` needs.
+    pub inline fn openMap(self: *Self, _: usize, _: usize) Error!usize {
+        try self.byte('{');
+        return 0;
+    }
+
+    pub inline fn closeMap(self: *Self, _: usize, _: usize) Error!void {
+        try self.byte('}');
+    }
+
+    /// A member's name, given as `"name":`.
+    pub inline fn key(self: *Self, literal: []const u8, is_first: bool) Error!void {
+        if (!is_first) try self.byte(',');
+        try self.put(literal);
+    }
+
+    /// A member's name that is known here.
+    pub inline fn name(self: *Self, comptime text: []const u8, comptime is_first: bool) Error!void {
+        try self.put((if (is_first) "\"" else ",\"") ++ text ++ "\":");
+    }
+
+    /// An array of `count` elements.
+    pub inline fn openArray(self: *Self, _: usize) Error!void {
+        try self.byte('[');
+    }
+
+    /// An array of a number of elements that `closeList` says; returns what that needs.
+    pub inline fn openList(self: *Self) Error!usize {
+        try self.byte('[');
+        return 0;
+    }
+
+    /// Before each element.
+    pub inline fn element(self: *Self, is_first: bool) Error!void {
+        if (!is_first) try self.byte(',');
+    }
+
+    pub inline fn closeArray(self: *Self) Error!void {
+        try self.byte(']');
+    }
+
+    pub inline fn closeList(self: *Self, _: usize, _: usize) Error!void {
+        try self.byte(']');
+    }
+
+    // Values
+
+    pub inline fn nothing(self: *Self) Error!void {
+        try self.put("null");
+    }
+
+    /// Text that is known here and needs no escapes.
+    pub inline fn word(self: *Self, comptime text: []const u8) Error!void {
+        try self.put("\"" ++ text ++ "\"");
+    }
+
+    /// Numbers with a fraction are for orjson to write.
+    pub fn float(_: *Self, _: u64) Error!void {
+        return error.Odd;
+    }
+
+    /// What stands for `size` secret bytes at `position`.
+    pub fn withheld(self: *Self, _: usize, size: usize) Error!void {
+        try self.put("{\"redacted\":");
+        try self.integer(@intCast(size));
+        try self.byte('}');
+    }
+
+    /// Bytes as base64, whatever the form.
+    pub fn encoded(self: *Self, value: []const u8) Error!void {
+        try self.byte('"');
+        try self.base64(value);
+        try self.byte('"');
+    }
+
+    pub fn integer(self: *Self, value: i64) Error!void {
         var digits: [20]u8 = undefined;
         var first: usize = digits.len;
         var rest: u64 = @abs(value);
@@ -59,12 +143,12 @@ pub const Output = struct {
         try self.put(digits[first..]);
     }
 
-    pub fn boolean(self: *Output, value: bool) Error!void {
+    pub fn boolean(self: *Self, value: bool) Error!void {
         try self.put(if (value) "true" else "false");
     }
 
     /// A string in quotes. Text that is not UTF-8 is `Odd`.
-    pub fn string(self: *Output, text: []const u8) Error!void {
+    pub fn string(self: *Self, text: []const u8) Error!void {
         try self.byte('"');
         var at: usize = 0;
         while (true) {
@@ -92,10 +176,10 @@ pub const Output = struct {
     }
 
     /// One character, escaped as JSON asks; returns the place of the next one.
-    inline fn one(self: *Output, text: []const u8, at: usize) Error!usize {
+    inline fn one(self: *Self, text: []const u8, at: usize) Error!usize {
         const first = text[at];
         if (first >= 0x80) {
-            const size = try sequence(text[at..]);
+            const size = try text_of.sequence(text[at..]);
             try self.put(text[at..][0..size]);
             return at + size;
         }
@@ -123,7 +207,8 @@ pub const Output = struct {
     }
 
     /// Bytes in the wanted form.
-    pub fn binary(self: *Output, value: []const u8, form: Form) Error!void {
+    pub fn binary(self: *Self, value: []const u8) Error!void {
+        const form = self.form;
         if (form == .auto) {
             const begin = self.at;
             self.string(value) catch |reason| switch (reason) {
@@ -145,93 +230,26 @@ pub const Output = struct {
         try self.put("\"}");
     }
 
-    fn wrapped(self: *Output, comptime front: []const u8, value: []const u8) Error!void {
+    fn wrapped(self: *Self, comptime front: []const u8, value: []const u8) Error!void {
         try self.put(front);
         try self.base64(value);
         try self.put("\"}");
     }
 
-    /// The text of base64 without quotes, padded (RFC 4648).
-    pub fn base64(self: *Output, value: []const u8) Error!void {
-        try self.room((value.len / 3 + 1) * 4);
-        var at: usize = 0;
-        while (value.len - at >= 3) : (at += 3) {
-            const bits = @as(u24, value[at]) << 16 | @as(u24, value[at + 1]) << 8 | value[at + 2];
-            try self.sextets(STANDARD, bits, 4);
-        }
-        switch (value.len - at) {
-            1 => {
-                try self.sextets(STANDARD, @as(u24, value[at]) << 16, 2);
-                try self.put("==");
-            },
-            2 => {
-                try self.sextets(STANDARD, @as(u24, value[at]) << 16 | @as(u24, value[at + 1]) << 8, 3);
-                try self.put("=");
-            },
-            else => {},
-        }
+    /// The text of base64 without quotes, padded.
+    pub fn base64(self: *Self, value: []const u8) Error!void {
+        const size = encoding.length(value.len);
+        try self.room(size);
+        encoding.write(self.bytes[self.at..][0..size], value);
+        self.at += size;
     }
 
-    inline fn sextets(self: *Output, comptime alphabet: *const [64]u8, bits: u24, comptime count: usize) Error!void {
-        try self.room(count);
-        inline for (0..count) |index| {
-            self.bytes[self.at + index] = alphabet[@as(u6, @truncate(bits >> (18 - 6 * index)))];
-        }
-        self.at += count;
-    }
-
-    /// The 22 characters of a uuid: base64url without padding (org.apache.kafka.common.Uuid.toString).
-    pub fn uuid(self: *Output, value: *const [16]u8) Error!void {
-        inline for (0..5) |index| {
-            const at = 3 * index;
-            try self.sextets(URL_SAFE, @as(u24, value[at]) << 16 | @as(u24, value[at + 1]) << 8 | value[at + 2], 4);
-        }
-        try self.sextets(URL_SAFE, @as(u24, value[15]) << 16, 2);
+    /// The 22 characters of a uuid, in quotes.
+    pub fn uuid(self: *Self, value: *const [16]u8) Error!void {
+        try self.room(24);
+        self.bytes[self.at] = '"';
+        encoding.uuid(self.bytes[self.at + 1 ..][0..22], value);
+        self.bytes[self.at + 23] = '"';
+        self.at += 24;
     }
 };
-
-/// Bytes of the character that `text` begins with, which is none of ASCII; `Odd` where it is not UTF-8 (RFC 3629).
-pub fn sequence(text: []const u8) Error!usize {
-    const first = text[0];
-    const size: usize = switch (first) {
-        0xC2...0xDF => 2,
-        0xE0...0xEF => 3,
-        0xF0...0xF4 => 4,
-        else => return error.Odd,
-    };
-    if (text.len < size) return error.Odd;
-    const low: u8 = switch (first) {
-        0xE0 => 0xA0,
-        0xF0 => 0x90,
-        else => 0x80,
-    };
-    const high: u8 = switch (first) {
-        0xED => 0x9F,
-        0xF4 => 0x8F,
-        else => 0xBF,
-    };
-    if (text[1] < low or text[1] > high) return error.Odd;
-    for (text[2..size]) |next| {
-        if (next & 0xC0 != 0x80) return error.Odd;
-    }
-    return size;
-}
-
-/// Whether `text` is UTF-8.
-pub fn isText(text: []const u8) bool {
-    var at: usize = 0;
-    while (at < text.len) {
-        while (text.len - at >= WIDTH) {
-            const block: Block = text[at..][0..WIDTH].*;
-            if (@reduce(.Or, block) >= 0x80) break;
-            at += WIDTH;
-        }
-        if (at >= text.len) break;
-        if (text[at] < 0x80) {
-            at += 1;
-        } else {
-            at += sequence(text[at..]) catch return false;
-        }
-    }
-    return true;
-}

@@ -1,0 +1,82 @@
+"""The records of a batch of magic 2 as dicts, by the native kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
+from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
+from kafkasniff.kafka.embedded.schema_registry import add_from_header
+from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, add_trace_id
+from kafkasniff.native.caller import Caller
+from kafkasniff.native.calls import PACK, Base
+from kafkasniff.native.library import Kernel, kernel
+
+__all__ = ["HEADED", "caller_of", "plain", "read_record_list", "with_header_facts"]
+
+MAX_PACKED: Final = 64 << 20
+"""Bytes of MessagePack of one body, or of the records of one batch, at most; larger ones are read by Python."""
+
+HEADED: Final = 5
+"""`kernel/pack.zig`, `Extension`: a record with headers that hold a schema or a trace id."""
+
+plain: Final = msgspec.msgpack.Decoder()
+"""Of maps without extensions."""
+
+
+def caller_of(kernel: Kernel) -> Caller:
+    """A caller for dicts."""
+    headers = [name.encode() for name in (*SCHEMA_HEADERS, *TRACE_HEADERS)]
+    return Caller(kernel, headers=headers, marks=CONNECT_KEYS, most_output=MAX_PACKED)
+
+
+def with_header_facts(record: dict[str, Any]) -> dict[str, Any]:
+    """The record, with what its headers say of its schema and its trace."""
+    for header in record["headers"]:
+        if header["key"] in SCHEMA_HEADERS:
+            add_from_header(record, header)
+        elif header["key"] in TRACE_HEADERS:
+            add_trace_id(record, header)
+    return record
+
+
+def _extension(kind: int, content: memoryview) -> dict[str, Any]:
+    assert kind == HEADED
+    return with_header_facts(plain.decode(content))
+
+
+_decode: Final[Callable[[memoryview], list[dict[str, Any]]]] = msgspec.msgpack.Decoder(
+    list[dict[str, Any]], ext_hook=_extension
+).decode
+_free: Final[list[Caller]] = []
+"""Callers that nobody uses: threads read at the same time."""
+
+
+def read_record_list(
+    data: bytes, start: int, end: int, base: Base, budget: int
+) -> tuple[list[dict[str, Any]], int, bool] | None:
+    """The records that fill `data[start:end]`; None where Python has to read them.
+
+    With them: how many they are, or headers of them, whichever are more, of which `budget` are allowed; and whether
+    interpreters may add something to them.
+    """
+    found = kernel()
+    if found is None:
+        return None
+    if _free:
+        caller = _free.pop()
+    else:
+        caller = caller_of(found)
+        caller.wants = PACK
+    caller.most_records = budget
+    packed = caller.record_list(data, start, end, base)
+    result = None
+    if packed is not None:
+        _, _, count, _, looked_at = caller.results()
+        result = _decode(packed), count, bool(looked_at)
+        caller.shrink()
+    _free.append(caller)
+    return result
