@@ -59,13 +59,8 @@ def decode_record_list(  # noqa: PLR0917 - called for each batch, where keywords
     wrong. Positions are doubled where a length comes in, since a zigzag varint is twice the number that it stands for:
     an odd one, a negative length, then equals no position.
     """
-    base = Base(
-        base_offset,
-        base_timestamp,
-        append_timestamp or 0,
-        append_timestamp is not None,
-        1 << 60 if wire is None else wire,
-    )
+    most_wire = 1 << 60 if wire is None else wire
+    base = Base(base_offset, base_timestamp, append_timestamp or 0, append_timestamp is not None, most_wire)
     found = read_record_list(data, position, end, base, budget)
     if found is not None:
         if found[2]:

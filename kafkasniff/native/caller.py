@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.native.calls import COMPRESSED, DONE, NO_ROOM, Batch, Call, Item
+from kafkasniff.native.calls import COMPRESSED, DONE, NO_ROOM, Base, Batch, Call, Item
 from kafkasniff.native.library import Kernel
 
 __all__ = ["MAX_BATCHES", "MAX_OUTPUT", "Caller", "Code", "Made", "Program", "Wanted"]
@@ -80,7 +80,7 @@ class Caller:
     """Memory for calls, one at a time.
 
     `headers`, `marks`: keys of record headers, and what is in keys of records, that Python has to look at.
-    `most_output`: bytes of output at most.
+    `most_output`: bytes of output at most, `MAX_OUTPUT` unless given.
     """
 
     def __init__(
@@ -89,10 +89,10 @@ class Caller:
         *,
         headers: Iterable[bytes] = (),
         marks: Iterable[bytes] = (),
-        most_output: int = MAX_OUTPUT,
+        most_output: int | None = None,
     ) -> None:
         self._kernel = kernel
-        self._most_output = most_output
+        self._most_output = MAX_OUTPUT if most_output is None else most_output
         self._call = Call()
         self._errors = ctypes.create_string_buffer(ERRORS)
         self._batches = (Batch * MAX_BATCHES)()
@@ -194,15 +194,18 @@ class Caller:
         return made
 
     def results(self) -> tuple[int, int, int, int, int]:
-        """Of the last call: bytes of error codes, where the body ends, the number of records, bytes at the end of a
-        field that are no whole batch, and whether interpreters may add something.
+        """Results of the last call.
+
+        Bytes of error codes, where the body ends, the number of records, bytes at the end of a field that are no whole
+        batch, and whether interpreters may add something.
         """
         _, errors, _, records, truncated, after, looked_at = _RESULTS.unpack_from(self._call, _RESULTS_AT)
         return errors, after, records, truncated, looked_at
 
     def record_list(self, data: bytes, start: int, end: int, base: Base) -> memoryview | None:
-        """The records that fill `data[start:end]` as MessagePack, valid until the next call; None where Python has to
-        read them.
+        """The records that fill `data[start:end]` as MessagePack; None where Python has to read them.
+
+        It is valid until the next call.
         """
         function, pointer = self._kernel.record_list, self._pointer
         status = function(pointer, data, start, end, base)
