@@ -48,9 +48,7 @@ def _extension(kind: int, content: memoryview) -> dict[str, Any]:
     return with_header_facts(plain.decode(content))
 
 
-_decode: Final[Callable[[memoryview], list[dict[str, Any]]]] = msgspec.msgpack.Decoder(
-    list[dict[str, Any]], ext_hook=_extension
-).decode
+_decode: Final[Callable[[memoryview], list[dict[str, Any]]]] = msgspec.msgpack.Decoder(ext_hook=_extension).decode
 _free: Final[list[Caller]] = []
 """Callers that nobody uses: threads read at the same time."""
 

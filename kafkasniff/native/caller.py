@@ -31,7 +31,7 @@ ITEM: Final = np.dtype(
     [
         *((name, np.uint64) for name in ("program", "start", "end", "output_end", "errors_end")),
         ("status", np.int32),
-        ("records", np.uint32),
+        *((name, np.uint32) for name in ("records", "truncated", "looked_at")),
     ]
 )
 """`calls.Item` as columns."""
