@@ -23,7 +23,8 @@ import msgspec
 from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.layout import Struct
 from kafkasniff.kafka.secrets import may_be_misread
-from kafkasniff.model import Body, Direction, LargeBody, Message
+from kafkasniff.model import Body, Direction, LargeBody, Message, RenderedBody, RenderedRecords
+from kafkasniff.native.calls import Hiding
 
 __all__ = ["HASH_BYTES", "SALT_BYTES", "SHOWN", "BesideRecords", "Payload", "PayloadForm", "stand_in_text"]
 
@@ -77,6 +78,11 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
         return Payload(self.form, self.salt_id)
 
     @property
+    def hiding(self) -> Hiding:
+        """The same for the native kernel, with the salt."""
+        return Hiding(self.form, self.salt, _PERSON)
+
+    @property
     def hides(self) -> bool:
         """Whether there is anything to do."""
         return self.form != "shown"
@@ -97,9 +103,12 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
         Of what could not be read the length is left, and the numbers of what may have been read in the wrong places:
         both may hold payload. `records` False: its records stay, for who hides them later (`body`).
         """
-        key, body = message.api_key, message.body
+        key = message.api_key
+        body: Any = message.body  # it may be a `RenderedBody`
         if not self.hides or key is None or (message.api is not None and not _may_carry(key)):
             return message
+        if body.__class__ is RenderedBody:
+            return message  # the kernel hid it
         if body is not None:
             kinds = [problem.kind for problem in message.problems]
             if may_be_misread(kinds, cut="frame-incomplete" in kinds):
@@ -164,7 +173,9 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
             struct[beside] = {**told, "body": self.body(key, version, direction, told["body"])}
         return struct
 
-    def _records(self, records: dict[str, Any]) -> dict[str, Any]:
+    def _records(self, records: dict[str, Any] | RenderedRecords) -> dict[str, Any] | RenderedRecords:
+        if isinstance(records, RenderedRecords):
+            return records  # as above
         return {**records, "batches": [self._batch(batch) for batch in records["batches"]]}
 
     def _batch(self, batch: dict[str, Any]) -> dict[str, Any]:

@@ -295,7 +295,7 @@ def inspector_arguments(
 
 def make_renderer(options: OutputOptions, payload: Payload) -> Renderer | None:
     """What makes bodies of which only the JSON line is wanted; None where they are wanted as dicts, or by Python."""
-    if options.form != "json" or payload.hides:
+    if options.form != "json":
         return None
     from kafkasniff.native import kernel
 
@@ -305,7 +305,7 @@ def make_renderer(options: OutputOptions, payload: Payload) -> Renderer | None:
     from kafkasniff.enrich.plan import reads_nothing
     from kafkasniff.kafka.rendered import Renderer
 
-    return Renderer(found, options.bytes_form, reads_nothing)
+    return Renderer(found, options.bytes_form, reads_nothing, payload.hiding)
 
 
 def framing_arguments(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import msgspec
 
 from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.model import ErrorCode, Problem, RenderedRecords
+from kafkasniff.native.calls import Hiding
 
 __all__ = [
     "MAX_DECOMPRESSED",
@@ -35,6 +36,11 @@ MAX_PROBLEMS: Final = 100
 
 class RecordsRenderer(Protocol):
     """Makes JSON of `records` fields (`rendered.Renderer`)."""
+
+    wants: int
+    """How the kernel writes such fields: bits of `native.calls`."""
+    hiding: Hiding
+    """What becomes of payload in them."""
 
     def records(self, data: bytes, start: int, end: int, context: DecodeContext) -> RenderedRecords | None:
         """The field `data[start:end]`; None where it has to be decoded."""

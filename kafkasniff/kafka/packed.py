@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions, RenderingOptions
 from kafkasniff.kafka.layout import Struct
 from kafkasniff.kafka.packed_records import HEADED, caller_of, plain, with_header_facts
 from kafkasniff.kafka.program import program_of
 from kafkasniff.kafka.secrets import redact_config
 from kafkasniff.kafka.wire import Odd, add_error
 from kafkasniff.native.caller import Program
-from kafkasniff.native.calls import PACK, PACKED_RECORDS, SHOW_SECRETS
+from kafkasniff.native.calls import PACK, PACKED_RECORDS, SHOW_SECRETS, Hiding
 from kafkasniff.native.library import Kernel
 
 __all__ = ["Decoder", "decoder_of"]
@@ -28,8 +28,10 @@ __all__ = ["Decoder", "decoder_of"]
 Decoder = Callable[[bytes, int, int, DecodeContext], tuple[dict[str, Any], int]]
 
 _SECRET, _RECORDS, _UNALIGNED, _HELD = 1, 2, 3, 4
+_RENDERED: Final = 6
 """`kernel/pack.zig`, `Extension`."""
 _PLACE: Final = Packing("<QQ")
+_RENDERED_PLACE: Final = Packing("<QQQ")
 
 read_plain: Final = plain.decode
 
@@ -51,7 +53,13 @@ class _Reading:
     def use(self, options: DecodeOptions) -> None:
         """Read as these options say."""
         self.options = options
-        self.caller.wants = PACK | PACKED_RECORDS[options.records] | (SHOW_SECRETS if options.show_secrets else 0)
+        wants = PACK | PACKED_RECORDS[options.records] | (SHOW_SECRETS if options.show_secrets else 0)
+        hiding = Hiding()
+        if isinstance(options, RenderingOptions) and options.renderer is not None and options.records == "full":
+            wants |= options.renderer.wants
+            hiding = options.renderer.hiding
+        self.caller.wants = wants
+        self.caller.hide(hiding)
 
     def whole(self, size: int, data: bytes, context: DecodeContext) -> tuple[dict[str, Any], int]:
         """The body in `size` bytes of output, and where it ends; raises Odd."""
@@ -85,6 +93,13 @@ class _Reading:
             kept = Batch(plain.decode(content[_PLACE.size :]))
             kept.held = HeldRecords(data[position:end], position - context.base)
             return kept
+        if kind == _RENDERED:
+            from kafkasniff.kafka.records import rendered_records  # noqa: PLC0415
+
+            _, _, truncated = _RENDERED_PLACE.unpack_from(content)
+            assert isinstance(context.options, RenderingOptions)
+            json = bytes(content[_RENDERED_PLACE.size :])
+            return rendered_records(json, truncated, data, position, end, context.options)
         if kind == _SECRET:
             return context.withhold(data[position:end])
         # Imported here, and above, because these modules need this one: schemas describe what lies in records.

@@ -33,7 +33,9 @@ brokers' own topics."""
 
 SECRETS: Final = 1
 WHOLE_RECORDS: Final = 2
-"""Traits of a program: its fields, or some of them, are secret; its records must not end within a batch."""
+PAYLOAD: Final = 4
+"""Traits of a program: its fields, or some of them, are secret; its records must not end within a batch; its fields,
+or some of them, are payload."""
 
 _HEAD: Final = Packing("=IIIII")
 _MAGIC: Final = int.from_bytes(b"KSP1", "little")
@@ -118,7 +120,7 @@ def program_of(root: Struct, *, whole_records: bool = False) -> bytes:
             places[op.name] = len(pool), len(literal)
             pool += literal
     start = _HEAD.size + _OP.size * len(ops)
-    traits = root.secrets * SECRETS | whole_records * WHOLE_RECORDS
+    traits = root.secrets * SECRETS | whole_records * WHOLE_RECORDS | root.payload * PAYLOAD
     parts = [_HEAD.pack(_MAGIC, start + len(pool), len(ops), start, traits)]
     for op in ops:
         flags = sum(1 << FLAGS.index(name) for name in op.flags)

@@ -23,6 +23,7 @@ __all__ = [
     "decode_records",
     "decode_unaligned",
     "find_batches",
+    "rendered_records",
 ]
 
 MAX_BATCHES: Final = 500_000
@@ -41,6 +42,8 @@ _length: Final = struct.Struct(">i").unpack_from
 _ENTRY: Final = 12
 """Bytes in front of what a batch's length counts."""
 _CRC_START: Final = 21
+_SMALLEST: Final = _ENTRY + MIN_SIZES[0]
+"""Bytes of a message of magic 0 without key and value."""
 _MIN_LENGTHS: Final = (*MIN_SIZES, HEADER_SIZE - _ENTRY)
 
 _CANDIDATE: Final = re.compile(rb"(?=\x02.{4}\x00[\x00-\x7f][\x00-\x7f])", re.DOTALL)
@@ -63,13 +66,21 @@ def decode_records(data: bytes, start: int, end: int, context: DecodeContext) ->
     With `RenderingOptions` a field of which only the JSON is wanted may be that.
     """
     options = context.options
-    if isinstance(options, RenderingOptions) and end - start >= HEADER_SIZE and options.records == "full":
+    if isinstance(options, RenderingOptions) and end - start >= _SMALLEST and options.records == "full":
         rendered = None if options.renderer is None else options.renderer.records(data, start, end, context)
         if rendered is not None:
             if rendered.truncated:
                 context.truncated = True
             return rendered
     return _decode(data, start, end, context)
+
+
+def rendered_records(  # noqa: PLR0917 - what is known of a field, and where it is
+    json: bytes, truncated: int, data: bytes, start: int, end: int, options: RenderingOptions
+) -> RenderedRecords:
+    """The JSON of the field `data[start:end]`, of which it keeps the bytes."""
+    raw, plain = data[start:end], options.decoding()
+    return RenderedRecords(json, truncated, lambda: _decode(raw, 0, len(raw), DecodeContext(plain)))
 
 
 def _decode(data: bytes, start: int, end: int, context: DecodeContext) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.kafka.compression import decompress
+from kafkasniff.kafka.compression import MAX_RATIO, decompress
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions, RenderingOptions
 from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
@@ -23,10 +23,10 @@ from kafkasniff.kafka.message import Decoded
 from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
 from kafkasniff.kafka.program import ops_of, program_of
 from kafkasniff.kafka.record_batch import HEADER_SIZE
-from kafkasniff.kafka.records import decode_records
+from kafkasniff.kafka.records import rendered_records
 from kafkasniff.model import Direction, ErrorCode, RenderedBody, RenderedRecords
 from kafkasniff.native.caller import ITEM, Caller, Code, Program, Wanted
-from kafkasniff.native.calls import COMPRESSED, DONE, FORMS, RECORDS, SHOW_SECRETS
+from kafkasniff.native.calls import COMPRESSED, DONE, FORMS, JSON_RECORDS, PAYLOAD, RECORDS, SHOW_SECRETS, Hiding
 from kafkasniff.native.library import Kernel
 
 __all__ = ["Ahead", "Renderer", "program_for"]
@@ -43,8 +43,11 @@ AT_ONCE: Final = 128
 Kind = tuple[int, int, Direction]
 
 
-def program_for(plan: Plan, *, show_secrets: bool = False) -> bytes | None:
-    """The program that bodies of a plan are rendered by; None where Python has to read them all."""
+def program_for(plan: Plan, *, show_secrets: bool = False, hides: bool = False) -> bytes | None:
+    """The program that bodies of a plan are rendered by; None where Python has to read them all.
+
+    `hides`: payload is not shown.
+    """
     schema = plan.schema
     if schema is None or not plan.alone or (plan.interpret is not None and not plan.reads_records):
         return None
@@ -54,6 +57,9 @@ def program_for(plan: Plan, *, show_secrets: bool = False) -> bytes | None:
             return None
         if op.kind == "records" and ("secret" in op.flags or "unaligned" in op.flags):
             return None
+        # What of a message in another one is payload is read off that one's definition.
+        if hides and "nests" in op.flags:
+            return None
     return program_of(schema.root, whole_records=plan.whole_records)
 
 
@@ -61,15 +67,24 @@ class Renderer:
     """Renders bodies.
 
     `form`: how bytes are shown (`sinks.jsonl.BytesForm`); `renders`: for which key, version and direction of messages
-    nobody but the sink looks at the body.
+    nobody but the sink looks at the body; `hiding`: what becomes of payload.
     """
 
-    def __init__(self, kernel: Kernel, form: str, renders: Callable[[int, int, Direction], bool]) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        form: str,
+        renders: Callable[[int, int, Direction], bool],
+        hiding: Hiding = Hiding(),  # noqa: B008 - immutable
+    ) -> None:
         self._kernel = kernel
-        self._form = FORMS[form]
+        self._form = FORMS[form] | PAYLOAD[hiding.form]
         self._renders = renders
+        self.hiding = hiding
+        self.wants = self._form | JSON_RECORDS
         marks = [name.encode() for name in (*SCHEMA_HEADERS, *TRACE_HEADERS)]
         self._caller = Caller(kernel, headers=marks, marks=CONNECT_KEYS)
+        self._caller.hide(hiding)
         self._programs: dict[Kind, Program | None] = {}
         self._kept: dict[int, Program] = {}
         """By their addresses, which bodies that are still to be rendered are kept with: there is one at most for each
@@ -99,7 +114,8 @@ class Renderer:
             if self._active and self._renders(key, version, direction):
                 plan = request_plan(key, version) if direction == "request" else response_plan(key, version)
                 assert self._options is not None
-                program = program_for(plan, show_secrets=self._options.show_secrets)
+                shown = self._options.show_secrets
+                program = program_for(plan, show_secrets=shown, hides=self.hiding.form != "shown")
                 if program is not None:
                     found = Program(self._kernel, program)
                     self._kept[found.address] = found
@@ -129,12 +145,7 @@ class Renderer:
             return None
         context.decompressed += inflate.produced
         context.records += made.records
-        raw, options = data[start:end], context.options.decoding()
-        return RenderedRecords(
-            made.json,
-            made.truncated,
-            lambda: decode_records(raw, 0, len(raw), DecodeContext(options)),  # type: ignore[return-value,arg-type]
-        )
+        return rendered_records(made.json, made.truncated, data, start, end, context.options)
 
     def ahead(
         self,
@@ -209,8 +220,13 @@ class _Inflate:
 
     def __call__(self, batch: Wanted) -> bytes | None:
         """The records of a batch; None where there is anything to report."""
-        data = self._data[batch.position + HEADER_SIZE : batch.end]
-        result = decompress(batch.codec, data, self._limit - self.produced)
+        limit = self._limit - self.produced
+        if batch.magic == 2:
+            data = self._data[batch.position + HEADER_SIZE : batch.end]
+        else:
+            data = self._data[batch.position : batch.end]
+            limit = min(limit, MAX_RATIO * len(data))
+        result = decompress(batch.codec, data, limit, magic=batch.magic)
         self.produced += result.produced
         return None if result.failure is not None or result.detail else result.data
 

@@ -5,14 +5,17 @@ const Form = @import("json.zig").Form;
 /// A batch of compressed records: wanted from the caller, or given by it.
 pub const Batch = extern struct {
     /// Place of its first byte in the data.
+    /// Of magic 2 the whole batch, else the compressed bytes alone.
     position: u64,
     end: u64,
-    codec: u32,
+    codec: u8,
+    magic: u8,
+    spare: u16 = 0,
     /// Records that its header states.
     count: u32,
     /// Its records, decompressed; the caller's.
-    records: ?[*]const u8,
-    size: u64,
+    records: ?[*]const u8 = null,
+    size: u64 = 0,
 };
 
 pub const Records = enum(u2) {
@@ -27,12 +30,18 @@ pub const Records = enum(u2) {
 
 pub const Kind = enum(u1) { json = 0, pack = 1 };
 
+/// What becomes of keys and values of records, and of fields that are marked as payload, in JSON.
+pub const Payload = enum(u2) { shown = 0, dropped = 1, hashed = 2, _ };
+
 pub const Wants = packed struct(u32) {
     form: Form,
     records: Records,
     show_secrets: bool,
     output: Kind,
-    rest: u26,
+    payload: Payload,
+    /// In MessagePack: `records` fields as JSON.
+    json_records: bool,
+    rest: u23,
 };
 
 pub const Call = extern struct {
@@ -51,6 +60,10 @@ pub const Call = extern struct {
     /// The same: what keys of records that Python has to read have in them.
     marks: [*]const u8,
     marks_size: u64,
+    /// What hashes of payload are keyed with, and their personalization.
+    salt: [*]const u8,
+    salt_size: u64,
+    person: [16]u8,
     wants: Wants,
     spare: u32,
     /// Where a body is, for `kafkasniff_pack`.

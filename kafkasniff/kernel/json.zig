@@ -5,6 +5,7 @@
 const std = @import("std");
 const encoding = @import("base64.zig");
 const Error = @import("reader.zig").Error;
+const Hiding = @import("payload.zig").Hiding;
 const text_of = @import("text.zig");
 
 /// How bytes are shown.
@@ -26,6 +27,8 @@ pub const Json = struct {
     bytes: []u8,
     at: usize = 0,
     form: Form = .auto,
+    /// What becomes of payload; null where it is shown.
+    hiding: ?*Hiding = null,
 
     const Self = @This();
     /// It is final: what Python would add to a body cannot be added later.
@@ -222,12 +225,42 @@ pub const Json = struct {
         }
         if (form == .base64) return self.wrapped("{\"base64\":\"", value);
         try self.put("{\"hex\":\"");
+        try self.hex(value);
+        try self.put("\"}");
+    }
+
+    /// An application's bytes.
+    pub fn payload(self: *Self, value: []const u8) Error!void {
+        const hiding = self.hiding orelse return self.binary(value);
+        try self.put("{");
+        try self.standIn(hiding, value);
+        try self.put("}");
+    }
+
+    /// An application's text; as `string`.
+    pub fn payloadText(self: *Self, value: []const u8) Error!void {
+        if (self.hiding == null) return self.string(value);
+        if (!text_of.isText(value)) return error.Odd;
+        try self.payload(value);
+    }
+
+    /// The members of what stands for payload.
+    pub fn standIn(self: *Self, hiding: *Hiding, value: []const u8) Error!void {
+        if (hiding.hashes) {
+            try self.put("\"hash\":\"");
+            try self.hex(&hiding.digest(value));
+            try self.put("\",");
+        }
+        try self.put("\"length\":");
+        try self.integer(@intCast(value.len));
+    }
+
+    fn hex(self: *Self, value: []const u8) Error!void {
         try self.room(2 * value.len);
         for (value) |one_byte| {
             try self.byte(HEX[one_byte >> 4]);
             try self.byte(HEX[one_byte & 15]);
         }
-        try self.put("\"}");
     }
 
     fn wrapped(self: *Self, comptime front: []const u8, value: []const u8) Error!void {

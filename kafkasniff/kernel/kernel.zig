@@ -4,6 +4,7 @@ const build = @import("build_facts");
 pub const calls = @import("call.zig");
 const json = @import("json.zig");
 const packing = @import("pack.zig");
+const payloads = @import("payload.zig");
 const programs = @import("program.zig");
 const reading = @import("reader.zig");
 const record_fields = @import("records.zig");
@@ -23,7 +24,7 @@ fn stop(_: []const u8, _: ?usize) noreturn {
     @trap();
 }
 
-const IDENTITY = "kafkasniff-kernel abi=2 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
+const IDENTITY = "kafkasniff-kernel abi=3 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
 
 /// What was compiled, by what.
 pub export fn kafkasniff_identity() [*:0]const u8 {
@@ -39,11 +40,10 @@ pub export fn kafkasniff_check(program: [*]const u8, size: u64) i32 {
 pub export fn kafkasniff_body(call: *Call, program: [*]const u8, data: [*]const u8, start: u64, end: u64) Status {
     if (start > end) return .misuse;
     reset(call);
-    const found = programs.Program.at(program);
-    const ended = switch (call.wants.output) {
-        .json => body(json.Json, call, found, data[0..end], start, jsonOutput(call)),
-        .pack => body(packing.Pack, call, found, data[0..end], start, packOutput(call)),
-    } catch |reason| return status(reason);
+    var hiding = payloads.Hiding.of(call);
+    defer forget(&hiding);
+    const ended = written(call, programs.Program.at(program), data[0..end], start, pointer(&hiding)) catch |reason|
+        return status(reason);
     if (ended.wanting) return .compressed;
     if (ended.used != call.batches_given) return .odd;
     call.written = ended.written;
@@ -71,6 +71,20 @@ const Ended = struct {
     used: u64,
 };
 
+/// A body in the wanted form.
+fn written(
+    call: *Call,
+    program: programs.Program,
+    data: []const u8,
+    start: usize,
+    hiding: ?*payloads.Hiding,
+) reading.Error!Ended {
+    return switch (call.wants.output) {
+        .json => body(json.Json, call, program, data, start, jsonOutput(call, hiding), hiding),
+        .pack => body(packing.Pack, call, program, data, start, packOutput(call), hiding),
+    };
+}
+
 fn body(
     comptime Out: type,
     call: *Call,
@@ -78,9 +92,10 @@ fn body(
     data: []const u8,
     start: usize,
     into: Out,
+    hiding: ?*payloads.Hiding,
 ) reading.Error!Ended {
     var out = into;
-    var walk = walking.Walk(Out).init(call, program, data, start, &out);
+    var walk = walking.Walk(Out).init(call, program, data, start, &out, hiding);
     const after = try walk.run();
     return .{
         .written = out.at,
@@ -91,8 +106,16 @@ fn body(
     };
 }
 
-fn jsonOutput(call: *const Call) json.Json {
-    return .{ .bytes = call.output[0..call.output_size], .form = call.wants.form };
+fn jsonOutput(call: *const Call, hiding: ?*payloads.Hiding) json.Json {
+    return .{ .bytes = call.output[0..call.output_size], .form = call.wants.form, .hiding = hiding };
+}
+
+inline fn pointer(hiding: *?payloads.Hiding) ?*payloads.Hiding {
+    return if (hiding.*) |*found| found else null;
+}
+
+fn forget(hiding: *?payloads.Hiding) void {
+    if (hiding.*) |*found| found.forget();
 }
 
 fn packOutput(call: *const Call) packing.Pack {
@@ -103,8 +126,10 @@ fn packOutput(call: *const Call) packing.Pack {
 pub export fn kafkasniff_records(call: *Call, data: [*]const u8, start: u64, end: u64) Status {
     if (start > end) return .misuse;
     reset(call);
-    var out = jsonOutput(call);
-    var account = record_fields.Account{ .call = call, .left = call.max_records };
+    var hiding = payloads.Hiding.of(call);
+    defer forget(&hiding);
+    var out = jsonOutput(call, pointer(&hiding));
+    var account = record_fields.Account{ .call = call, .left = call.max_records, .hiding = out.hiding };
     record_fields.field(&out, data[start..end], start, &account) catch |reason| return status(reason);
     if (account.wanting) return .compressed;
     if (account.used != call.batches_given) return .odd;
@@ -145,6 +170,8 @@ pub export fn kafkasniff_bodies(call: *Call, data: [*]const u8, size: u64, items
         call.errors = errors;
         call.errors_size = errors_size;
     }
+    var hiding = payloads.Hiding.of(call);
+    defer forget(&hiding);
     var used: usize = 0;
     var errors_used: usize = 0;
     for (items[0..count], 0..) |*item, number| {
@@ -164,10 +191,7 @@ pub export fn kafkasniff_bodies(call: *Call, data: [*]const u8, size: u64, items
         call.output = output + used;
         call.output_size = output_size - used;
         const found = programs.Program.at(program);
-        const ended = switch (call.wants.output) {
-            .json => body(json.Json, call, found, data[0..item.end], item.start, jsonOutput(call)),
-            .pack => body(packing.Pack, call, found, data[0..item.end], item.start, packOutput(call)),
-        } catch |reason| {
+        const ended = written(call, found, data[0..item.end], item.start, pointer(&hiding)) catch |reason| {
             if (reason == error.NoRoom) {
                 item.status = .no_room;
                 return number;

@@ -19,6 +19,8 @@ pub const Extension = enum(u8) {
     held = 4,
     /// A record whose headers hold something to be read: the record as a map.
     headed = 5,
+    /// A `records` field as JSON: its position and size, how many bytes at its end are no whole batch, and the JSON.
+    rendered = 6,
 };
 
 const HEAD_OF_EXTENSION = 6;
@@ -165,6 +167,15 @@ pub const Pack = struct {
         try self.put(value);
     }
 
+    /// Payload is hidden where all is known of it: after Python has read it.
+    pub fn payload(self: *Self, value: []const u8) Error!void {
+        try self.binary(value);
+    }
+
+    pub fn payloadText(self: *Self, value: []const u8) Error!void {
+        try self.string(value);
+    }
+
     pub fn uuid(self: *Self, value: *const [16]u8) Error!void {
         try self.room(23);
         self.bytes[self.at] = 0xA0 | 22;
@@ -208,6 +219,19 @@ pub const Pack = struct {
         self.at += HEAD_OF_EXTENSION;
         self.two(position, size);
         return mark;
+    }
+
+    /// The same of a `records` field that follows as JSON; `closeRendered` says how much of it is no whole batch.
+    pub fn openRendered(self: *Self, position: usize, size: usize) Error!usize {
+        const mark = try self.openHeld(position, size);
+        try self.room(8);
+        self.at += 8;
+        return mark;
+    }
+
+    pub fn closeRendered(self: *Self, mark: usize, truncated: u64) Error!void {
+        std.mem.writeInt(u64, self.bytes[mark + HEAD_OF_EXTENSION + 16 ..][0..8], truncated, .little);
+        try self.closeExtension(mark, .rendered);
     }
 
     pub fn closeExtension(self: *Self, mark: usize, kind: Extension) Error!void {

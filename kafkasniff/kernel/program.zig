@@ -70,7 +70,9 @@ pub const Traits = packed struct(u32) {
     secrets: bool,
     /// Its records must not end within a batch.
     whole_records: bool,
-    rest: u30,
+    /// A field of it is payload, or may be: so may be tags without a definition.
+    payload: bool,
+    rest: u29,
 };
 
 const Head = extern struct {

@@ -1,4 +1,4 @@
-//! Record batches of magic 2 (`org.apache.kafka.common.record.DefaultRecordBatch`, `DefaultRecord`).
+//! `records` fields, and their batches of magic 2 (`org.apache.kafka.common.record.DefaultRecordBatch`, `DefaultRecord`).
 //!
 //! The specification is `kafka/records.py`, `record_batch.py` and `record_list.py`: what these report as a problem is
 //! `Odd` here. So is what interpreters may add something to, where the output is final (JSON).
@@ -6,6 +6,8 @@
 const std = @import("std");
 const calls = @import("call.zig");
 const crc32c = @import("checksum.zig").crc32c;
+const Hiding = @import("payload.zig").Hiding;
+const message_set = @import("message_set.zig");
 const reading = @import("reader.zig");
 
 const Error = reading.Error;
@@ -16,12 +18,12 @@ const HEADER_SIZE = 61;
 const ENTRY = 12;
 const COMMON_SIZE = 17;
 const CRC_START = 21;
-const MIN_LENGTH = HEADER_SIZE - ENTRY;
-/// As `records.MAX_BATCH_LENGTH` and `message_set.MIN_SIZES[0]`.
+/// Bytes behind the length, by magic.
+const MIN_LENGTHS = message_set.MIN_SIZES ++ [_]i32{HEADER_SIZE - ENTRY};
+/// As `records.MAX_BATCH_LENGTH`.
 const MAX_BATCH_LENGTH = 1 << 30;
-const MIN_LEGACY_LENGTH = 14;
 /// As `record_list.MAX_RECORD_RATE` and `MAX_HEADER_RATE`.
-const MAX_RECORD_RATE = 4;
+pub const MAX_RECORD_RATE = 4;
 const MAX_HEADER_RATE = 16;
 
 const LOG_APPEND_TIME = 0x08;
@@ -30,7 +32,7 @@ const CONTROL = 0x20;
 const DELETE_HORIZON = 0x40;
 const UNKNOWN_BITS = 0xFF80;
 
-const CODECS = [_][]const u8{ "none", "gzip", "snappy", "lz4", "zstd" };
+pub const CODECS = [_][]const u8{ "none", "gzip", "snappy", "lz4", "zstd" };
 
 /// What the `records` fields of one message share.
 pub const Account = struct {
@@ -41,31 +43,85 @@ pub const Account = struct {
     used: u64 = 0,
     /// Compressed batches are wanted: what is written is of no use.
     wanting: bool = false,
+    /// How payload is hidden in JSON; null where it is shown.
+    hiding: ?*Hiding = null,
+    /// Of the field at hand: its keys, and its values.
+    framing: [2]Framing = .{ .{}, .{} },
+
+    /// Look at a record of final output for what interpreters add: what they may have to say of it is `Odd`.
+    pub inline fn look(self: *Account, out: anytype, key: ?[]const u8, value: ?[]const u8) Error!void {
+        if (!self.call.wants.show_secrets) {
+            // Settings of Kafka Connect may be secret.
+            if (key) |found| {
+                if (value != null and beginsWithMark(found, self.call.marks[0..self.call.marks_size])) return error.Odd;
+            }
+        }
+        // What is read inside of keys and values is hidden with them.
+        if (out.hiding != null) return;
+        self.framing[0].see(key);
+        self.framing[1].see(value);
+    }
+};
+
+/// Whether the framing of a schema registry may be in front of all keys, or all values, of a field
+/// (`embedded/schema_registry.py`).
+const Framing = struct {
+    present: bool = false,
+    all: bool = true,
+
+    /// Bytes of the framing, and its largest id.
+    const SIZE = 5;
+    const MAX_ID = 0xFF_FFFF;
+
+    inline fn see(self: *Framing, value: ?[]const u8) void {
+        const found = value orelse return;
+        self.present = true;
+        if (!self.all) return;
+        self.all = found.len > SIZE and found[0] == 0 and isId(std.mem.readInt(u32, found[1..SIZE], .big));
+    }
+
+    fn isId(number_read: u32) bool {
+        return number_read >= 1 and number_read <= MAX_ID;
+    }
+
+    fn isPossible(self: *const Framing) bool {
+        return self.present and self.all;
+    }
 };
 
 /// The field `bytes`, which begins at `base` of the caller's data.
 pub fn field(out: anytype, bytes: []const u8, base: usize, account: *Account) Error!void {
+    const is_final = @TypeOf(out.*).is_final;
+    account.framing = .{ .{}, .{} };
     const map = try out.openMap(2, 0);
     try out.name("batches", true);
     const list = try out.openList();
     var at: usize = 0;
     var count: usize = 0;
     while (bytes.len - at >= COMMON_SIZE) {
-        if (bytes[at + 16] != 2) return error.Odd;
+        const magic = bytes[at + 16];
+        if (magic > 2) return error.Odd;
         const length = std.mem.readInt(i32, bytes[at + 8 ..][0..4], .big);
-        if (length < MIN_LENGTH or length > MAX_BATCH_LENGTH) return error.Odd;
+        if (length < MIN_LENGTHS[magic] or length > MAX_BATCH_LENGTH) return error.Odd;
         const size = ENTRY + @as(usize, @intCast(length));
         if (size > bytes.len - at) break;
         try out.element(count == 0);
         count += 1;
-        try batch(out, bytes[at..][0..size], base + at, account);
+        const found = bytes[at..][0..size];
+        if (magic == 2) {
+            try batch(out, found, base + at, account);
+        } else {
+            if (!is_final) return error.Odd;
+            try message_set.message(out, found, base + at, account);
+        }
         at += size;
     }
     const rest = bytes.len - at;
     if (rest >= ENTRY and rest < COMMON_SIZE) {
         const length = std.mem.readInt(i32, bytes[at + 8 ..][0..4], .big);
-        if (length < MIN_LEGACY_LENGTH or length > MAX_BATCH_LENGTH) return error.Odd;
+        if (length < MIN_LENGTHS[0] or length > MAX_BATCH_LENGTH) return error.Odd;
     }
+    if (is_final and (account.framing[0].isPossible() or account.framing[1].isPossible())) return error.Odd;
     if (rest > 0) account.call.truncated = rest;
     try out.closeList(list, count);
     try out.name("truncated_bytes", false);
@@ -73,7 +129,7 @@ pub fn field(out: anytype, bytes: []const u8, base: usize, account: *Account) Er
     try out.closeMap(map, 2);
 }
 
-fn number(out: anytype, comptime name: []const u8, value: i64) Error!void {
+pub fn number(out: anytype, comptime name: []const u8, value: i64) Error!void {
     try out.name(name, false);
     try out.integer(value);
 }
@@ -113,13 +169,8 @@ fn batch(out: anytype, bytes: []const u8, position: usize, account: *Account) Er
     try number(out, "magic", 2);
     try number(out, "crc", crc);
     try flag(out, "crc_ok", true);
-    try out.name("compression", false);
-    switch (codec) {
-        inline 0...CODECS.len - 1 => |known| try out.word(CODECS[known]),
-        else => unreachable,
-    }
-    try out.name("timestamp_type", false);
-    if (attributes & LOG_APPEND_TIME != 0) try out.word("LogAppendTime") else try out.word("CreateTime");
+    try compression(out, codec);
+    try timestampType(out, attributes & LOG_APPEND_TIME != 0);
     try flag(out, "transactional", attributes & TRANSACTIONAL != 0);
     try flag(out, "control", attributes & CONTROL != 0);
     try number(out, "last_offset_delta", last_offset_delta);
@@ -134,7 +185,14 @@ fn batch(out: anytype, bytes: []const u8, position: usize, account: *Account) Er
         var payload: []const u8 = bytes[HEADER_SIZE..];
         // Compaction can leave a header without records, where there is nothing to decompress.
         if (codec != 0 and !(payload.len == 0 and count == 0)) {
-            payload = try decompressed(account, position, bytes.len, codec, count) orelse return;
+            if (count < 0) return error.Odd;
+            payload = try decompressed(account, .{
+                .position = position,
+                .end = position + bytes.len,
+                .codec = @intCast(codec),
+                .magic = 2,
+                .count = @intCast(count),
+            }) orelse return;
         }
         try out.name("records", false);
         const list = try out.openList();
@@ -152,33 +210,39 @@ fn batch(out: anytype, bytes: []const u8, position: usize, account: *Account) Er
     if (held) |mark| try out.closeExtension(mark, .held);
 }
 
-inline fn flag(out: anytype, comptime name: []const u8, value: bool) Error!void {
+pub inline fn flag(out: anytype, comptime name: []const u8, value: bool) Error!void {
     try out.name(name, false);
     try out.boolean(value);
 }
 
+/// The name of a codec that is known.
+pub fn compression(out: anytype, codec: usize) Error!void {
+    try out.name("compression", false);
+    switch (codec) {
+        inline 0...CODECS.len - 1 => |known| try out.word(CODECS[known]),
+        else => unreachable,
+    }
+}
+
+pub fn timestampType(out: anytype, appends: bool) Error!void {
+    try out.name("timestamp_type", false);
+    if (appends) try out.word("LogAppendTime") else try out.word("CreateTime");
+}
+
 /// The records of a compressed batch; null where they are wanted from the caller.
-fn decompressed(account: *Account, position: usize, size: usize, codec: u32, count: i32) Error!?[]const u8 {
+pub fn decompressed(account: *Account, wanted: calls.Batch) Error!?[]const u8 {
     const call = account.call;
-    if (count < 0) return error.Odd;
     if (call.batches_given > 0) {
         if (account.used >= call.batches_given) return error.Odd;
         const given = call.batches[account.used];
         account.used += 1;
         const begin = given.records orelse return error.Odd;
-        if (given.position != position) return error.Odd;
+        if (given.position != wanted.position) return error.Odd;
         return begin[0..given.size];
     }
     if (call.batches_wanted >= call.batches_size) return error.Odd;
     account.wanting = true;
-    call.batches[call.batches_wanted] = .{
-        .position = position,
-        .end = position + size,
-        .codec = codec,
-        .count = @intCast(count),
-        .records = null,
-        .size = 0,
-    };
+    call.batches[call.batches_wanted] = wanted;
     call.batches_wanted += 1;
     return null;
 }
@@ -205,11 +269,15 @@ pub fn records(out: anytype, bytes: []const u8, base: calls.Base, account: *Acco
         const offset = base.offset +% try record.zigzag32();
         const key = try nullable(&record);
         const value = try nullable(&record);
-        odd_start = beginsWithZero(key) or beginsWithZero(value);
-        // The framing of a schema registry may be in front of the first or the last key or value.
-        if (odd_start and count == 0) try lookAt(Out, call);
-        if (key) |bytes_of_key| {
-            if (holdsMark(bytes_of_key, call.marks[0..call.marks_size])) try lookAt(Out, call);
+        if (Out.is_final) {
+            try account.look(out, key, value);
+        } else {
+            odd_start = beginsWithZero(key) or beginsWithZero(value);
+            // The framing of a schema registry may be in front of the first or the last key or value.
+            if (odd_start and count == 0) call.looked_at = 1;
+            if (key) |bytes_of_key| {
+                if (holdsMark(bytes_of_key, call.marks[0..call.marks_size])) call.looked_at = 1;
+            }
         }
         try out.element(count == 0);
         count += 1;
@@ -231,11 +299,12 @@ pub fn records(out: anytype, bytes: []const u8, base: calls.Base, account: *Acco
         if (record.left() > 0) return error.Odd;
         try out.closeMap(map, 5);
         if (listed) {
-            if (Out.is_final) return error.Odd;
-            try out.wrap(begin, .headed);
+            if (!Out.is_final) {
+                try out.wrap(begin, .headed);
+            } else if (out.hiding == null) return error.Odd;
         }
     }
-    if (odd_start) try lookAt(Out, call);
+    if (odd_start) call.looked_at = 1;
     account.left -= @max(count, headers);
     call.records += @max(count, headers);
     return count;
@@ -265,12 +334,6 @@ inline fn beginsWithZero(bytes: ?[]const u8) bool {
     return found.len > 0 and found[0] == 0;
 }
 
-/// Interpreters have to look at these records: where they cannot any more, Python has to read them.
-inline fn lookAt(comptime Out: type, call: *calls.Call) Error!void {
-    if (Out.is_final) return error.Odd;
-    call.looked_at = 1;
-}
-
 /// Bytes behind their length; null where it is -1.
 inline fn nullable(record: *Reader) Error!?[]const u8 {
     const length = try record.zigzag32();
@@ -281,8 +344,9 @@ inline fn nullable(record: *Reader) Error!?[]const u8 {
     return try record.take(@intCast(length));
 }
 
-inline fn optional(out: anytype, value: ?[]const u8) Error!void {
-    if (value) |bytes| try out.binary(bytes) else try out.nothing();
+/// A key, a value, or that of a header.
+pub inline fn optional(out: anytype, value: ?[]const u8) Error!void {
+    if (value) |bytes| try out.payload(bytes) else try out.nothing();
 }
 
 /// Whether one of a list of texts, each behind its length, is `name`.
@@ -292,6 +356,18 @@ fn isListed(name: []const u8, list: []const u8) bool {
         const size = list[at];
         if (size > list.len - at - 1) return false;
         if (std.mem.eql(u8, list[at + 1 ..][0..size], name)) return true;
+        at += 1 + @as(usize, size);
+    }
+    return false;
+}
+
+/// Whether `key` begins with one of such a list.
+fn beginsWithMark(key: []const u8, list: []const u8) bool {
+    var at: usize = 0;
+    while (at < list.len) {
+        const size = list[at];
+        if (size > list.len - at - 1) return false;
+        if (std.mem.startsWith(u8, key, list[at + 1 ..][0..size])) return true;
         at += 1 + @as(usize, size);
     }
     return false;

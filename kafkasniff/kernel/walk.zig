@@ -3,6 +3,8 @@
 //! The specification is `kafka/walker.py`: what it reports as a problem is `Odd` here.
 
 const calls = @import("call.zig");
+const Hiding = @import("payload.zig").Hiding;
+const json = @import("json.zig");
 const programs = @import("program.zig");
 const reading = @import("reader.zig");
 const record_fields = @import("records.zig");
@@ -42,16 +44,26 @@ pub fn Walk(comptime Out: type) type {
         errors: usize = 0,
         /// Secrets are withheld.
         hide: bool,
+        /// Unknown tags may be payload, which is hidden.
+        hides_tags: bool,
         elements: u64 = MAX_ELEMENTS,
         unknown: u64 = MAX_UNKNOWN_TAGS,
 
-        pub fn init(call: *calls.Call, program: programs.Program, data: []const u8, start: usize, out: *Out) Self {
+        pub fn init(
+            call: *calls.Call,
+            program: programs.Program,
+            data: []const u8,
+            start: usize,
+            out: *Out,
+            hiding: ?*Hiding,
+        ) Self {
             return .{
                 .program = program,
                 .reader = .{ .bytes = data, .at = start },
                 .out = out,
-                .account = .{ .call = call, .left = call.max_records },
+                .account = .{ .call = call, .left = call.max_records, .hiding = hiding },
                 .hide = program.traits.secrets and !call.wants.show_secrets,
+                .hides_tags = Out.is_final and hiding != null and program.traits.payload,
             };
         }
 
@@ -147,6 +159,9 @@ pub fn Walk(comptime Out: type) type {
                 if (self.hide) {
                     try self.out.name("redacted", false);
                     try self.out.integer(@intCast(size));
+                } else if (Out.is_final and self.hides_tags) {
+                    try self.out.put(",");
+                    try self.out.standIn(self.account.hiding.?, value);
                 } else {
                     try self.out.name("base64", false);
                     try self.out.encoded(value);
@@ -239,6 +254,8 @@ pub fn Walk(comptime Out: type) type {
                         try self.out.name("redacted", true);
                         try self.out.integer(@intCast(size));
                         try self.out.closeMap(one, 1);
+                    } else if (op.flags.payload) {
+                        try self.out.payloadText(value);
                     } else {
                         try self.out.string(value);
                     }
@@ -246,6 +263,8 @@ pub fn Walk(comptime Out: type) type {
                 .bytes => {
                     if (op.flags.secret and self.hide) {
                         try self.out.withheld(begin, size);
+                    } else if (op.flags.payload) {
+                        try self.out.payload(value);
                     } else {
                         try self.out.binary(value);
                     }
@@ -281,17 +300,43 @@ pub fn Walk(comptime Out: type) type {
             const truncated = call.truncated;
             const counted = call.records;
             const looked_at = call.looked_at;
+            const wanted = call.batches_wanted;
             if (value.len <= MAX_FIELD) {
-                if (record_fields.field(self.out, value, begin, &self.account)) {
-                    return;
-                } else |reason| if (reason != error.Odd) return reason;
+                const as_json = call.wants.json_records and !op.flags.secret and value.len > 0;
+                const done = if (as_json) self.rendered(value, begin) else self.plain(value, begin);
+                if (done) return else |reason| if (reason != error.Odd) return reason;
             }
+            call.batches_wanted = wanted;
             self.out.at = mark;
             self.account = account;
             call.truncated = truncated;
             call.records = counted;
             call.looked_at = looked_at;
             try self.out.place(.records, begin, value.len);
+        }
+
+        fn plain(self: *Self, value: []const u8, begin: usize) Error!void {
+            try record_fields.field(self.out, value, begin, &self.account);
+        }
+
+        /// The field as JSON within MessagePack.
+        fn rendered(self: *Self, value: []const u8, begin: usize) Error!void {
+            const call = self.account.call;
+            const before = call.truncated;
+            const mark = try self.out.openRendered(begin, value.len);
+            var inner = json.Json{
+                .bytes = self.out.bytes,
+                .at = self.out.at,
+                .form = call.wants.form,
+                .hiding = self.account.hiding,
+            };
+            call.truncated = 0;
+            try record_fields.field(&inner, value, begin, &self.account);
+            // Python decompresses.
+            if (self.account.wanting) return error.Odd;
+            self.out.at = inner.at;
+            try self.out.closeRendered(mark, call.truncated);
+            if (call.truncated == 0) call.truncated = before;
         }
 
         fn array(self: *Self, index: u32, parent: ?*const Place) Error!void {

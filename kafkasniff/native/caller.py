@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.native.calls import COMPRESSED, DONE, NO_ROOM, Base, Batch, Call, Item
+from kafkasniff.native.calls import COMPRESSED, DONE, NO_ROOM, Base, Batch, Call, Hiding, Item
 from kafkasniff.native.library import Kernel
 
 __all__ = ["MAX_BATCHES", "MAX_OUTPUT", "Caller", "Code", "Made", "Program", "Wanted"]
@@ -59,7 +59,9 @@ class Wanted(NamedTuple):
 
     position: int
     end: int
+    """Of magic 2 the whole batch, else the compressed bytes alone."""
     codec: int
+    magic: int
     records: int
     """How many its header states."""
 
@@ -117,6 +119,11 @@ class Caller:
     def wants(self, bits: int) -> None:
         self._call.wants = bits
 
+    def hide(self, hiding: Hiding) -> None:
+        """From here on the salt and personalization of hashes; whether there are any is a matter of `wants`."""
+        call = self._call
+        call.salt, call.salt_size, call.person = hiding.salt, len(hiding.salt), hiding.person
+
     @property
     def most_records(self) -> int:
         """Records, or headers of them, that a message may hold; messages with more are Python's."""
@@ -170,7 +177,8 @@ class Caller:
                 return Made(json, codes, call.records, call.truncated)
             if status == COMPRESSED and not given:
                 for batch in self._batches[: call.batches_wanted]:
-                    records = decompress(Wanted(batch.position, batch.end, batch.codec, batch.count))
+                    wanted = Wanted(batch.position, batch.end, batch.codec, batch.magic, batch.count)
+                    records = decompress(wanted)
                     if records is None:
                         return None
                     given.append(records)

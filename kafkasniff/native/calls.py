@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 __all__ = [
     "COMPRESSED",
     "DONE",
     "FORMS",
+    "JSON_RECORDS",
     "NO_ROOM",
     "ODD",
     "PACK",
     "PACKED_RECORDS",
+    "PAYLOAD",
     "RECORDS",
     "SHOW_SECRETS",
     "Base",
     "Batch",
     "Call",
+    "Hiding",
     "Item",
 ]
 
@@ -33,7 +36,19 @@ RECORDS: Final = {"full": 0, "batches": 1 << 2, "skip": 2 << 2}
 PACKED_RECORDS: Final = {**RECORDS, "metadata": RECORDS["batches"], "columns": 3 << 2}
 SHOW_SECRETS: Final = 1 << 4
 PACK: Final = 1 << 5
+PAYLOAD: Final = {"shown": 0, "dropped": 1 << 6, "hashed": 2 << 6}
+JSON_RECORDS: Final = 1 << 8
 """Bits of `Call.wants`."""
+
+
+class Hiding(NamedTuple):
+    """What becomes of payload in JSON (`payload.Payload`)."""
+
+    form: Literal["shown", "dropped", "hashed"] = "shown"
+    salt: bytes = b""
+    """What hashes are keyed with, 64 bytes at most."""
+    person: bytes = b""
+    """Their personalization, 16 bytes at most."""
 
 
 class Batch(ctypes.Structure):
@@ -42,7 +57,9 @@ class Batch(ctypes.Structure):
     _fields_ = (
         ("position", ctypes.c_uint64),
         ("end", ctypes.c_uint64),
-        ("codec", ctypes.c_uint32),
+        ("codec", ctypes.c_uint8),
+        ("magic", ctypes.c_uint8),
+        ("spare", ctypes.c_uint16),
         ("count", ctypes.c_uint32),
         ("records", ctypes.c_char_p),
         ("size", ctypes.c_uint64),
@@ -64,6 +81,9 @@ class Call(ctypes.Structure):
         ("headers_size", ctypes.c_uint64),
         ("marks", ctypes.c_char_p),
         ("marks_size", ctypes.c_uint64),
+        ("salt", ctypes.c_char_p),
+        ("salt_size", ctypes.c_uint64),
+        ("person", ctypes.c_char * 16),
         ("wants", ctypes.c_uint32),
         ("spare", ctypes.c_uint32),
         ("program", ctypes.c_void_p),

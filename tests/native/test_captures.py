@@ -18,6 +18,7 @@ from kafkasniff.inspector import Inspector
 from kafkasniff.kafka.rendered import Renderer
 from kafkasniff.model import Message, RenderedBody
 from kafkasniff.packets import PacketBatch
+from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, JsonSink
 from tests.choice import in_turn
 from tests.cli.console import kafkasniff
@@ -29,21 +30,28 @@ from tests.test_disturbed import DAMAGE, HARMLESS, INTRUSIONS
 
 CAPTURES = {path.name: path for path in shipped_captures()}
 VARIANTS = {**HARMLESS, **INTRUSIONS, **DAMAGE}
+DROPPED, HASHED = Payload("dropped"), Payload.hashed(b"salt of the tests")
 WAYS: list[tuple[BytesForm, dict[str, Any]]] = [
     ("auto", {}),
     ("hex", {"records": "batches"}),
     ("base64", {"show_secrets": True}),
     ("auto", {"records": "skip"}),
+    ("auto", {"payload": DROPPED}),
+    ("hex", {"payload": HASHED}),
+    ("auto", {"payload": HASHED, "show_secrets": True}),
+    ("base64", {"payload": DROPPED, "records": "batches"}),
 ]
 
 
-def lines(batches: Iterable[PacketBatch], form: BytesForm, *, native: bool, **options: Any) -> tuple[bytes, int]:
+def lines(
+    batches: Iterable[PacketBatch], form: BytesForm, *, native: bool, payload: Payload = SHOWN, **options: Any
+) -> tuple[bytes, int]:
     """The JSON lines of packets, and how many bodies the kernel made of them."""
-    renderer = Renderer(the_kernel(), form, reads_nothing) if native else None
+    renderer = Renderer(the_kernel(), form, reads_nothing, payload.hiding) if native else None
     inspector = Inspector(exchanges=False, shares=leaves_alone, renderer=renderer, **options)
     enricher = Enricher(summary=inspector.summary)
     out = io.BytesIO()
-    sink = JsonSink(out, form=form)
+    sink = JsonSink(out, form=form, payload=payload)
     rendered = 0
 
     def take(events: list[Any]) -> None:
@@ -72,7 +80,7 @@ def test_the_same_lines(path: Path) -> None:
 @pytest.mark.parametrize(("name", "variant"), in_turn(list(CAPTURES), VARIANTS, 12))
 def test_disturbed(name: str, variant: str) -> None:
     packets = VARIANTS[variant](read_packets(CAPTURES[name]), Random(zlib.crc32(f"{name}{variant}".encode())))
-    form, options = WAYS[zlib.crc32(variant.encode()) % 4]
+    form, options = WAYS[zlib.crc32(f"{variant}{name}".encode()) % len(WAYS)]
     batches = [batch(packets[:half]) for half in (len(packets),) if packets]
     assert lines(batches, form, native=True, **options)[0] == lines(batches, form, native=False, **options)[0]
 
