@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
@@ -15,7 +15,8 @@ from kafkasniff.kafka.program import program_of
 from kafkasniff.kafka.walker import walk
 from kafkasniff.native import Kernel, kernel, kernel_note
 from kafkasniff.native.caller import Caller, Made, Program
-from kafkasniff.native.calls import FORMS, RECORDS, SHOW_SECRETS
+from kafkasniff.native.calls import FORMS, PAYLOAD, RECORDS, SHOW_SECRETS
+from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, body_json
 from tests.conftest import missing
 
@@ -43,11 +44,14 @@ def roots() -> Iterator[Struct]:
             yield schema.root
 
 
-def caller(*, form: BytesForm = "auto", records: str = "full", show_secrets: bool = True) -> Caller:
+def caller(
+    *, form: BytesForm = "auto", records: str = "full", show_secrets: bool = True, payload: Payload = SHOWN
+) -> Caller:
     """A caller that wants this."""
     headers = [name.encode() for name in (*SCHEMA_HEADERS, *TRACE_HEADERS)]
     made = Caller(the_kernel(), headers=headers, marks=CONNECT_KEYS)
-    made.wants = FORMS[form] | RECORDS[records] | (SHOW_SECRETS if show_secrets else 0)
+    made.wants = FORMS[form] | RECORDS[records] | (SHOW_SECRETS if show_secrets else 0) | PAYLOAD[payload.form]
+    made.hide(payload.hiding)
     return made
 
 
@@ -64,14 +68,34 @@ def walked(root: Struct, data: bytes, start: int, end: int, options: DecodeOptio
     return result.body, context, clean
 
 
+def hidden_records(records: dict[str, Any], payload: Payload) -> dict[str, Any]:
+    """A decoded `records` field without payload."""
+    batches = [
+        {**batch, "records": [payload.record(record) for record in batch["records"]]} if "records" in batch else batch
+        for batch in records["batches"]
+    ]
+    return {**records, "batches": batches}
+
+
 def agree(  # noqa: PLR0917 - a body, and where it is
-    made: Made | None, root: Struct, data: bytes, start: int, end: int, options: DecodeOptions, form: BytesForm = "auto"
+    made: Made | None,
+    root: Struct,
+    data: bytes,
+    start: int,
+    end: int,
+    options: DecodeOptions,
+    form: BytesForm = "auto",
+    *,
+    hide: Callable[[Any], Any] | None = None,
 ) -> bool:
-    """Whether the kernel took the body; raises AssertionError where it says anything else than the walker."""
+    """Whether the kernel took the body; raises AssertionError where it says anything else than the walker.
+
+    `hide`: makes of the walker's body the one without payload.
+    """
     if made is None:
         return False
     body, context, clean = walked(root, data, start, end, options)
     assert clean, context.problems
-    assert made.json.decode() == body_json(body, form)
+    assert made.json.decode() == body_json(body if hide is None else hide(body), form)
     assert list(made.codes) == [(error.code, error.path) for error in context.errors]
     return True

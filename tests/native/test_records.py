@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from copy import deepcopy
 from typing import Any
 
 import orjson
@@ -11,13 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions, RenderingOptions
+from kafkasniff.kafka.embedded.connect_configs import withhold_secrets
+from kafkasniff.kafka.embedded.schema_registry import add_schema_ids
 from kafkasniff.kafka.records import decode_records
 from kafkasniff.kafka.rendered import Renderer
 from kafkasniff.model import RenderedRecords
+from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, json_default
 from tests.choice import examples
 from tests.kafka import records_craft as craft
-from tests.native.kernel_and_walker import the_kernel
+from tests.native.kernel_and_walker import hidden_records, the_kernel
 
 TEXTS = st.one_of(st.none(), st.binary(max_size=40), st.text(max_size=20).map(str.encode))
 HEADERS = st.lists(st.tuples(st.sampled_from(["a", "größe", "trace", "", '"\\']), TEXTS), max_size=3)
@@ -34,21 +38,31 @@ RECORDS = st.lists(
 )
 
 
-def both(data: bytes, form: BytesForm = "auto", **options: Any) -> bool:
+DROPPED, HASHED = Payload("dropped"), Payload.hashed(b"some salt")
+
+
+def both(data: bytes, form: BytesForm = "auto", *, payload: Payload = SHOWN, **options: Any) -> bool:
     """Whether the kernel takes a field; raises AssertionError where the lines or the contexts differ."""
     plain, rendering = DecodeContext(DecodeOptions(**options)), DecodeContext(DecodeOptions())
-    renderer = Renderer(the_kernel(), form, lambda *_: False)
+    renderer = Renderer(the_kernel(), form, lambda *_: False, payload.hiding)
     rendering.options = RenderingOptions(**options, renderer=renderer)
     default = json_default(form)
     expected = decode_records(b"\1" + data + b"\1", 1, 1 + len(data), plain)
     found = decode_records(b"\1" + data + b"\1", 1, 1 + len(data), rendering)
-    assert orjson.dumps(found, default=default) == orjson.dumps(expected, default=default)
+    is_rendered = isinstance(found, RenderedRecords)
+    shown = hidden_records(expected, payload) if is_rendered and payload.hides else expected
+    assert orjson.dumps(found, default=default) == orjson.dumps(shown, default=default)
     assert rendering.problems == plain.problems
     assert (rendering.decompressed, rendering.truncated) == (plain.decompressed, plain.truncated)
     if not isinstance(found, RenderedRecords):
         return False
     assert found.decode() == expected
-    assert not plain.telling
+    # Interpreters have nothing to add that is shown.
+    told = deepcopy(expected)
+    withhold_secrets(told, plain)
+    add_schema_ids(told)
+    assert payload.hides or told == expected
+    assert hidden_records(told, payload) == shown or not payload.hides
     # What counts towards the bound is no less.
     assert rendering.records >= plain.records
     return True
@@ -58,10 +72,10 @@ def both(data: bytes, form: BytesForm = "auto", **options: Any) -> bool:
 @given(RECORDS, st.sampled_from(range(5)), st.sampled_from([0, 0x08, 0x10, 0x40, 0x58]), st.sampled_from([0, 1 << 40]))
 def test_any_batch(records: list[craft.Record], codec: int, attributes: int, base: int) -> None:
     data = craft.batch_of(records, codec, attributes=attributes, base_offset=base)
-    for form in ("auto", "hex"):
-        both(data, form)
-        both(data + data, form)
-        both(data + data[:40], form)
+    for form, payload in (("auto", SHOWN), ("hex", HASHED), ("base64", DROPPED)):
+        both(data, form, payload=payload)
+        both(data + data, form, payload=payload)
+        both(data + data[:40], form, payload=payload)
 
 
 @pytest.mark.parametrize("codec", range(5))
@@ -73,6 +87,8 @@ def test_batches_are_taken(codec: int) -> None:
     assert both(data * 3, "base64")
     assert both(data + data[:-1])
     assert both(craft.batch(b"", 0))
+    assert both(data, payload=HASHED)
+    assert both(data, payload=DROPPED)
 
 
 @pytest.mark.parametrize(
@@ -93,12 +109,49 @@ def test_batches_are_taken(codec: int) -> None:
         craft.batch(b"", 0, crc=1),
         craft.batch(b"", 0, length=10),
         craft.batch(b"", 0, length=-1) + bytes(61),
-        craft.message(0, b"k", b"v") + bytes(61),
+        bytes(16) + b"\3" + bytes(60),
     ],
     ids=lambda data: data[57:70].hex(),
 )
 def test_what_there_is_more_to_say_of_is_left_to_python(data: bytes) -> None:
     assert not both(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        craft.batch_of([craft.Record(0, 0, b"a connector-x", b'{"properties":{}}')]),
+        craft.batch_of([craft.Record(0, 0, b"connector-x", None)]),
+        craft.batch_of([craft.Record(0, 0, bytes(8), b"\0\0\0\0\x11")]),
+        craft.batch_of([craft.Record(0, 0, None, b"\0\0\0\0\x11schema"), craft.Record(1, 0, None, b"none")]),
+        craft.batch_of([craft.Record(0, 0, None, b"\0\0\0\0\0schema")]),
+        craft.batch_of([craft.Record(0, 0, None, b"\0\1\0\0\0schema"), craft.Record(0, 0, None, b"\0\1\0\0\0s")]),
+    ],
+    ids=lambda data: data[61:80].hex(),
+)
+def test_what_looks_like_more_but_is_not_is_taken(data: bytes) -> None:
+    for payload in (SHOWN, DROPPED, HASHED):
+        assert both(data, payload=payload)
+
+
+def test_what_is_hidden_with_payload_needs_nobody_to_read_it() -> None:
+    """Schema ids and trace ids go with the keys and values that they lie in."""
+    for one in (
+        craft.Record(0, 0, None, b"\0\0\0\0\x11schema"),
+        craft.Record(0, 0, None, b"v", (("traceparent", b"00-1-2-3"),)),
+        craft.Record(0, 0, b"k", b"v", (("__value_schema_id", bytes(5)), ("traceparent", None))),
+    ):
+        data = craft.batch_of([one])
+        assert not both(data)
+        assert both(data, payload=HASHED)
+        assert both(data, payload=DROPPED)
+
+
+def test_secrets_of_kafka_connect_are_left_to_python() -> None:
+    data = craft.batch_of([craft.Record(0, 0, b"session-key", b'{"key":"0123"}')])
+    for payload in (SHOWN, DROPPED, HASHED):
+        assert not both(data, payload=payload)
+        assert both(data, payload=payload, show_secrets=True)
 
 
 def test_records_that_are_all_alike_are_bounded() -> None:
