@@ -11,6 +11,7 @@ const record_fields = @import("records.zig");
 const std = @import("std");
 const walking = @import("walk.zig");
 
+pub const crc32 = @import("checksum.zig").crc32;
 pub const crc32c = @import("checksum.zig").crc32c;
 
 const Call = calls.Call;

@@ -263,7 +263,7 @@ pub fn Walk(comptime Out: type) type {
                 .bytes => {
                     if (op.flags.secret and self.hide) {
                         try self.out.withheld(begin, size);
-                    } else if (op.flags.payload) {
+                    } else if (op.flags.payload or op.flags.nests) {
                         try self.out.payload(value);
                     } else {
                         try self.out.binary(value);

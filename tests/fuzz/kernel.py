@@ -1,8 +1,8 @@
 """Bodies of every version in both directions, and fields of records: what the kernel takes, the walker reads, too.
 
-The first byte of an input says how things are shown, the next two which layout it is, or that a field of records
-follows. Where the kernel takes the bytes, Python has nothing to report of them and makes the same JSON. Without the
-kernel nothing is asked. `native_kernel.py` gives the kernel many more inputs, without Python.
+The first byte of an input says how things are shown, and what becomes of payload; the next two which layout it is, or
+that a field of records follows. Where the kernel takes the bytes, Python has nothing to report of them and makes the
+same JSON. Without the kernel nothing is asked. `native_kernel.py` gives the kernel many more inputs, without Python.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import random
 from typing import Final
 
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.layout import Struct
 from kafkasniff.kafka.records import decode_records
 from kafkasniff.native import kernel
 from kafkasniff.native.caller import Caller, Program
+from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, body_json
 from tests.fuzz.intake import Intake
 from tests.kafka import records_craft as craft
 from tests.kafka.encode import Encoder, Plan
-from tests.native.kernel_and_walker import agree, caller, program, roots
+from tests.native.kernel_and_walker import Kind, agree, caller, hidden_records, kinds, program
 
 MAX_LENGTH = 4000
 MEGABYTES = 64
@@ -29,21 +29,24 @@ WORDS = (b"\xff\xff\xff\xff", b"\xff\xff", b"\x7f\xff\xff\xff", b"\x80\x80\x01",
 _FORMS: Final[tuple[BytesForm, ...]] = ("auto", "base64", "hex")
 _HIDDEN: Final = 4
 """Bit of the first byte: secrets are withheld."""
+_PAYLOAD: Final = 8
+"""What the first byte is divided by, for one of these."""
+_WAYS: Final = (SHOWN, Payload("dropped"), Payload.hashed(b"salt of the fuzzer"))
 
 
 @functools.cache
-def _layouts() -> list[Struct]:
-    return list(roots())
+def _layouts() -> list[Kind]:
+    return list(kinds())
 
 
 @functools.cache
 def _program(index: int) -> Program:
-    return program(_layouts()[index])
+    return program(_layouts()[index].root)
 
 
 @functools.cache
-def _caller(form: BytesForm, shown: bool) -> Caller:
-    return caller(form=form, show_secrets=shown)
+def _caller(form: BytesForm, shown: bool, payload: Payload) -> Caller:
+    return caller(form=form, show_secrets=shown, payload=payload)
 
 
 def one_input(data: bytes) -> None:
@@ -54,29 +57,36 @@ def one_input(data: bytes) -> None:
     index = intake.number(2)
     rest = intake.rest()
     form, shown = _FORMS[how % 3], not how & _HIDDEN
-    asks = _caller(form, shown)
+    payload = _WAYS[how // _PAYLOAD % 3]
+    asks = _caller(form, shown, payload)
     if index < len(_layouts()):
         options = DecodeOptions(show_secrets=shown)
         made = asks.body(_program(index), rest, 0, len(rest), lambda _: None)
-        agree(made, _layouts()[index], rest, 0, len(rest), options, form)
+        kind = _layouts()[index]
+        hide = functools.partial(kind.hidden, payload=payload)
+        agree(made, kind.root, rest, 0, len(rest), options, form, hide=hide)
         return
     made = asks.records(rest, 0, len(rest), lambda _: None)
     if made is not None:
         context = DecodeContext(DecodeOptions(show_secrets=shown))
-        assert made.json.decode() == body_json(decode_records(rest, 0, len(rest), context), form)
+        expected = hidden_records(decode_records(rest, 0, len(rest), context), payload)
+        assert made.json.decode() == body_json(expected, form)
         assert context.problems == []
 
 
 def seeds() -> list[bytes]:
     rng = random.Random(1)
     found = []
-    for index, root in enumerate(_layouts()):
-        body = Encoder(Plan(rng)).body(root)[0]
+    for index, kind in enumerate(_layouts()):
+        body = Encoder(Plan(rng)).body(kind.root)[0]
         if len(body) < MAX_LENGTH - 3:
-            found.append(bytes((rng.randrange(8),)) + index.to_bytes(2, "big") + body)
+            found.append(bytes((rng.randrange(3 * _PAYLOAD),)) + index.to_bytes(2, "big") + body)
     for count in (0, 1, 3, 20):
         records = [craft.Record(at, at, b"key", b"value", (("größe", None),)[: at % 2]) for at in range(count)]
         for attributes in (0, 0x08, 0x10, 0x40):
             field = craft.batch_of(records, attributes=attributes)
             found.append(b"\0\xff\xff" + field + field[: count * 3])
+        for magic in (0, 1):
+            messages = [craft.message(at, b"key", b"value", magic=magic) for at in range(count)]
+            found.append(bytes((_PAYLOAD * magic,)) + b"\xff\xff" + b"".join(messages))
     return found

@@ -20,20 +20,23 @@ from typing import Any, Final
 
 from hatch_build import PLATFORMS, ROOT, this_platform
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.layout import Struct
 from kafkasniff.kafka.program import program_of
 from kafkasniff.kafka.records import decode_records
+from kafkasniff.native.caller import Caller
 from kafkasniff.native.calls import Batch, Call
 from kafkasniff.native.library import kernel
+from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import body_json
 from tests.fuzz.records import seeds as record_seeds
 from tests.kafka import records_craft as craft
 from tests.kafka.encode import Encoder, Plan
-from tests.native.kernel_and_walker import agree, caller, roots
+from tests.native.kernel_and_walker import Kind, agree, caller, hidden_records, kinds
 
 ROOM: Final = 64 << 10
 HEADERS: Final = (("trace", b"\xff\x00"), ("größe", None))
 SHOW: Final = DecodeOptions(show_secrets=True)
+SALT: Final = b"salt of the fuzzer"
+WAYS: Final = (SHOWN, Payload("dropped"), Payload.hashed(SALT))
 
 
 class _Seed(ctypes.Structure):
@@ -86,20 +89,26 @@ def _records(rng: random.Random) -> list[bytes]:
                 for at in range(count)
             )
             found.append(craft.batch(craft.COMPRESSORS.get(codec, bytes)(inside), count, attributes=codec))
+            for magic in (0, 1):
+                messages = [
+                    craft.message(at, rng.choice([None, b"", b"key"]), b'{"a":"\xc3\xa4\\n"}', magic=magic)
+                    for at in range(count)
+                ]
+                found.append(craft.wrapper(count, messages, codec, magic=magic) if codec else b"".join(messages))
     return [one for one in found if len(one) <= ROOM]
 
 
 def _fuzz(options: argparse.Namespace) -> int:
     rng = random.Random(options.seed)
-    layouts: list[Struct | None] = []
+    layouts: list[Kind | None] = []
     inputs: list[tuple[int, bytes]] = []
     kept: list[Any] = []
-    for root in roots():
-        program = ctypes.create_string_buffer(program_of(root))
+    for kind in kinds():
+        program = ctypes.create_string_buffer(program_of(kind.root))
         kept.append(program)
         for _ in range(3):
-            inputs.append((ctypes.addressof(program), Encoder(Plan(rng)).body(root)[0][:ROOM]))
-            layouts.append(root)
+            inputs.append((ctypes.addressof(program), Encoder(Plan(rng)).body(kind.root)[0][:ROOM]))
+            layouts.append(kind)
     if options.records:
         inputs, layouts = [], []
     fields = _records(rng) if options.records or options.bodies else []
@@ -123,9 +132,11 @@ def _fuzz(options: argparse.Namespace) -> int:
     call.batches, call.batches_size = batches, len(batches)
     call.headers, call.headers_size, call.marks, call.marks_size = headers, len(headers), marks, len(marks)
     call.max_records = 100_000
+    call.salt, call.salt_size, call.person = SALT, len(SALT), WAYS[2].hiding.person
     run = _Run(ctypes.pointer(call), seeds, len(inputs), room, ROOM)
     run.random = options.seed * 2 + 1
-    asks, compared, taken, done = caller(), 0, 0, 0
+    asks = [(payload, caller(payload=payload)) for payload in WAYS]
+    compared, taken, done = 0, 0, 0
     began, cpu = time.monotonic(), time.process_time()
     while done < options.executions and (not options.seconds or time.monotonic() - began < options.seconds):
         # Small outputs, too: there may be no room at any place.
@@ -136,7 +147,7 @@ def _fuzz(options: argparse.Namespace) -> int:
         if not options.programs:
             data = ctypes.string_at(room + ROOM - run.size, run.size)
             compared += 1
-            taken += _compare(asks, layouts[run.seed], inputs[run.seed][0], data)
+            taken += _compare(*rng.choice(asks), layouts[run.seed], inputs[run.seed][0], data)
     counts = dict(zip(("done", "odd", "no room", "compressed", "misuse"), run.ended, strict=True))
     seconds = time.process_time() - cpu
     print(f"{done:,} executions, {seconds:,.0f} s of CPU, {counts}")
@@ -144,15 +155,16 @@ def _fuzz(options: argparse.Namespace) -> int:
     return 0
 
 
-def _compare(asks: Any, root: Struct | None, address: int, data: bytes) -> bool:
+def _compare(payload: Payload, asks: Caller, kind: Kind | None, address: int, data: bytes) -> bool:
     """Whether the kernel takes an input; raises AssertionError where the walker says something else of it."""
-    if root is not None:
-        return agree(asks.body(_Address(address), data, 0, len(data), lambda _: None), root, data, 0, len(data), SHOW)
+    if kind is not None:
+        made = asks.body(_Address(address), data, 0, len(data), lambda _: None)  # type: ignore[arg-type]
+        return agree(made, kind.root, data, 0, len(data), SHOW, hide=lambda body: kind.hidden(body, payload))
     made = asks.records(data, 0, len(data), lambda _: None)
     if made is None:
         return False
     context = DecodeContext(SHOW)
-    assert made.json.decode() == body_json(decode_records(data, 0, len(data), context))
+    assert made.json.decode() == body_json(hidden_records(decode_records(data, 0, len(data), context), payload))
     assert context.problems == []
     return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.dissectors import api, api_keys, data_definitions, data_schema
@@ -13,6 +13,7 @@ from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS
 from kafkasniff.kafka.layout import Struct
 from kafkasniff.kafka.program import program_of
 from kafkasniff.kafka.walker import walk
+from kafkasniff.model import Direction
 from kafkasniff.native import Kernel, kernel, kernel_note
 from kafkasniff.native.caller import Caller, Made, Program
 from kafkasniff.native.calls import FORMS, PAYLOAD, RECORDS, SHOW_SECRETS
@@ -29,19 +30,38 @@ def the_kernel() -> Kernel:
     return found
 
 
-def roots() -> Iterator[Struct]:
+class Kind(NamedTuple):
+    """A layout, and whose it is."""
+
+    root: Struct
+    key: int | None
+    """None for data blocks."""
+    version: int
+    direction: Direction = "request"
+
+    def hidden(self, body: Any, payload: Payload) -> Any:
+        """A body of this kind without payload."""
+        return body if self.key is None or not payload.hides else payload.body(self.key, self.version, self.direction, body)
+
+
+def kinds() -> Iterator[Kind]:
     """The layouts of all messages and data blocks, in one order."""
     for key in api_keys():
         found = api(key)
         assert found is not None
         for version in found.versions:
-            yield found.request(version).root
-            yield found.response(version).root
+            yield Kind(found.request(version).root, key, version, "request")
+            yield Kind(found.response(version).root, key, version, "response")
     for name, definition in data_definitions().items():
         for version in range(definition.message.versions.low, definition.message.versions.high + 1):
             schema = data_schema(name, version)
             assert schema is not None
-            yield schema.root
+            yield Kind(schema.root, None, version)
+
+
+def roots() -> Iterator[Struct]:
+    """The layouts alone."""
+    return (kind.root for kind in kinds())
 
 
 def caller(
@@ -69,7 +89,9 @@ def walked(root: Struct, data: bytes, start: int, end: int, options: DecodeOptio
 
 
 def hidden_records(records: dict[str, Any], payload: Payload) -> dict[str, Any]:
-    """A decoded `records` field without payload."""
+    """A decoded `records` field without payload, where that is hidden."""
+    if not payload.hides:
+        return records
     batches = [
         {**batch, "records": [payload.record(record) for record in batch["records"]]} if "records" in batch else batch
         for batch in records["batches"]

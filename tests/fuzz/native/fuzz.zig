@@ -94,16 +94,37 @@ fn change(bytes: []u8, random: *Random) void {
     }
 }
 
-/// Gives the batches of a field right checksums: else few would come further.
+/// Gives the batches and messages of a field right checksums: else few would come further.
 fn sum(field: []u8) void {
     var at: usize = 0;
-    while (field.len - at >= 61) {
+    while (field.len - at >= 17) {
         const length = std.mem.readInt(i32, field[at + 8 ..][0..4], .big);
-        if (length < 49 or length > field.len - at - 12) return;
+        if (length < 14 or length > field.len - at - 12) return;
         const batch = field[at..][0 .. 12 + @as(usize, @intCast(length))];
-        std.mem.writeInt(u32, batch[17..21], kernel.crc32c(batch[21..]), .big);
+        if (batch[16] < 2) {
+            std.mem.writeInt(u32, batch[12..16], kernel.crc32(batch[16..]), .big);
+        } else if (batch.len >= 61) {
+            std.mem.writeInt(u32, batch[17..21], kernel.crc32c(batch[21..]), .big);
+        }
         at += batch.len;
     }
+}
+
+var unpacked: [1 << 16]u8 = undefined;
+
+/// What is given as decompressed is as hostile as the rest: a slice of the input, or a field of records that was changed.
+fn decompressed(run: *const Run, data: []const u8, random: *Random) []const u8 {
+    if (random.below(2) == 0) {
+        const from = random.below(data.len + 1);
+        return data[from..][0..random.below(data.len - from + 1)];
+    }
+    const seed = run.seeds[random.below(run.seeds_count)];
+    const size = @min(seed.size, unpacked.len);
+    const found = unpacked[0..size];
+    @memcpy(found, seed.bytes[0..size]);
+    for (0..random.below(3)) |_| change(found, random);
+    if (random.below(8) > 0) sum(found);
+    return found;
 }
 
 pub export fn kafkasniff_fuzz(run: *Run) void {
@@ -122,14 +143,19 @@ pub export fn kafkasniff_fuzz(run: *Run) void {
         if (seed.program == null and random.below(8) > 0) sum(input);
         const records: u32 = if (random.below(8) == 0) @intCast(random.below(3)) else 0;
         const shown: u32 = @intCast(random.below(2));
-        call.wants = @bitCast(forms[random.below(3)] | records << 2 | shown << 4);
+        const packs: u32 = @intFromBool(random.below(4) == 0);
+        const payload: u32 = @intCast(random.below(3));
+        const json_records: u32 = @intCast(random.below(2));
+        call.wants = @bitCast(
+            forms[random.below(3)] | records << 2 | shown << 4 | packs << 5 | payload << 6 | json_records << 8,
+        );
         call.batches_given = 0;
         const data = input.ptr;
         const ended = if (seed.program) |program| one: {
             if (random.below(16) == 0) {
                 var items = [_]calls.Item{
-                    .{ .program = program, .start = 0, .end = cut, .output_end = 0, .errors_end = 0, .status = .odd, .records = 0 },
-                    .{ .program = program, .start = cut / 2, .end = cut, .output_end = 0, .errors_end = 0, .status = .odd, .records = 0 },
+                    .{ .program = program, .start = 0, .end = cut, .output_end = 0, .errors_end = 0, .status = .odd, .records = 0, .truncated = 0, .looked_at = 0 },
+                    .{ .program = program, .start = cut / 2, .end = cut, .output_end = 0, .errors_end = 0, .status = .odd, .records = 0, .truncated = 0, .looked_at = 0 },
                 };
                 _ = kernel.kafkasniff_bodies(call, data, cut, &items, items.len);
                 break :one items[0].status;
@@ -137,11 +163,10 @@ pub export fn kafkasniff_fuzz(run: *Run) void {
             break :one kernel.kafkasniff_body(call, program, data, 0, cut);
         } else kernel.kafkasniff_records(call, data, 0, cut);
         if (ended == .compressed) {
-            // What is given as decompressed is as hostile as the rest.
             for (call.batches[0..call.batches_wanted]) |*batch| {
-                const from = random.below(cut);
-                batch.records = data + from;
-                batch.size = random.below(cut - from + 1);
+                const given = decompressed(run, input, &random);
+                batch.records = given.ptr;
+                batch.size = given.len;
             }
             call.batches_given = call.batches_wanted;
             _ = if (seed.program) |program|
