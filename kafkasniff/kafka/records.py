@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kafkasniff.kafka.checksum import crc32c
 from kafkasniff.kafka.context import DecodeContext, RenderingOptions
+from kafkasniff.kafka.embedded.schema_registry import add_schema_ids
 from kafkasniff.kafka.message_set import MIN_SIZES, decode_message
 from kafkasniff.kafka.record_batch import HEADER, HEADER_SIZE, decode_batch
 from kafkasniff.model import RenderedRecords
@@ -80,7 +81,13 @@ def rendered_records(  # noqa: PLR0917 - what is known of a field, and where it 
 ) -> RenderedRecords:
     """The JSON of the field `data[start:end]`, of which it keeps the bytes."""
     raw, plain = data[start:end], options.decoding()
-    return RenderedRecords(json, truncated, lambda: _decode(raw, 0, len(raw), DecodeContext(plain)))
+
+    def decode() -> dict[str, Any]:
+        records = _decode(raw, 0, len(raw), DecodeContext(plain))
+        add_schema_ids(records)
+        return records
+
+    return RenderedRecords(json, truncated, decode)
 
 
 def _decode(data: bytes, start: int, end: int, context: DecodeContext) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from kafkasniff.kafka.compression import MAX_RATIO, decompress
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions, RenderingOptions
 from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
-from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS
+from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, TRACEPARENTS
 from kafkasniff.kafka.errors import error_name
 from kafkasniff.kafka.message import Decoded
 from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
@@ -83,7 +83,7 @@ class Renderer:
         self.hiding = hiding
         self.wants = self._form | JSON_RECORDS
         marks = [name.encode() for name in (*SCHEMA_HEADERS, *TRACE_HEADERS)]
-        self._caller = Caller(kernel, headers=marks, marks=CONNECT_KEYS)
+        self._caller = Caller(kernel, headers=marks, marks=CONNECT_KEYS, traces=TRACEPARENTS)
         self._caller.hide(hiding)
         self._programs: dict[Kind, Program | None] = {}
         self._kept: dict[int, Program] = {}

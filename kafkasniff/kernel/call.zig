@@ -28,6 +28,14 @@ pub const Records = enum(u2) {
     columns = 3,
 };
 
+pub const HeaderKind = enum(u8) {
+    /// Python has to read it.
+    other = 0,
+    /// It holds a trace id as W3C Trace Context has them, which is read here for JSON.
+    traceparent = 1,
+    _,
+};
+
 pub const Kind = enum(u1) { json = 0, pack = 1 };
 
 /// What becomes of keys and values of records, and of fields that are marked as payload, in JSON.
@@ -54,10 +62,10 @@ pub const Call = extern struct {
     batches: [*]Batch,
     batches_size: u64,
     batches_given: u64,
-    /// Keys of record headers that Python has to read: a uint8 of the length and the text, each.
+    /// Keys of record headers that say more: a uint8 of the kind (`HeaderKind`), one of the length, and the text, each.
     headers: [*]const u8,
     headers_size: u64,
-    /// The same: what keys of records that Python has to read have in them.
+    /// What keys of records that Python has to read begin with, or have in them: a uint8 of the length and the text, each.
     marks: [*]const u8,
     marks_size: u64,
     /// What hashes of payload are keyed with, and their personalization.

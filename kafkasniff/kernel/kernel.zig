@@ -130,7 +130,13 @@ pub export fn kafkasniff_records(call: *Call, data: [*]const u8, start: u64, end
     var hiding = payloads.Hiding.of(call);
     defer forget(&hiding);
     var out = jsonOutput(call, pointer(&hiding));
-    var account = record_fields.Account{ .call = call, .left = call.max_records, .hiding = out.hiding };
+    // The field says nothing of its topic.
+    var account = record_fields.Account{
+        .call = call,
+        .left = call.max_records,
+        .hiding = out.hiding,
+        .may_be_internal = true,
+    };
     record_fields.field(&out, data[start..end], start, &account) catch |reason| return status(reason);
     if (account.wanting) return .compressed;
     if (account.used != call.batches_given) return .odd;

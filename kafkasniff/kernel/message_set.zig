@@ -178,5 +178,6 @@ fn record(
     try record_fields.optional(out, one.key);
     try out.name("value", false);
     try record_fields.optional(out, one.value);
+    try record_fields.schemaIds(out, one.key, one.value, account);
     try out.closeMap(map, 4);
 }

@@ -9,9 +9,12 @@ const crc32c = @import("checksum.zig").crc32c;
 const Hiding = @import("payload.zig").Hiding;
 const message_set = @import("message_set.zig");
 const reading = @import("reader.zig");
+const record_facts = @import("record_facts.zig");
 
 const Error = reading.Error;
+const Framing = record_facts.Framing;
 const Reader = reading.Reader;
+const Traces = record_facts.Traces;
 
 const HEADER_SIZE = 61;
 /// Bytes in front of what a batch's length counts.
@@ -45,8 +48,12 @@ pub const Account = struct {
     wanting: bool = false,
     /// How payload is hidden in JSON; null where it is shown.
     hiding: ?*Hiding = null,
-    /// Of the field at hand: its keys, and its values.
+    /// Of the field at hand, in final output: its keys, and its values.
     framing: [2]Framing = .{ .{}, .{} },
+    /// Whether their schema ids are written.
+    framed: [2]bool = .{ false, false },
+    /// The field may be of one of the brokers' own topics, which have no schema ids.
+    may_be_internal: bool = false,
 
     /// Look at a record of final output for what interpreters add: what they may have to say of it is `Odd`.
     pub inline fn look(self: *Account, out: anytype, key: ?[]const u8, value: ?[]const u8) Error!void {
@@ -63,36 +70,30 @@ pub const Account = struct {
     }
 };
 
-/// Whether the framing of a schema registry may be in front of all keys, or all values, of a field
-/// (`embedded/schema_registry.py`).
-const Framing = struct {
-    present: bool = false,
-    all: bool = true,
-
-    /// Bytes of the framing, and its largest id.
-    const SIZE = 5;
-    const MAX_ID = 0xFF_FFFF;
-
-    inline fn see(self: *Framing, value: ?[]const u8) void {
-        const found = value orelse return;
-        self.present = true;
-        if (!self.all) return;
-        self.all = found.len > SIZE and found[0] == 0 and isId(std.mem.readInt(u32, found[1..SIZE], .big));
-    }
-
-    fn isId(number_read: u32) bool {
-        return number_read >= 1 and number_read <= MAX_ID;
-    }
-
-    fn isPossible(self: *const Framing) bool {
-        return self.present and self.all;
-    }
-};
-
 /// The field `bytes`, which begins at `base` of the caller's data.
 pub fn field(out: anytype, bytes: []const u8, base: usize, account: *Account) Error!void {
-    const is_final = @TypeOf(out.*).is_final;
+    if (!@TypeOf(out.*).is_final) return content(out, bytes, base, account);
+    const mark = out.at;
+    const call = account.call;
+    const counted = call.records;
     account.framing = .{ .{}, .{} };
+    account.framed = .{ false, false };
+    const before = account.*;
+    try content(out, bytes, base, account);
+    if (account.wanting) return;
+    const framed = [2]bool{ account.framing[0].holds(), account.framing[1].holds() };
+    if (!framed[0] and !framed[1]) return;
+    if (account.may_be_internal) return error.Odd;
+    // That all are framed is known at the end: the field is written again.
+    out.at = mark;
+    account.* = before;
+    account.framed = framed;
+    call.records = counted;
+    try content(out, bytes, base, account);
+}
+
+fn content(out: anytype, bytes: []const u8, base: usize, account: *Account) Error!void {
+    const is_final = @TypeOf(out.*).is_final;
     const map = try out.openMap(2, 0);
     try out.name("batches", true);
     const list = try out.openList();
@@ -114,6 +115,10 @@ pub fn field(out: anytype, bytes: []const u8, base: usize, account: *Account) Er
             if (!is_final) return error.Odd;
             try message_set.message(out, found, base + at, account);
         }
+        if (is_final) {
+            account.framing[0].endBatch();
+            account.framing[1].endBatch();
+        }
         at += size;
     }
     const rest = bytes.len - at;
@@ -121,7 +126,6 @@ pub fn field(out: anytype, bytes: []const u8, base: usize, account: *Account) Er
         const length = std.mem.readInt(i32, bytes[at + 8 ..][0..4], .big);
         if (length < MIN_LENGTHS[0] or length > MAX_BATCH_LENGTH) return error.Odd;
     }
-    if (is_final and (account.framing[0].isPossible() or account.framing[1].isPossible())) return error.Odd;
     if (rest > 0) account.call.truncated = rest;
     try out.closeList(list, count);
     try out.name("truncated_bytes", false);
@@ -295,14 +299,16 @@ pub fn records(out: anytype, bytes: []const u8, base: calls.Base, account: *Acco
         if (of_record < 0 or of_record > record.left() / 2) return error.Odd;
         headers += @intCast(of_record);
         if (headers > most_headers) return error.Odd;
-        const listed = try headersOf(out, &record, @intCast(of_record), call);
+        var traces = Traces{};
+        const listed = try headersOf(out, &record, @intCast(of_record), call, &traces);
         if (record.left() > 0) return error.Odd;
-        try out.closeMap(map, 5);
-        if (listed) {
-            if (!Out.is_final) {
-                try out.wrap(begin, .headed);
-            } else if (out.hiding == null) return error.Odd;
+        if (Out.is_final and out.hiding == null) {
+            if (listed) return error.Odd;
+            if (traces.count > 0) try traceIds(out, &traces);
+            try schemaIds(out, key, value, account);
         }
+        try out.closeMap(map, 5);
+        if (listed and !Out.is_final) try out.wrap(begin, .headed);
     }
     if (odd_start) call.looked_at = 1;
     account.left -= @max(count, headers);
@@ -310,20 +316,56 @@ pub fn records(out: anytype, bytes: []const u8, base: calls.Base, account: *Acco
     return count;
 }
 
-/// The headers of a record; whether Python has to read one of them.
-inline fn headersOf(out: anytype, record: *Reader, count: usize, call: *const calls.Call) Error!bool {
+/// What the framing in front of a key and a value says, where all are framed.
+pub inline fn schemaIds(out: anytype, key: ?[]const u8, value: ?[]const u8, account: *const Account) Error!void {
+    if (account.framed[0]) if (key) |found| try schemaId(out, "_key", found);
+    if (account.framed[1]) if (value) |found| try schemaId(out, "_value", found);
+}
+
+fn schemaId(out: anytype, comptime name: []const u8, value: []const u8) Error!void {
+    try out.name(name, false);
+    const map = try out.openMap(2, 0);
+    try out.name("format", true);
+    try out.word("schema-registry");
+    try number(out, "schema_id", Framing.idOf(value));
+    try out.closeMap(map, 2);
+}
+
+fn traceIds(out: anytype, traces: *const Traces) Error!void {
+    try out.name("_trace_ids", false);
+    try out.openArray(traces.count);
+    for (traces.ids[0..traces.count], 0..) |id, index| {
+        try out.element(index == 0);
+        try out.string(id);
+    }
+    try out.closeArray();
+}
+
+/// The headers of a record; whether Python has to read one of them. `traces`: those that are read here, if any.
+inline fn headersOf(
+    out: anytype,
+    record: *Reader,
+    count: usize,
+    call: *const calls.Call,
+    traces: *Traces,
+) Error!bool {
+    const is_final = @TypeOf(out.*).is_final;
     var listed = false;
     try out.openArray(count);
     for (0..count) |index| {
         const name = try nullable(record) orelse return error.Odd;
-        if (isListed(name, call.headers[0..call.headers_size])) listed = true;
+        const kind = listedKind(name, call.headers[0..call.headers_size]);
         try out.element(index == 0);
         const map = try out.openMap(2, 0);
         try out.name("key", true);
         try out.string(name);
         try out.name("value", false);
-        try optional(out, try nullable(record));
+        const value = try nullable(record);
+        try optional(out, value);
         try out.closeMap(map, 2);
+        if (kind) |found| {
+            if (is_final and found == .traceparent) traces.see(value) else listed = true;
+        }
     }
     try out.closeArray();
     return listed;
@@ -349,19 +391,19 @@ pub inline fn optional(out: anytype, value: ?[]const u8) Error!void {
     if (value) |bytes| try out.payload(bytes) else try out.nothing();
 }
 
-/// Whether one of a list of texts, each behind its length, is `name`.
-fn isListed(name: []const u8, list: []const u8) bool {
+/// The kind of the header that has this name in a list: a uint8 of the kind, one of the length, and the text, each.
+fn listedKind(name: []const u8, list: []const u8) ?calls.HeaderKind {
     var at: usize = 0;
-    while (at < list.len) {
-        const size = list[at];
-        if (size > list.len - at - 1) return false;
-        if (std.mem.eql(u8, list[at + 1 ..][0..size], name)) return true;
-        at += 1 + @as(usize, size);
+    while (list.len - at >= 2) {
+        const size = list[at + 1];
+        if (size > list.len - at - 2) return null;
+        if (std.mem.eql(u8, list[at + 2 ..][0..size], name)) return @enumFromInt(list[at]);
+        at += 2 + @as(usize, size);
     }
-    return false;
+    return null;
 }
 
-/// Whether `key` begins with one of such a list.
+/// Whether `key` begins with one of a list of texts, each behind its length.
 fn beginsWithMark(key: []const u8, list: []const u8) bool {
     var at: usize = 0;
     while (at < list.len) {

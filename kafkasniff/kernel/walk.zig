@@ -48,6 +48,8 @@ pub fn Walk(comptime Out: type) type {
         hides_tags: bool,
         elements: u64 = MAX_ELEMENTS,
         unknown: u64 = MAX_UNKNOWN_TAGS,
+        /// A field of records as JSON has schema ids.
+        wrote_schema_ids: bool = false,
 
         pub fn init(
             call: *calls.Call,
@@ -247,6 +249,10 @@ pub fn Walk(comptime Out: type) type {
                         // Whether it is a secret is for Python to say.
                         if (op.flags.config and self.hide) return error.Odd;
                         if (op.flags.watched and std.mem.startsWith(u8, value, "__")) return error.Odd;
+                    } else if (op.flags.watched and std.mem.startsWith(u8, value, "__")) {
+                        // The name may come after the records.
+                        if (self.wrote_schema_ids) return error.Odd;
+                        self.account.may_be_internal = true;
                     }
                     if (op.flags.secret and self.hide) {
                         if (!isText(value)) return error.Odd;
@@ -334,6 +340,7 @@ pub fn Walk(comptime Out: type) type {
             try record_fields.field(&inner, value, begin, &self.account);
             // Python decompresses.
             if (self.account.wanting) return error.Odd;
+            if (self.account.framed[0] or self.account.framed[1]) self.wrote_schema_ids = true;
             self.out.at = inner.at;
             try self.out.closeRendered(mark, call.truncated);
             if (call.truncated == 0) call.truncated = before;

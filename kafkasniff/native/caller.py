@@ -82,6 +82,7 @@ class Caller:
     """Memory for calls, one at a time.
 
     `headers`, `marks`: keys of record headers, and what is in keys of records, that Python has to look at.
+    `traces`: keys of headers with a W3C `traceparent`, which the kernel reads for JSON, and Python otherwise.
     `most_output`: bytes of output at most, `MAX_OUTPUT` unless given.
     """
 
@@ -91,6 +92,7 @@ class Caller:
         *,
         headers: Iterable[bytes] = (),
         marks: Iterable[bytes] = (),
+        traces: Iterable[bytes] = (),
         most_output: int | None = None,
     ) -> None:
         self._kernel = kernel
@@ -98,7 +100,9 @@ class Caller:
         self._call = Call()
         self._errors = ctypes.create_string_buffer(ERRORS)
         self._batches = (Batch * MAX_BATCHES)()
-        self._headers, self._marks = _listed(headers), _listed(marks)
+        kinds = {**dict.fromkeys(headers, 0), **dict.fromkeys(traces, 1)}
+        self._headers = b"".join(bytes((kind, len(name))) + name for name, kind in kinds.items())
+        self._marks = b"".join(bytes((len(text),)) + text for text in marks)
         call = self._call
         call.errors, call.errors_size = ctypes.addressof(self._errors), ERRORS
         call.batches, call.batches_size = self._batches, MAX_BATCHES
@@ -246,11 +250,6 @@ class Caller:
                 return 1, b"", ()
         json = ctypes.string_at(self._address, call.written)
         return looked, json, _codes(ctypes.string_at(self._errors, call.errors_written)) if call.errors_written else ()
-
-
-def _listed(texts: Iterable[bytes]) -> bytes:
-    """Texts, each behind its length."""
-    return b"".join(bytes((len(text),)) + text for text in texts)
 
 
 def _codes(raw: bytes) -> tuple[Code, ...]:

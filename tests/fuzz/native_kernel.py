@@ -125,7 +125,7 @@ def _fuzz(options: argparse.Namespace) -> int:
     if libc.mprotect(ctypes.c_void_p(room + ROOM), mmap.PAGESIZE, 0) != 0:
         raise OSError(ctypes.get_errno(), "mprotect")
     output, errors, batches = ctypes.create_string_buffer(1 << 20), ctypes.create_string_buffer(4096), (Batch * 16)()
-    headers, marks = b"\x0btraceparent", b"\x05task-"
+    headers, marks = b"\1\x0btraceparent\0\2b3", b"\x05task-"
     call = Call()
     call.output, call.output_size = ctypes.addressof(output), len(output)
     call.errors, call.errors_size = ctypes.addressof(errors), len(errors)

@@ -9,7 +9,7 @@ from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.dissectors import api, api_keys, data_definitions, data_schema
 from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
-from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS
+from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, TRACEPARENTS
 from kafkasniff.kafka.layout import Struct
 from kafkasniff.kafka.program import program_of
 from kafkasniff.kafka.walker import walk
@@ -41,7 +41,11 @@ class Kind(NamedTuple):
 
     def hidden(self, body: Any, payload: Payload) -> Any:
         """A body of this kind without payload."""
-        return body if self.key is None or not payload.hides else payload.body(self.key, self.version, self.direction, body)
+        return (
+            body
+            if self.key is None or not payload.hides
+            else payload.body(self.key, self.version, self.direction, body)
+        )
 
 
 def kinds() -> Iterator[Kind]:
@@ -69,7 +73,7 @@ def caller(
 ) -> Caller:
     """A caller that wants this."""
     headers = [name.encode() for name in (*SCHEMA_HEADERS, *TRACE_HEADERS)]
-    made = Caller(the_kernel(), headers=headers, marks=CONNECT_KEYS)
+    made = Caller(the_kernel(), headers=headers, marks=CONNECT_KEYS, traces=TRACEPARENTS)
     made.wants = FORMS[form] | RECORDS[records] | (SHOW_SECRETS if show_secrets else 0) | PAYLOAD[payload.form]
     made.hide(payload.hiding)
     return made

@@ -1,0 +1,156 @@
+"""Schema ids and trace ids of records by the kernel: what `schema_registry.py` and `trace_ids.py` read."""
+
+from __future__ import annotations
+
+import uuid
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.kafka.embedded.trace_ids import MAX_TRACE_IDS
+from kafkasniff.payload import SHOWN, Payload
+from tests.choice import examples
+from tests.craft.batches import batch
+from tests.craft.conversation import START_NS, Conversation
+from tests.craft.from_layout import request_bytes, response_bytes
+from tests.kafka import records_craft as craft
+from tests.native.kernel_and_walker import the_kernel
+from tests.native.test_captures import lines
+from tests.native.test_records import both
+
+TOPIC_ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
+HASHED = Payload.hashed(b"salt")
+IDS = (1, 2, 3, 4, 5, 0, 0xFFFFFF, 0x1000000)
+
+
+def framed(id_of_schema: int, size: int) -> bytes:
+    return b"\0" + id_of_schema.to_bytes(4, "big") + b"x" * size
+
+
+def talk(fields: list[bytes]) -> bytes:
+    """JSON lines of the same records in messages that name their topic, or have its id; the kernel's and Python's."""
+    made = Conversation(("10.0.0.5", 51_000), ("10.0.0.9", 9092), start_ns=START_NS)
+    made.handshake()
+    made.exchange(request_bytes(18, 0, 1), response_bytes(18, 0, 1, api_keys=[{"max_version": 9}]))
+    partitions = [{"index": index, "records": field} for index, field in enumerate(fields)]
+    for number, name in enumerate(("orders", "__mine", "__consumer_offsets")):
+        topics = [{"name": "plain", "partition_data": partitions}, {"name": name, "partition_data": partitions}]
+        made.exchange(request_bytes(0, 9, 2 + number, acks=-1, topic_data=topics), response_bytes(0, 9, 2 + number))
+    fetched = [{"partition_index": index, "records": field} for index, field in enumerate(fields)]
+    responses = [{"topic_id": TOPIC_ID.bytes, "partitions": fetched}]
+    made.exchange(request_bytes(1, 13, 10), response_bytes(1, 13, 10, responses=responses))
+    told = [{"name": "__mine", "topic_id": TOPIC_ID.bytes}]
+    made.exchange(request_bytes(3, 12, 11), response_bytes(3, 12, 11, topics=told))
+    made.exchange(request_bytes(1, 13, 12), response_bytes(1, 13, 12, responses=responses))
+    made.close()
+    found = b""
+    for payload in (SHOWN, HASHED):
+        native, python = (lines([batch(made.packets)], "auto", native=one, payload=payload) for one in (True, False))
+        assert native[0] == python[0]
+        assert native[1] > 0
+        found += native[0]
+    return found
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.builds(framed, st.sampled_from(IDS), st.sampled_from([0, 1, 3, 11, 20])),
+    st.sampled_from([b"", b"\0", b"text", bytes(8)]),
+)
+BATCHES = st.lists(st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=4), min_size=1, max_size=3)
+
+
+@examples(25)
+@given(BATCHES, st.sampled_from(range(5)), st.booleans())
+def test_any_framing(batches: list[list[tuple[bytes | None, bytes | None]]], codec: int, legacy: bool) -> None:
+    fields = []
+    for records in batches:
+        if legacy:
+            fields.append(b"".join(craft.message(at, *record) for at, record in enumerate(records)))
+        else:
+            fields.append(craft.batch_of([craft.Record(at, 0, *one) for at, one in enumerate(records)], codec))
+    talk([b"".join(fields), fields[0]])
+
+
+def ids_shown(values: list[bytes | None], *, codec: int = 0) -> bool:
+    """Whether the lines have schema ids."""
+    the_kernel()
+    records = [craft.Record(at, 0, None, value) for at, value in enumerate(values)]
+    return b'"_value":{"format":"schema-registry","schema_id":' in talk([craft.batch_of(records, codec)])
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+def test_schema_ids_are_shown(codec: int) -> None:
+    assert ids_shown([framed(1, 9)], codec=codec)
+    assert ids_shown([None, framed(0xFFFFFF, 9), None, framed(2, 3)], codec=codec)
+    assert ids_shown([framed(one, 9) for one in (1, 2, 3, 4, 1)], codec=codec)
+    assert not ids_shown([framed(one, 9) for one in (1, 2, 3, 4, 5)], codec=codec)
+    assert not ids_shown([framed(0, 9)], codec=codec)
+    assert not ids_shown([framed(0x1000000, 9)], codec=codec)
+    assert not ids_shown([framed(1, 3), framed(1, 11)], codec=codec)  # 8 and 16 bytes: numbers
+    assert not ids_shown([framed(1, 0)], codec=codec)
+    assert not ids_shown([framed(1, 9), b""], codec=codec)
+    assert not ids_shown([None, framed(1, 9), None], codec=codec)  # neither the first nor the last
+
+
+def test_whole_bodies_have_them() -> None:
+    """Else Python would have been asked."""
+    field = craft.batch_of([craft.Record(0, 0, framed(7, 9), framed(8, 9), (("traceparent", TRACE),))], craft.GZIP)
+    out = talk([field])
+    first = next(line for line in map(orjson.loads, out.splitlines()) if line["api"] == "Produce")
+    (record,) = first["body"]["topic_data"][0]["partition_data"][0]["records"]["batches"][0]["records"]
+    assert list(record) == ["offset", "timestamp", "key", "value", "headers", "_trace_ids", "_key", "_value"]
+    assert record["_key"] == {"format": "schema-registry", "schema_id": 7}
+
+
+ID, SPAN = b"4bf92f3577b34da6a3ce929d0e0e4736", b"00f067aa0ba902b7"
+TRACE = b"00-" + ID + b"-" + SPAN + b"-01"
+TRACES = [
+    TRACE,
+    b"01-" + TRACE[3:],
+    b"01-" + TRACE[3:] + b"-more\n",
+    b"01-" + TRACE[3:] + b"-",
+    b"01-" + TRACE[3:] + b".",
+    b"01-" + TRACE[3:] + b"-" + b"x" * 968,
+    b"01-" + TRACE[3:] + b"-" + b"x" * 969,
+    TRACE + b"-more",
+    TRACE[:-1],
+    TRACE.upper(),
+    b"ff-" + TRACE[3:],
+    b"0f-" + TRACE[3:],
+    b"00-" + b"0" * 32 + TRACE[35:],
+    TRACE[:36] + b"0" * 16 + TRACE[52:],
+    TRACE[:36] + b"00f067aa0ba902bg" + TRACE[52:],
+    TRACE.replace(b"-", b"_"),
+    b"",
+    None,
+]
+
+
+@pytest.mark.parametrize("value", TRACES, ids=range(len(TRACES)))
+@pytest.mark.parametrize("name", ["traceparent", "elastic-apm-traceparent", "googclient_traceparent"])
+def test_trace_ids(value: bytes | None, name: str) -> None:
+    for payload in (SHOWN, HASHED):
+        assert both(craft.batch_of([craft.Record(0, 0, None, b"v", ((name, value),))]), payload=payload)
+
+
+def test_each_trace_id_once_and_not_too_many() -> None:
+    others = [b"00-" + bytes(f"{number:032x}", "ascii") + TRACE[35:] for number in range(1, MAX_TRACE_IDS + 3)]
+    headers = tuple(("traceparent", value) for value in [TRACE, others[0], TRACE, None, b"none", *others])
+    assert both(craft.batch_of([craft.Record(at, 0, None, b"v", headers[: 3 * at]) for at in range(6)]))
+
+
+@examples(100)
+@given(st.lists(st.tuples(st.integers(0, 54), st.sampled_from(list(b"0fF-g"))), max_size=2), st.booleans())
+def test_any_traceparent(changes: list[tuple[int, int]], longer: bool) -> None:
+    changed = bytearray(TRACE + b"-more" * longer)
+    for place, character in changes:
+        changed[place] = character
+    assert both(craft.batch_of([craft.Record(0, 0, None, None, (("traceparent", bytes(changed)),))]))
+
+
+def test_other_forms_are_left_to_python() -> None:
+    for name in ("b3", "uber-trace-id", "x-datadog-trace-id"):
+        assert not both(craft.batch_of([craft.Record(0, 0, None, None, ((name, b"1"),))]))
