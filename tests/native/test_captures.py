@@ -91,11 +91,14 @@ def test_the_kernel_is_asked() -> None:
         assert lines(list(source), "auto", native=True)[1] > 10
 
 
-def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What `decode --format json` prints, by one process and by two."""
     the_kernel()
     capture = CAPTURES["librdkafka-codecs.pcap"]
-    for options in ([], ["--no-payload"], ["--filter", "latency_ms > 0"], ["--api", "Produce"], ["--bytes", "hex"]):
+    salt = tmp_path / "salt"
+    salt.write_bytes(b"salt" * 8)
+    hashes = ["--hash-payload", "--hash-salt", str(salt)]
+    for options in ([], ["--no-payload"], hashes, ["--filter", "latency_ms > 0"], ["--api", "Produce"], ["--bytes", "hex"]):
         printed = []
         for switch, jobs in (("1", 1), ("0", 1), ("1", 2)):
             monkeypatch.setenv("KAFKASNIFF_KERNEL", switch)
