@@ -98,7 +98,14 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     salt = tmp_path / "salt"
     salt.write_bytes(b"salt" * 8)
     hashes = ["--hash-payload", "--hash-salt", str(salt)]
-    for options in ([], ["--no-payload"], hashes, ["--filter", "latency_ms > 0"], ["--api", "Produce"], ["--bytes", "hex"]):
+    for options in (
+        [],
+        ["--no-payload"],
+        hashes,
+        ["--filter", "latency_ms > 0"],
+        ["--api", "Produce"],
+        ["--bytes", "hex"],
+    ):
         printed = []
         for switch, jobs in (("1", 1), ("0", 1), ("1", 2)):
             monkeypatch.setenv("KAFKASNIFF_KERNEL", switch)
