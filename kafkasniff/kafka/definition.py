@@ -57,7 +57,7 @@ HIDDEN_TYPES: Final = frozenset({"string", "bytes"})
 _TYPE: Final = re.compile(r"(?P<array>\[\])?(?P<scalar>[a-z][a-z0-9]*)?(?P<struct>\{\})?(?P<null>\?)?")
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 _TITLE: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
-"""The name of an API or a block, which goes into the source of compiled decoders."""
+"""The name of an API or a block."""
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _RANGE: Final = re.compile(r"([0-9]{1,9})(?:(\+)|-([0-9]{1,9}))?")
 _MARKS: Final = frozenset({"classic", "unaligned", "payload"})

@@ -1,4 +1,4 @@
-"""A definition at one version: the tree of structs and fields that compiler and walker read."""
+"""A definition at one version: the tree of structs and fields that programs are made of and the walker reads by."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from kafkasniff.kafka.definition import FieldDefinition, MessageDefinition, Nested, Secret
 
-__all__ = ["FORMATS", "PLAIN_NUMBERS", "Field", "Struct", "cut", "element_of", "element_size", "is_flat"]
+__all__ = ["FORMATS", "Field", "Struct", "cut", "element_size"]
 
 FORMATS: Final = {
     "bool": ("B", 1),
@@ -23,9 +23,6 @@ FORMATS: Final = {
     "uuid": ("16s", 16),
 }
 """Types of fixed size: format of the `struct` module (big-endian) and size in bytes."""
-
-PLAIN_NUMBERS: Final = frozenset({"int8", "int16", "uint16", "int32", "uint32", "int64", "float64"})
-"""Types that are shown as they are read."""
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -125,20 +122,6 @@ def element_size(field: Field) -> int:
     if field.compact:
         return 1
     return 2 if field.type == "string" else 4
-
-
-def element_of(field: Field) -> Field:
-    """An element of an array of strings or bytes as a field of its own; it is not allowed to be null."""
-    return msgspec.structs.replace(field, array=False, nullable=False)
-
-
-def is_flat(struct: Struct) -> bool:
-    """Whether a struct holds nothing but numbers and uuids."""
-    return (
-        not struct.flexible
-        and bool(struct.fields)
-        and all(not field.array and (field.type in PLAIN_NUMBERS or field.type == "uuid") for field in struct.fields)
-    )
 
 
 def _field_size(field: Field) -> int:
