@@ -48,7 +48,6 @@ from kafkasniff.streams import NO_TIME, Stretch
 from kafkasniff.tcp.plan import BatchPlan
 from kafkasniff.tcp.reassembly import Delta
 
-
 __all__ = [
     "Bulk",
     "BulkEntry",
