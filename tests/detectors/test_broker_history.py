@@ -169,9 +169,9 @@ def lines_run(work: Callable[[], object]) -> int:
 def test_work_is_in_proportion_to_absences_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten times as many absences, and as many rows of everything else. `new_leaders` has a bound of its own."""
     monkeypatch.setattr(broker_history, "MAX_LOOKUPS", 0)
-    small, large = restless(4, 20), restless(4, 200)
-    assert len(large.findings()) >= 4 * 200
-    assert lines_run(large.findings) < 13 * lines_run(small.findings)
+    small, large = restless(4, 50), restless(4, 500)
+    assert len(large.findings()) >= 4 * 500
+    assert lines_run(large.findings) < 12 * lines_run(small.findings)
 
 
 def test_searches_for_new_leaders_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
