@@ -1,0 +1,130 @@
+"""What `benchmarks.targets` runs in the Python of each checkout: `python -P checkout_work.py bodies|read FILE`.
+
+Prints what it did as JSON. It imports nothing but kafkasniff, which may be older than the native kernel: then bodies
+are decoded and rendered as `decode --format json` did it at that time.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+RUNS: Final = 3
+"""Times that all bodies are read; the least counts."""
+
+AT_ONCE: Final = 128
+"""Bodies that the kernel is given in one call."""
+
+Wanted = tuple[bytes, list[tuple[int, int, bool]], list[tuple[int, int, int]]]
+"""All streams in one buffer; kinds (API key, version, is request); of each body its kind's index, start and end."""
+
+
+def bodies(path: Path) -> dict[str, Any]:
+    """CPU seconds of decoding and rendering all bodies of a file, bytes of JSON, and how many were left.
+
+    Left are those in which there is more to report than the body; both ways give them to other code.
+    """
+    wanted: Wanted = pickle.loads(path.read_bytes())
+    found = None
+    try:
+        from kafkasniff.native import kernel  # noqa: PLC0415
+    except ImportError:
+        pass
+    else:
+        found = kernel()
+    runs = [_by_python(*wanted) if found is None else _by_kernel(found, *wanted) for _ in range(RUNS)]
+    seconds, size, left = min(runs)
+    return {"seconds": seconds, "bytes": size, "left": left, "kernel": found is not None}
+
+
+def _by_python(data: bytes, kinds: Any, places: Any) -> tuple[float, int, int]:
+    import orjson  # noqa: PLC0415
+
+    from kafkasniff.kafka.context import DecodeContext, DecodeOptions  # noqa: PLC0415
+    from kafkasniff.kafka.message_body import decode_body  # noqa: PLC0415
+    from kafkasniff.kafka.message_plan import request_plan, response_plan  # noqa: PLC0415
+    from kafkasniff.sinks.jsonl import json_default  # noqa: PLC0415
+
+    plans = [(request_plan if is_request else response_plan)(key, version) for key, version, is_request in kinds]
+    context, default, size, left = DecodeContext(DecodeOptions()), json_default("auto"), 0, 0
+    begin = time.process_time()
+    for kind, start, end in places:
+        body = decode_body(plans[kind], data, start, end, context)
+        if body is None:
+            left += 1
+        else:
+            size += len(orjson.dumps(body, default=default))
+    return time.process_time() - begin, size, left
+
+
+def _by_kernel(kernel: Any, data: bytes, kinds: Any, places: Any) -> tuple[float, int, int]:
+    """Some bodies at a time; the columns that the kernel is asked with are made before, as they are of a capture."""
+    import numpy as np  # noqa: PLC0415
+
+    from kafkasniff.kafka.context import DecodeOptions  # noqa: PLC0415
+    from kafkasniff.kafka.rendered import Renderer  # noqa: PLC0415
+    from kafkasniff.native.caller import ITEM  # noqa: PLC0415
+
+    renderer = Renderer(kernel, "auto", lambda *_: True)
+    renderer.use(DecodeOptions())
+    programs = [
+        renderer.program(key, version, "request" if is_request else "response") for key, version, is_request in kinds
+    ]
+    addresses = [0 if program is None else program.address for program in programs]
+    items = np.zeros(len(places), ITEM)
+    items["program"] = [addresses[kind] for kind, _, _ in places]
+    items["start"], items["end"] = [start for _, start, _ in places], [end for _, _, end in places]
+    size = left = at = 0
+    begin = time.process_time()
+    while at < len(items):
+        # It may have looked at fewer than it was given.
+        made = renderer.bodies(data, items[at : at + AT_ONCE])
+        at += len(made)
+        for body in made:
+            if body is None:
+                left += 1
+            else:
+                size += len(body.json)
+    return time.process_time() - begin, size, left
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Every message of a capture through the library; bodies are looked into."""
+    import kafkasniff  # noqa: PLC0415
+
+    messages = fields = 0
+    for exchange in kafkasniff.read(str(path)):
+        for message in (exchange.request, exchange.response):
+            if message is not None:
+                messages += 1
+                if message.body is not None:
+                    fields += sum(1 for _ in message.body.values())
+    return {"messages": messages, "fields": fields}
+
+
+def about() -> dict[str, Any]:
+    """Where kafkasniff is, its version, and what it says of the kernel."""
+    import kafkasniff  # noqa: PLC0415
+
+    try:
+        from kafkasniff.native import kernel  # noqa: PLC0415
+    except ImportError:
+        has_kernel = False
+    else:
+        has_kernel = kernel() is not None
+    return {"folder": str(Path(kafkasniff.__file__).resolve().parent), "kernel": has_kernel}
+
+
+def main() -> None:
+    """Run what the arguments ask for."""
+    what, *rest = sys.argv[1:]
+    done = about() if what == "about" else {"bodies": bodies, "read": read}[what](Path(rest[0]))
+    print(json.dumps(done))
+
+
+if __name__ == "__main__":
+    main()
