@@ -10,6 +10,7 @@ import json
 import pickle
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,14 +20,20 @@ RUNS: Final = 3
 AT_ONCE: Final = 128
 """Bodies that the kernel is given in one call."""
 
-Wanted = tuple[bytes, list[tuple[int, int, bool]], list[tuple[int, int, int]]]
-"""All streams in one buffer; kinds (API key, version, is request); of each body its kind's index, start and end."""
+Kind = tuple[int, int, bool]
+"""API key, version, and whether it is a request."""
+
+Place = tuple[int, int, int]
+"""Where a body is: index of its kind, start, end."""
+
+Wanted = tuple[bytes, list[Kind], list[Place]]
+"""All bodies in one buffer, all kinds, and the places of the bodies."""
 
 
 def bodies(path: Path) -> dict[str, Any]:
     """CPU seconds of decoding and rendering all bodies of a file, bytes of JSON, and how many were left.
 
-    Left are those in which there is more to report than the body; both ways give them to other code.
+    Left are those with more to report than the body (error codes, problems), which other code reads from the start.
     """
     wanted: Wanted = pickle.loads(path.read_bytes())
     found = None
@@ -41,7 +48,8 @@ def bodies(path: Path) -> dict[str, Any]:
     return {"seconds": seconds, "bytes": size, "left": left, "kernel": found is not None}
 
 
-def _by_python(data: bytes, kinds: Any, places: Any) -> tuple[float, int, int]:
+def _python_way(data: bytes, kinds: Sequence[Kind]) -> Callable[[Place], int | None]:
+    """Decodes and renders one body; returns its bytes of JSON, None where there is more to report."""
     import orjson  # noqa: PLC0415
 
     from kafkasniff.kafka.context import DecodeContext, DecodeOptions  # noqa: PLC0415
@@ -50,25 +58,36 @@ def _by_python(data: bytes, kinds: Any, places: Any) -> tuple[float, int, int]:
     from kafkasniff.sinks.jsonl import json_default  # noqa: PLC0415
 
     plans = [(request_plan if is_request else response_plan)(key, version) for key, version, is_request in kinds]
-    context, default, size, left = DecodeContext(DecodeOptions()), json_default("auto"), 0, 0
-    begin = time.process_time()
-    for kind, start, end in places:
+    context, default, dumps = DecodeContext(DecodeOptions()), json_default("auto"), orjson.dumps
+
+    def size_of(place: Place) -> int | None:
+        kind, start, end = place
         body = decode_body(plans[kind], data, start, end, context)
-        if body is None:
-            left += 1
-        else:
-            size += len(orjson.dumps(body, default=default))
-    return time.process_time() - begin, size, left
+        return None if body is None else len(dumps(body, default=default))
+
+    return size_of
 
 
-def _by_kernel(kernel: Any, data: bytes, kinds: Any, places: Any) -> tuple[float, int, int]:
-    """Some bodies at a time; the columns that the kernel is asked with are made before, as they are of a capture."""
+def _by_python(data: bytes, kinds: Sequence[Kind], places: Sequence[Place]) -> tuple[float, int, int]:
+    size_of = _python_way(data, kinds)
+    begin = time.process_time()
+    sizes = [size_of(place) for place in places]
+    seconds = time.process_time() - begin
+    return seconds, sum(size for size in sizes if size is not None), sizes.count(None)
+
+
+def _by_kernel(kernel: Any, data: bytes, kinds: Sequence[Kind], places: Sequence[Place]) -> tuple[float, int, int]:
+    """Some bodies at a time; what the kernel leaves is read by Python.
+
+    The columns that it is asked with are made before, as they are of a capture.
+    """
     import numpy as np  # noqa: PLC0415
 
     from kafkasniff.kafka.context import DecodeOptions  # noqa: PLC0415
     from kafkasniff.kafka.rendered import Renderer  # noqa: PLC0415
     from kafkasniff.native.caller import ITEM  # noqa: PLC0415
 
+    size_of = _python_way(data, kinds)
     renderer = Renderer(kernel, "auto", lambda *_: True)
     renderer.use(DecodeOptions())
     programs = [
@@ -78,18 +97,18 @@ def _by_kernel(kernel: Any, data: bytes, kinds: Any, places: Any) -> tuple[float
     items = np.zeros(len(places), ITEM)
     items["program"] = [addresses[kind] for kind, _, _ in places]
     items["start"], items["end"] = [start for _, start, _ in places], [end for _, _, end in places]
-    size = left = at = 0
+    sizes: list[int | None] = []
     begin = time.process_time()
-    while at < len(items):
-        # It may have looked at fewer than it was given.
+    while len(sizes) < len(items):
+        at = len(sizes)
+        # It may look at fewer than it is given.
         made = renderer.bodies(data, items[at : at + AT_ONCE])
-        at += len(made)
-        for body in made:
-            if body is None:
-                left += 1
-            else:
-                size += len(body.json)
-    return time.process_time() - begin, size, left
+        sizes += [
+            size_of(place) if body is None else len(body.json)
+            for place, body in zip(places[at : at + len(made)], made, strict=True)
+        ]
+    seconds = time.process_time() - begin
+    return seconds, sum(size for size in sizes if size is not None), sizes.count(None)
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -165,7 +165,7 @@ class Bench:
         base, new = (min(one["seconds"] for one in told[name.name]) for name in self._checkouts)
         left = " and ".join(f"{told[one.name][0]['left']:,} ({one.name})" for one in self._checkouts)
         each = f"{1e6 * base / count:.2f} and {1e6 * new / count:.2f} µs each"
-        note = f"{count:,} bodies, {share:.1%} equal to an earlier one; {each}; not read this way: {left}"
+        note = f"{count:,} bodies, {share:.1%} equal to an earlier one; {each}; left: {left}"
         return Row("bodies", capture.form, base, new, note)
 
     def _library(self, capture: Capture) -> Row:
@@ -218,9 +218,9 @@ def section(rows: Sequence[Row], machine: Sequence[str]) -> str:
 
 READING: Final = """
 CPU seconds, the least of all runs; the two checkouts took turns on the same capture. Whole processes, but for *bodies
-alone*: these are decoded and rendered in one process that has them in memory. *Same output*: JSON lines of both are
-equal to the byte. *Not read this way*: bodies with more to report (error codes, problems), which other code reads in
-either checkout.
+alone*: these are decoded and rendered in one process that has them in memory, by Python where the kernel leaves them.
+*Same output*: JSON lines of both are equal to the byte. *Left*: bodies with more to report (error codes, problems) that
+neither reads, since other code does, from the header on.
 """
 
 
