@@ -1,8 +1,8 @@
-"""`python -m benchmarks.bodies CAPTURE…`: how many of a capture's bodies are byte for byte equal to an earlier one.
+"""`python -m benchmarks.bodies CAPTURE…`: the share of a capture's bodies that are equal to an earlier one.
 
 Messages are found by their length prefixes and correlation ids alone. That is enough for the benchmarks' captures, in
-which no segment is lost and none is encrypted; what follows a gap is left out, and so are APIs and versions that the
-dissectors do not know.
+which no segment is lost and none is encrypted. Bytes after a gap are skipped, and so are APIs and versions that the
+dissectors do not have.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Body(NamedTuple):
 
 
 def bodies_of(capture: Path) -> list[Body]:
-    """The bodies of all messages, connection by connection; of each, requests first."""
+    """The bodies of all messages, connection by connection, requests before responses."""
     streams, is_client = _streams(capture)
     found: list[Body] = []
     for (src, sport, dst, dport), requests in streams.items():
@@ -58,7 +58,7 @@ def equal_share(bodies: list[Body]) -> float:
 
 
 def _streams(capture: Path) -> tuple[dict[Stream, bytes], dict[Stream, bool]]:
-    """The bytes of each stream up to the first gap, and whether it is a client's: whoever sent the first packet."""
+    """The bytes of each stream up to the first gap, and whether a client sent it: clients send the first packet."""
     starts: dict[Stream, int] = {}
     is_client: dict[Stream, bool] = {}
     pieces: dict[Stream, list[tuple[int, bytes]]] = defaultdict(list)
@@ -97,7 +97,7 @@ def _frames(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _requests(data: bytes) -> Iterator[tuple[Body, int]]:
-    """Bodies of requests with their correlation ids; ends where the bytes are no requests."""
+    """Bodies of requests with their correlation ids; ends at the first bytes that are not a request."""
     for start, end in _frames(data):
         if end - start < REQUEST_HEADER:
             return

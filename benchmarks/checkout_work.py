@@ -1,7 +1,7 @@
 """What `benchmarks.targets` runs in the Python of each checkout: `python -P checkout_work.py bodies|read FILE`.
 
-Prints what it did as JSON. It imports nothing but kafkasniff, which may be older than the native kernel: then bodies
-are decoded and rendered as `decode --format json` did it at that time.
+Prints its figures as JSON. It imports nothing but kafkasniff, which may be older than the native kernel: then bodies
+are decoded and rendered as `decode --format json` did at that time.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Wanted = tuple[bytes, list[Kind], list[Place]]
 
 
 def bodies(path: Path) -> dict[str, Any]:
-    """CPU seconds of decoding and rendering all bodies of a file, bytes of JSON, and how many were left.
+    """CPU seconds of decoding and rendering all bodies of a file, bytes of JSON, and how many were skipped.
 
-    Left are those with more to report than the body (error codes, problems), which other code reads from the start.
+    Skipped bodies have more to report (error codes, problems); the product decodes their whole message again.
     """
     wanted: Wanted = pickle.loads(path.read_bytes())
     found = None
@@ -44,12 +44,12 @@ def bodies(path: Path) -> dict[str, Any]:
     else:
         found = kernel()
     runs = [_by_python(*wanted) if found is None else _by_kernel(found, *wanted) for _ in range(RUNS)]
-    seconds, size, left = min(runs)
-    return {"seconds": seconds, "bytes": size, "left": left, "kernel": found is not None}
+    seconds, size, skipped = min(runs)
+    return {"seconds": seconds, "bytes": size, "skipped": skipped, "kernel": found is not None}
 
 
 def _python_way(data: bytes, kinds: Sequence[Kind]) -> Callable[[Place], int | None]:
-    """Decodes and renders one body; returns its bytes of JSON, None where there is more to report."""
+    """Decodes and renders one body; returns its size as JSON in bytes, None if there is more to report."""
     import orjson  # noqa: PLC0415
 
     from kafkasniff.kafka.context import DecodeContext, DecodeOptions  # noqa: PLC0415
@@ -77,9 +77,9 @@ def _by_python(data: bytes, kinds: Sequence[Kind], places: Sequence[Place]) -> t
 
 
 def _by_kernel(kernel: Any, data: bytes, kinds: Sequence[Kind], places: Sequence[Place]) -> tuple[float, int, int]:
-    """Some bodies at a time; what the kernel leaves is read by Python.
+    """Some bodies at a time; Python reads those that the kernel does not.
 
-    The columns that it is asked with are made before, as they are of a capture.
+    The columns of programs and positions are made before the clock starts.
     """
     import numpy as np  # noqa: PLC0415
 
@@ -101,7 +101,7 @@ def _by_kernel(kernel: Any, data: bytes, kinds: Sequence[Kind], places: Sequence
     begin = time.process_time()
     while len(sizes) < len(items):
         at = len(sizes)
-        # It may look at fewer than it is given.
+        # The kernel may stop early, when its output is full.
         made = renderer.bodies(data, items[at : at + AT_ONCE])
         sizes += [
             size_of(place) if body is None else len(body.json)
@@ -112,7 +112,7 @@ def _by_kernel(kernel: Any, data: bytes, kinds: Sequence[Kind], places: Sequence
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Every message of a capture through the library; bodies are looked into."""
+    """Every message of a capture through the library, and every top-level field of its body."""
     import kafkasniff  # noqa: PLC0415
 
     messages = fields = 0
@@ -126,7 +126,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def about() -> dict[str, Any]:
-    """Where kafkasniff is, its version, and what it says of the kernel."""
+    """Where kafkasniff is installed, and whether it has the kernel."""
     import kafkasniff  # noqa: PLC0415
 
     try:

@@ -1,8 +1,8 @@
-"""Messages for form C-deep: requests and responses of clients of four releases, hardly any two with equal bodies.
+"""Messages for form C-deep: requests and responses of clients of four releases, nearly all with different bodies.
 
 They are written by the dissectors' own layouts, as those of `newest_messages`. Topics, partitions, offsets, records,
-generations and coordinators are drawn anew for each exchange. Only responses to Heartbeat, and those to FindCoordinator
-that name nothing but a broker (up to version 3), come again: there is nothing in them that could differ.
+generations and coordinators are drawn at random for each exchange. Two kinds of responses repeat because they hold
+nothing that could differ: those to Heartbeat, and those to FindCoordinator that name only a broker (up to version 3).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ERAS: Final[tuple[tuple[int, ...], ...]] = (
     (9, 12, 7, 12, 8, 8, 4, 4),  # 3.0, flexible
     tuple(newest(key) for key in KEYS),  # by topic id where there is one
 )
-"""Versions of `KEYS` that clients of a release speak."""
+"""Versions of `KEYS` that clients of a release use."""
 
 TOPICS: Final = 400
 PARTITIONS: Final = 12
@@ -65,7 +65,7 @@ def make_client(rng: Random, number: int) -> Client:
 
 
 def make_exchange(rng: Random, client: Client, correlation_id: int) -> Exchange:
-    """A request of some API, and what a broker answers without an error."""
+    """A request of a random API, and the response of a broker without an error."""
     which = rng.choices(range(len(KEYS)), SHARES)[0]
     key, version = KEYS[which], ERAS[client.era][which]
     api = dissectors.api(key)
@@ -83,7 +83,7 @@ def _encode(struct_: Struct, values: Values) -> bytes:
 
 
 def _known(struct_: Struct, values: Mapping[str, Any]) -> Values:
-    """Of `values`, which are for all versions, those that this version has."""
+    """The fields of this version; `values` holds those of all versions."""
     found: Values = {}
     for field in (*struct_.fields, *struct_.tagged):
         if field.name in values:
@@ -139,7 +139,7 @@ def _fetch(rng: Random, client: Client) -> tuple[Values, Values]:
             for one, offset in offsets.items()
         ]
         wanted.append({**topic, "partitions": asked})
-        # Brokers answer with what they have.
+        # One of the partitions has new records.
         one = rng.choice(partitions)
         end = offsets[one] + rng.randrange(1, 1000)
         records = {"records": _batch(rng, offsets[one]), "preferred_read_replica": -1}
@@ -212,7 +212,7 @@ def _offset_fetch(rng: Random, client: Client) -> tuple[Values, Values]:
         ]
         wanted.append({**_topic(number), "partition_indexes": partitions})
         found.append({**_topic(number), "partitions": positions})
-    # Up to version 7 of one group, from then on of several.
+    # One group up to version 7, several from version 8 on.
     asked = {"group_id": client.group, "member_epoch": -1, "topics": wanted}
     answered = {"group_id": client.group, "topics": found}
     return {**asked, "groups": [asked]}, {"topics": found, "groups": [answered]}
@@ -220,10 +220,10 @@ def _offset_fetch(rng: Random, client: Client) -> tuple[Values, Values]:
 
 def _find_coordinator(rng: Random, client: Client) -> tuple[Values, Values]:
     del client
-    # Those of groups that come and go, as of clients that run once.
+    # Groups of clients that run once.
     key, node = f"job-{rng.randrange(1 << 40):010x}", rng.randint(1, BROKERS)
     found = {"key": key, "node_id": node, "host": f"broker-{node}.example", "port": BROKER_PORT}
-    # Up to version 2 (3 has no more either) of one key, from version 4 on of several.
+    # One key up to version 3, several from version 4 on.
     return {"key": key, "key_type": 0, "coordinator_keys": [key]}, {**found, "coordinators": [found]}
 
 

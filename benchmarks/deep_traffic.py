@@ -29,7 +29,7 @@ Ends = tuple[str, int, str, int]
 def write(path: Path, connections: int = 2000, exchanges: int = 200_000, seed: int = 1) -> dict[str, int]:
     """Write a nanosecond pcap of at least `exchanges` requests and their responses.
 
-    Returns how many packets, requests and responses it has. A round is written before the next is made, so that memory
+    Returns the numbers of packets, requests and responses. Each round is written before the next is made, so memory
     does not grow with the capture.
     """
     rng = Random(seed)
@@ -93,7 +93,7 @@ class _Talk:
             self._ids += 1
         requests, answers = [request for request, _ in pairs], [response for _, response in pairs]
         if rng.random() < 0.5:
-            # What the client writes at once is in the same segments.
+            # A client that writes them at once shares segments between them.
             requests = [b"".join(requests)]
         time_ns = begin_ns + rng.randrange(SEND_NS)
         for request in requests:
@@ -105,7 +105,7 @@ class _Talk:
         return count
 
     def _send(self, packets: list[Packet], side: int, data: bytes, time_ns: int) -> int:
-        """`data` in segments; returns when the next packet may come."""
+        """Add `data` in segments; returns the earliest time of the next packet."""
         ends = self._down if side else self._up
         for start in range(0, len(data), SEGMENT):
             piece = data[start : start + SEGMENT]

@@ -50,7 +50,7 @@ FORMS: Final = {
 }
 
 TARGETS_ONLY: Final = ("C-deep", "mixed")
-"""Forms that `benchmarks.targets` measures, and nothing beside tshark."""
+"""Forms for `benchmarks.targets` alone; made only if they are named."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Sizes:
     deep_exchanges: int = 200_000
     """Requests of form C-deep, each with its response."""
     mixed_mb: int = 40
-    """Recorded of form mixed. It is never copied: in copies all bodies would come again."""
+    """Recorded of form mixed. It is never copied, because copies would repeat all bodies."""
     seed: int = 1
     format: int = FORMAT
 
@@ -199,7 +199,7 @@ class Maker:
 
     def _record_mixed(self) -> None:
         ports: list[int] = []
-        # The port is known when the recording is over.
+        # The port is known only when the recording has ended.
         self._write("mixed", ports, lambda path: ports.extend(record_mixed(path, self.sizes.mixed_mb)))
 
     def _recording(self, *, newest: bool) -> Path:
@@ -248,7 +248,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.generate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     described = "; ".join(f"{form}: {what}" for form, what in FORMS.items())
-    parser.add_argument("forms", nargs="*", metavar="FORM", help=described.replace("%", "%%") + " (default: all)")
+    usual = f"(default: all but {', '.join(TARGETS_ONLY)})"
+    parser.add_argument("forms", nargs="*", metavar="FORM", help=f"{described.replace('%', '%%')} {usual}")
     for field in dataclasses.fields(Sizes):
         if field.name != "format":
             parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, metavar="N", help=f"[{field.default}]")
@@ -267,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     data.mkdir(parents=True, exist_ok=True)
     maker = Maker(data, dataclasses.replace(QUICK if options.quick else Sizes(), **given))
     failed: dict[str, list[str]] = {}
-    for form in options.forms or FORMS:
+    for form in options.forms or [form for form in FORMS if form not in TARGETS_ONLY]:
         if options.missing and maker.is_there(form):
             continue
         try:

@@ -1,8 +1,8 @@
 """Form mixed: a real Kafka broker with clients of Java, librdkafka and franz-go, recorded from loopback.
 
-Everything is bounded: the clients produce at a rate and for `SECONDS` at most, and the recording ends when it has its
-size. The broker listens on loopback only. Needs the right to capture, Java, Maven and Go; what the clients need is
-downloaded on first use (`captures.record`).
+Everything is bounded: the clients produce at a fixed rate for `SECONDS` at most, and the recording ends when the file
+has the wanted size. The broker listens on loopback only. Needs the right to capture, Java, Maven and Go; the packages
+of the broker and the clients are downloaded on first use (`captures.record`).
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ from captures.record.sniffer import Sniffer, SniffOptions
 SECONDS: Final = 240
 """Recording ends after this time, whatever the size by then."""
 ENDING_S: Final = 40
-"""So long clients may take to flush, commit, leave their groups and end."""
+"""Time for clients to flush, commit, leave their groups and end."""
 CREATE_S: Final = 60
 LOOK_S: Final = 0.25
 
 TOPICS: Final = tuple(f"mixed-{number}" for number in range(6))
 RATE: Final = 250
-"""Small records a second of each of the three programs; each has as many larger ones besides, in batches."""
+"""Small records per second of each of the three programs, which also produce as many larger ones, in batches."""
 
 
 def record(path: Path, megabytes: int, *, seconds: int = SECONDS, rate: int = RATE) -> list[int]:
-    """Record so much to `path`; the broker's ports. Raises RecordingError."""
+    """Record `megabytes` to `path`; returns the broker's ports.
+
+    Ends after `seconds` even if the file is smaller. Raises RecordingError.
+    """
     folder = Path(tempfile.mkdtemp(prefix="kafkasniff-mixed-"))
     try:
         return _record(path, folder, megabytes * 1_000_000, seconds, rate)
@@ -49,7 +52,7 @@ def record(path: Path, megabytes: int, *, seconds: int = SECONDS, rate: int = RA
 def _record(path: Path, folder: Path, size: int, seconds: int, rate: int) -> list[int]:
     named = ",".join(TOPICS)
     java = java_program("MixedLoad", version=DEFAULT_VERSION, sources="java-load")()
-    # It logs every request at debug level, which nobody reads here.
+    # Nobody reads a log of every request here.
     java = [word for word in java if not word.endswith("NetworkClient=debug")]
     load = [named, str(rate), str(seconds)]
     programs = {
@@ -59,7 +62,7 @@ def _record(path: Path, folder: Path, size: int, seconds: int, rate: int) -> lis
     }
     with RealBroker(folder / "broker", properties=QUICK_GROUPS) as broker:
         address = broker.bootstrap()
-        # Not in the capture.
+        # Before the recording, so that it holds only the load.
         _create([*java, "create", named, address])
         with Sniffer(path, [broker.port()], SniffOptions(nanoseconds=True)), ExitStack() as stack:
             running = {
@@ -115,11 +118,11 @@ class _Program:
             self._fail()
 
     def end(self) -> None:
-        """Tell it to end."""
+        """Ask it to end."""
         self._stdin.close()
 
     def wait(self) -> str:
-        """What it says that it did. Raises SetupError if it failed or does not end."""
+        """The program's own report. Raises SetupError if it failed or does not end."""
         try:
             code = self._process.wait(ENDING_S)
         except subprocess.TimeoutExpired as error:

@@ -1,7 +1,7 @@
 """`python -m benchmarks.targets --base PYTHON`: the kernel's targets, two checkouts in turn on the same captures.
 
 `PYTHON` is the interpreter of the environment in which the older checkout is installed (editable). Whole processes are
-measured from outside, base and new in turn; of each the least CPU time of all runs counts, in one process (`--jobs 1`).
+measured from outside, base and new in turn, in one process each (`--jobs 1`). The least CPU time of all runs counts.
 Bodies alone are measured inside a process, without reading the capture.
 """
 
@@ -63,14 +63,14 @@ class Checkout(NamedTuple):
     has_kernel: bool
 
     def command(self, *words: str) -> list[str]:
-        # -P: the current folder is a checkout, too, which would be imported instead.
+        # -P: without it the current folder, which is a checkout too, would be imported instead.
         return [self.python, "-P", *words]
 
     def kafkasniff(self, *words: str) -> list[str]:
         return self.command("-m", "kafkasniff", *words)
 
     def revision(self) -> str:
-        """Its commit, with a mark where files differ from it."""
+        """Its commit, marked as dirty if files differ from it."""
         command = ["git", "-C", str(self.folder), "describe", "--always", "--dirty", "--exclude=*"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return done.stdout.strip() or "no commit"
@@ -129,7 +129,7 @@ class Bench:
     def _turns(
         self, command: Callable[[Checkout], list[str]], look: Callable[[Path], object], runs: int
     ) -> tuple[dict[str, list[Run]], dict[str, list[Any]]]:
-        """All runs of both, and what `look` found in the folder after each."""
+        """All runs of both, and the result of `look` for the folder after each."""
         seen: dict[str, list[Any]] = {one.name: [] for one in self._checkouts}
 
         def note(name: str, folder: Path, number: int) -> None:
@@ -163,9 +163,9 @@ class Bench:
         _, told = self._turns(lambda one: one.command(*words), _told, 1)
         path.unlink()
         base, new = (min(one["seconds"] for one in told[name.name]) for name in self._checkouts)
-        left = " and ".join(f"{told[one.name][0]['left']:,} ({one.name})" for one in self._checkouts)
+        skipped = " and ".join(f"{told[one.name][0]['skipped']:,} ({one.name})" for one in self._checkouts)
         each = f"{1e6 * base / count:.2f} and {1e6 * new / count:.2f} µs each"
-        note = f"{count:,} bodies, {share:.1%} equal to an earlier one; {each}; left: {left}"
+        note = f"{count:,} bodies, {share:.1%} equal to an earlier one; {each}; skipped: {skipped}"
         return Row("bodies", capture.form, base, new, note)
 
     def _library(self, capture: Capture) -> Row:
@@ -196,7 +196,7 @@ def _told(folder: Path) -> Any:
 
 
 def write_bodies(capture: Path, path: Path) -> tuple[int, float]:
-    """Write the bodies of a capture for `checkout_work`; how many there are, and which share comes again."""
+    """Write the bodies of a capture for `checkout_work`; returns their number and `equal_share`."""
     bodies = bodies_of(capture)
     kinds = {kind: index for index, kind in enumerate(dict.fromkeys(body.kind for body in bodies))}
     whole, places = bytearray(), []
@@ -217,10 +217,10 @@ def section(rows: Sequence[Row], machine: Sequence[str]) -> str:
 
 
 READING: Final = """
-CPU seconds, the least of all runs; the two checkouts took turns on the same capture. Whole processes, but for *bodies
-alone*: these are decoded and rendered in one process that has them in memory, by Python where the kernel leaves them.
-*Same output*: JSON lines of both are equal to the byte. *Left*: bodies with more to report (error codes, problems) that
-neither reads, since other code does, from the header on.
+CPU seconds, the least of all runs; the two checkouts took turns on the same capture. All figures are of whole
+processes, except *bodies alone*: these are decoded and rendered in one process that has them in memory, by Python where
+the kernel does not read them. *Same output*: the JSON lines of both are equal to the byte. *Skipped*: bodies with more
+to report (error codes, problems). kafkasniff decodes such messages again from the header on; that time is not in here.
 """
 
 
