@@ -41,8 +41,8 @@ def bodies_seconds(path: Path, *, native: bool) -> float:
     """CPU of decoding and rendering the bodies that `write_bodies` wrote, without starting and reading them."""
     command = [sys.executable, str(WORK), "bodies", str(path)]
     done = subprocess.run(command, capture_output=True, env=environment(native=native), check=True)
-    told: dict[str, Any] = json.loads(done.stdout)
-    return float(told["seconds"])
+    printed: dict[str, Any] = json.loads(done.stdout)
+    return float(printed["seconds"])
 
 
 def main() -> None:

@@ -102,8 +102,8 @@ def checkout(name: str, python: str) -> Checkout:
     done = subprocess.run([python, "-P", str(WORK), "about"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{name}: {python}: {done.stderr.strip()[-800:]}")
-    told = json.loads(done.stdout)
-    return Checkout(name, python, Path(told["folder"]), told["kernel"])
+    printed = json.loads(done.stdout)
+    return Checkout(name, python, Path(printed["folder"]), printed["kernel"])
 
 
 class Bench:
@@ -160,18 +160,18 @@ class Bench:
         path = self._folder / "bodies"
         count, share = write_bodies(capture.path, path)
         words = [str(WORK), "bodies", str(path)]
-        _, told = self._turns(lambda one: one.command(*words), _told, 1)
+        _, printed = self._turns(lambda one: one.command(*words), _printed, 1)
         path.unlink()
-        base, new = (min(one["seconds"] for one in told[name.name]) for name in self._checkouts)
-        skipped = " and ".join(f"{told[one.name][0]['skipped']:,} ({one.name})" for one in self._checkouts)
+        base, new = (min(one["seconds"] for one in printed[name.name]) for name in self._checkouts)
+        skipped = " and ".join(f"{printed[one.name][0]['skipped']:,} ({one.name})" for one in self._checkouts)
         each = f"{1e6 * base / count:.2f} and {1e6 * new / count:.2f} µs each"
         note = f"{count:,} bodies, {share:.1%} equal to an earlier one; {each}; skipped: {skipped}"
         return Row("bodies", capture.form, base, new, note)
 
     def _library(self, capture: Capture) -> Row:
         words = [str(WORK), "read", str(capture.path)]
-        runs, told = self._turns(lambda one: one.command(*words), _told, self._runs)
-        base, new = (told[one.name][0] for one in self._checkouts)
+        runs, printed = self._turns(lambda one: one.command(*words), _printed, self._runs)
+        base, new = (printed[one.name][0] for one in self._checkouts)
         same = "same messages and fields" if base == new else f"{base} before, {new} now"
         return self._row("library", capture, runs, f"{new['messages']:,} messages, {same}")
 
@@ -191,7 +191,7 @@ def _parquet(folder: Path) -> int:
     return sum(path.stat().st_size for path in (folder / "export").rglob("*.parquet"))
 
 
-def _told(folder: Path) -> Any:
+def _printed(folder: Path) -> Any:
     return json.loads((folder / "output").read_text())
 
 
