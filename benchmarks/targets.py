@@ -103,6 +103,9 @@ def checkout(name: str, python: str) -> Checkout:
     if done.returncode != 0:
         raise SystemExit(f"{name}: {python}: {done.stderr.strip()[-800:]}")
     printed = json.loads(done.stdout)
+    # Without bytecode, where Python may not write it, each process compiles what it imports.
+    compiling = [python, "-P", "-m", "compileall", "-qq", printed["folder"]]
+    subprocess.run(compiling, stdout=subprocess.DEVNULL, check=False)
     return Checkout(name, python, Path(printed["folder"]), printed["kernel"])
 
 
@@ -233,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--new", metavar="PYTHON", default=sys.executable, help="that of the other [this one]")
     parser.add_argument("--data", type=Path, default=DATA, help="folder with the captures [benchmarks/data]")
     parser.add_argument("--runs", type=int, default=3, help="[3]")
-    parser.add_argument("--most-mb", type=int, metavar="N", help="only the beginning of larger captures [all]")
+    parser.add_argument("--most-mb", type=_sizes, metavar="SIZES", help="only so much of each capture: N, or FORM=N,…")
     parser.add_argument("--forms", help=f"by commas: {', '.join(FORMS)} [those that are there]")
     parser.add_argument("--work", help=f"by commas: {', '.join(TITLES)} [all]")
     parser.add_argument("--write", action="store_true", help="write the table to RESULTS.md")
@@ -242,7 +245,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     work = list(TITLES) if options.work is None else options.work.split(",")
     if unknown := (set(forms) - set(FORMS)) | (set(work) - set(TITLES)):
         parser.error(f"not known: {', '.join(sorted(unknown))}")
-    if options.runs < 1 or (options.most_mb is not None and options.most_mb < 1):
+    most_mb: dict[str, int] = options.most_mb or {}
+    if options.runs < 1:
         parser.error("numbers are positive")
     there = captures(options.data)
     if missing := [form for form in forms if form not in there]:
@@ -256,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = []
     with tempfile.TemporaryDirectory(prefix="kafkasniff-targets-") as folder:
         bench = Bench(checkouts, Path(folder), options.runs)
-        taken = {form: _beginning(there[form], options.most_mb, Path(folder)) for form in forms}
+        taken = {form: _beginning(there[form], most_mb.get(form), Path(folder)) for form in forms}
         sizes = ", ".join(f"{form} {one.path.stat().st_size / 1e6:.1f} MB" for form, one in taken.items())
         machine.append(f"captures: {sizes}; {options.runs} runs")
         for measure in work:
@@ -273,6 +277,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _sizes(text: str) -> dict[str, int]:
+    """Megabytes by form; a number is for all."""
+    given = dict.fromkeys(FORMS, text) if "=" not in text else dict(part.split("=", 1) for part in text.split(","))
+    if not given.keys() <= set(FORMS) or not all(size.isdecimal() and int(size) for size in given.values()):
+        raise argparse.ArgumentTypeError(f"{text}: N, or FORM=N,… with forms of {', '.join(FORMS)}")
+    return {form: int(size) for form, size in given.items()}
+
+
 def _beginning(capture: Capture, most_mb: int | None, folder: Path) -> Capture:
     """At most so much of a capture."""
     if most_mb is None or capture.path.stat().st_size <= most_mb * 1_000_000:
@@ -285,7 +297,8 @@ def _command(options: argparse.Namespace) -> str:
     """As it can be given again; the base's place is the reader's own."""
     words = ["python -m benchmarks.targets --base BASE/.venv/bin/python"]
     words += [f"--{name} {value}" for name in ("forms", "work") if (value := getattr(options, name)) is not None]
-    words += [f"--most-mb {options.most_mb}"] if options.most_mb is not None else []
+    if options.most_mb is not None:
+        words.append("--most-mb " + ",".join(f"{form}={size}" for form, size in options.most_mb.items()))
     return " ".join([*words, f"--runs {options.runs}"])
 
 

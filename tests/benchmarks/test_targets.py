@@ -127,7 +127,8 @@ def test_what_cannot_be_measured_is_refused(data: Path, other: str, capsys: pyte
         ([*usual, "--forms", "Q"], "not known: Q"),
         ([*usual, "--work", "text"], "not known: text"),
         ([*usual, "--runs", "0"], "positive"),
-        ([*usual, "--most-mb", "0"], "positive"),
+        ([*usual, "--most-mb", "0"], "FORM=N"),
+        ([*usual, "--most-mb", "A=5,Q=5"], "FORM=N"),
         (usual, "B, C, mixed"),
         (["--base", sys.executable, "--data", str(data), "--forms", "start"], "both import"),
     ):
@@ -140,9 +141,8 @@ def test_a_page_is_written(
     data: Path, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "RESULTS.md"
-    page.write_text(
-        "<!-- kernel-targets: begin -->\n\n## The kernel's targets\n\nold\n\n<!-- kernel-targets: end -->\n\nOthers' figures.\n"
-    )
+    old = "<!-- kernel-targets: begin -->\n\nold\n\n<!-- kernel-targets: end -->"
+    page.write_text(f"# Results\n\n{old}\n\nOthers' figures.\n")
     monkeypatch.setattr(targets, "PAGE", page)
     monkeypatch.setattr(targets, "START_RUNS", 1)
     arguments = ["--base", other, "--data", str(data), "--runs", "1", "--forms", "start", "--write"]
