@@ -141,7 +141,7 @@ def test_a_page_is_written(
     data: Path, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "RESULTS.md"
-    old = "<!-- kernel-targets: begin -->\n\nold\n\n<!-- kernel-targets: end -->"
+    old = "<!-- kernel-targets: begin -->\n\nEarlier figures.\n\n<!-- kernel-targets: end -->"
     page.write_text(f"# Results\n\n{old}\n\nOthers' figures.\n")
     monkeypatch.setattr(targets, "PAGE", page)
     monkeypatch.setattr(targets, "START_RUNS", 1)
@@ -151,7 +151,7 @@ def test_a_page_is_written(
     text = page.read_text()
     assert "Others' figures." in text
     assert text.count("## The kernel's targets") == 1
-    assert "old" not in text
+    assert "Earlier figures." not in text
     assert TITLES["start"] in text
 
 
