@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from sys import getsizeof
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from kafkasniff.model import Body, RenderedBody, RenderedRecords
+from kafkasniff.kafka.definition import FieldDefinition, MessageDefinition
+from kafkasniff.kafka.dissectors import api
+from kafkasniff.model import Body, Direction, RenderedBody, RenderedRecords
 
 __all__ = [
     "BODY_RATIO",
@@ -15,8 +18,8 @@ __all__ = [
     "RECORD_BYTES",
     "REQUEST_BYTES",
     "SEARCHED_SEGMENT_BYTES",
-    "WITH_RECORDS",
     "body_bytes",
+    "has_records",
     "likely_bytes",
 ]
 
@@ -37,40 +40,117 @@ SEARCHED_SEGMENT_BYTES: Final = 200
 PROBLEM_BYTES: Final = 300
 """A problem that waits for the verdict."""
 
-_TOPICS: Final = {0: "topic_data", 1: "responses", 78: "responses"}
-"""Where the topics with records are, by key: Produce requests, Fetch and ShareFetch responses."""
-_PARTITIONS: Final = {0: "partition_data", 1: "partitions", 78: "partitions"}
+SCALAR_BYTES: Final = 64
+"""Bytes of memory of an element of an array of numbers or strings, without a string's characters."""
 
 
-WITH_RECORDS: Final = frozenset(_TOPICS)
-"""Keys of the APIs whose records `likely_bytes` counts; all others take BODY_RATIO."""
+class _Way(NamedTuple):
+    """What is counted in a struct, over all versions."""
+
+    each: int
+    """Bytes of memory of the struct itself."""
+    records: tuple[str, ...]
+    scalars: tuple[str, ...]
+    """Arrays of numbers and strings."""
+    inner: tuple[tuple[str, _Way], ...]
+    """Arrays of structs, and structs with something to be counted."""
+    nested: str | None = None
+    """What a message that lies in this one is told as; only of a whole message."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether there is anything to be counted in it."""
+        return bool(self.records or self.scalars or self.inner)
 
 
-def likely_bytes(api_key: int | None, size: int, body: Body | RenderedBody | None) -> int:
+@lru_cache(maxsize=1024)  # keys come from the wire
+def _way_of(api_key: int, direction: Direction) -> _Way | None:
+    """How messages that may hold records are weighed; None for all others, which BODY_RATIO is enough for."""
+    message = _definition(api_key, direction)
+    if message is None or not (message.has_records or message.nested):
+        return None
+    way = _way(message.fields)
+    return way if message.nested is None else way._replace(nested=f"_{message.nested[1]}")
+
+
+def _definition(api_key: int, direction: Direction) -> MessageDefinition | None:
+    found = api(api_key)
+    if found is None:
+        return None
+    return found.definition.request if direction == "request" else found.definition.response
+
+
+def _way(fields: tuple[FieldDefinition, ...]) -> _Way:
+    records = tuple(field.name for field in fields if field.type == "records")
+    scalars = tuple(field.name for field in fields if field.array and field.type not in {"struct", "records"})
+    below = [(field, _way(field.fields)) for field in fields if field.type == "struct"]
+    inner = tuple((field.name, way) for field, way in below if field.array or way.counts)
+    return _Way(2 * RECORD_BYTES if records else RECORD_BYTES, records, scalars, inner)
+
+
+@lru_cache(maxsize=1024)  # keys come from the wire
+def has_records(api_key: int | None, direction: Direction) -> bool:
+    """Whether such messages have `records` fields, which `likely_bytes` counts instead of taking BODY_RATIO."""
+    message = None if api_key is None else _definition(api_key, direction)
+    return message is not None and message.has_records
+
+
+def likely_bytes(api_key: int | None, direction: Direction, size: int, body: Body | RenderedBody | None) -> int:
     """About what a message of `size` bytes on the wire takes, or more. Hot: of records only their number is asked."""
     if body is None:
         return size
-    if isinstance(body, RenderedBody):
+    if body.__class__ is RenderedBody:
         return size + len(body.json)
-    topics = None if api_key is None or api_key not in _TOPICS else body.get(_TOPICS[api_key])
-    if not topics:
+    if api_key is None:
         return size * BODY_RATIO
-    total = size
-    partitions_in = _PARTITIONS[api_key]  # type: ignore[index]  # it is one of them
-    for topic in topics:
-        total += RECORD_BYTES
-        for partition in topic.get(partitions_in) or ():
-            total += 2 * RECORD_BYTES
-            field = partition.get("records")
-            if isinstance(field, RenderedRecords):
-                # Its JSON, and its bytes on the wire.
-                total += 2 * len(field.json)
-                continue
-            for batch in () if field is None else field["batches"]:
-                total += RECORD_BYTES + RECORD_BYTES * len(batch.get("records") or ())
-                if batch.get("compression") != "none":
-                    records = batch.get("records") or ()
-                    total += sum([len(one.get("key") or b"") + len(one.get("value") or b"") for one in records])
+    way = _way_of(api_key, direction)
+    if way is None:
+        return size * BODY_RATIO
+    total = _counted(way, body)  # type: ignore[arg-type]  # the other class is above
+    if way.nested is None:
+        return size + total
+    inside = body.get(way.nested)  # type: ignore[union-attr]  # likewise
+    if inside is not None:
+        total += likely_bytes(inside["api_key"], direction, 0, inside["body"])
+    return size * BODY_RATIO + total
+
+
+def _counted(way: _Way, struct: Body) -> int:
+    """What is counted in a struct. Hot."""
+    total = 0
+    for name in way.records:
+        value = struct.get(name)
+        if value.__class__ is list:
+            for one in value:
+                total += 0 if one is None else _records(one)
+        elif value is not None:
+            total += _records(value)
+    for name in way.scalars:
+        total += SCALAR_BYTES * len(struct.get(name) or ())
+    for name, inner in way.inner:
+        value = struct.get(name)
+        if not value:
+            continue
+        if value.__class__ is dict:
+            value = (value,)
+        total += inner.each * len(value)
+        if inner.records or inner.scalars or inner.inner:
+            for one in value:
+                total += _counted(inner, one)
+    return total
+
+
+def _records(field: Any) -> int:
+    """What a `records` field takes."""
+    if field.__class__ is RenderedRecords:
+        # Its JSON, and its bytes on the wire.
+        return 2 * len(field.json)
+    total = 0
+    for batch in field["batches"]:
+        records = batch.get("records") or ()
+        total += RECORD_BYTES + RECORD_BYTES * len(records)
+        if batch.get("compression") != "none":
+            total += sum([len(one.get("key") or b"") + len(one.get("value") or b"") for one in records])
     return total
 
 
@@ -81,6 +161,9 @@ def body_bytes(value: Any) -> int:
     while left:
         one = left.pop()
         if one is None or one is True or one is False:
+            continue
+        if one.__class__ is RenderedRecords:
+            total += 2 * len(one.json)
             continue
         total += getsizeof(one)
         if isinstance(one, dict):
