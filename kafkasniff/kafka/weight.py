@@ -52,64 +52,71 @@ class _Way(NamedTuple):
     records: tuple[str, ...]
     scalars: tuple[str, ...]
     """Arrays of numbers and strings."""
-    inner: tuple[tuple[str, _Way], ...]
-    """Arrays of structs, and structs with something to be counted."""
+    inner: tuple[tuple[str, int, str | None, _Way | None], ...]
+    """Arrays of structs, and structs with something to be counted: `each` of theirs, the one `records` field where
+    nothing else counts in them, and their way where more does."""
     nested: str | None = None
     """What a message that lies in this one is told as; only of a whole message."""
 
-    @property
-    def counts(self) -> bool:
-        """Whether there is anything to be counted in it."""
-        return bool(self.records or self.scalars or self.inner)
-
 
 @lru_cache(maxsize=1024)  # keys come from the wire
-def _way_of(api_key: int, direction: Direction) -> _Way | None:
-    """How messages that may hold records are weighed; None for all others, which BODY_RATIO is enough for."""
-    message = _definition(api_key, direction)
-    if message is None or not (message.has_records or message.nested):
+def _way_of_request(api_key: int | None) -> _Way | None:
+    """How requests that may hold records are weighed; None for all others, which BODY_RATIO is enough for."""
+    found = None if api_key is None else api(api_key)
+    return None if found is None else _way_of(found.definition.request)
+
+
+@lru_cache(maxsize=1024)  # likewise
+def _way_of_response(api_key: int | None) -> _Way | None:
+    found = None if api_key is None else api(api_key)
+    return None if found is None else _way_of(found.definition.response)
+
+
+def _way_of(message: MessageDefinition) -> _Way | None:
+    if not (message.has_records or message.nested):
         return None
     way = _way(message.fields)
     return way if message.nested is None else way._replace(nested=f"_{message.nested[1]}")
 
 
-def _definition(api_key: int, direction: Direction) -> MessageDefinition | None:
-    found = api(api_key)
-    if found is None:
-        return None
-    return found.definition.request if direction == "request" else found.definition.response
-
-
 def _way(fields: tuple[FieldDefinition, ...]) -> _Way:
     records = tuple(field.name for field in fields if field.type == "records")
     scalars = tuple(field.name for field in fields if field.array and field.type not in {"struct", "records"})
-    below = [(field, _way(field.fields)) for field in fields if field.type == "struct"]
-    inner = tuple((field.name, way) for field, way in below if field.array or way.counts)
-    return _Way(2 * RECORD_BYTES if records else RECORD_BYTES, records, scalars, inner)
+    inner: list[tuple[str, int, str | None, _Way | None]] = []
+    for field in fields:
+        way = _way(field.fields)
+        counts = bool(way.records or way.scalars or way.inner)
+        if field.type == "struct" and (field.array or counts):
+            plain = _plain_records(field.fields) if counts and not (way.scalars or way.inner) else None
+            inner.append((field.name, way.each, plain, way if counts and plain is None else None))
+    return _Way(2 * RECORD_BYTES if records else RECORD_BYTES, records, scalars, tuple(inner))
 
 
-@lru_cache(maxsize=1024)  # keys come from the wire
+def _plain_records(fields: tuple[FieldDefinition, ...]) -> str | None:
+    """The `records` field of a struct; None where it has several, or an array."""
+    found = [field for field in fields if field.type == "records"]
+    return found[0].name if len(found) == 1 and not found[0].array else None
+
+
 def has_records(api_key: int | None, direction: Direction) -> bool:
-    """Whether such messages have `records` fields, which `likely_bytes` counts instead of taking BODY_RATIO."""
-    message = None if api_key is None else _definition(api_key, direction)
-    return message is not None and message.has_records
+    """Whether `likely_bytes` counts the records of such messages, and needs no BODY_RATIO for what else is in them."""
+    way = _way_of_request(api_key) if direction == "request" else _way_of_response(api_key)
+    return way is not None and way.nested is None
 
 
 def likely_bytes(api_key: int | None, direction: Direction, size: int, body: Body | RenderedBody | None) -> int:
     """About what a message of `size` bytes on the wire takes, or more. Hot: of records only their number is asked."""
     if body is None:
         return size
-    if body.__class__ is RenderedBody:
+    if isinstance(body, RenderedBody):
         return size + len(body.json)
-    if api_key is None:
-        return size * BODY_RATIO
-    way = _way_of(api_key, direction)
+    way = _way_of_request(api_key) if direction == "request" else _way_of_response(api_key)
     if way is None:
         return size * BODY_RATIO
-    total = _counted(way, body)  # type: ignore[arg-type]  # the other class is above
+    total = _counted(way, body)
     if way.nested is None:
         return size + total
-    inside = body.get(way.nested)  # type: ignore[union-attr]  # likewise
+    inside = body.get(way.nested)
     if inside is not None:
         total += likely_bytes(inside["api_key"], direction, 0, inside["body"])
     return size * BODY_RATIO + total
@@ -118,25 +125,31 @@ def likely_bytes(api_key: int | None, direction: Direction, size: int, body: Bod
 def _counted(way: _Way, struct: Body) -> int:
     """What is counted in a struct. Hot."""
     total = 0
-    for name in way.records:
+    _, records, scalars, inner, _ = way
+    for name in records:
         value = struct.get(name)
         if value.__class__ is list:
             for one in value:
                 total += 0 if one is None else _records(one)
         elif value is not None:
             total += _records(value)
-    for name in way.scalars:
+    for name in scalars:
         total += SCALAR_BYTES * len(struct.get(name) or ())
-    for name, inner in way.inner:
+    for name, each, plain, below in inner:
         value = struct.get(name)
         if not value:
             continue
         if value.__class__ is dict:
             value = (value,)
-        total += inner.each * len(value)
-        if inner.records or inner.scalars or inner.inner:
+        total += each * len(value)
+        if plain is not None:
             for one in value:
-                total += _counted(inner, one)
+                field = one.get(plain)
+                if field is not None:
+                    total += _records(field)
+        elif below is not None:
+            for one in value:
+                total += _counted(below, one)
     return total
 
 

@@ -47,16 +47,6 @@ class _Place(NamedTuple):
     inner: tuple[tuple[str, _Place], ...]
 
 
-class _Count:
-    """What was counted of one topic so far."""
-
-    __slots__ = ("errors", "records", "size", "topic")
-
-    def __init__(self, topic: str | bytes) -> None:
-        self.topic = topic
-        self.records = self.size = self.errors = 0
-
-
 @lru_cache(maxsize=1024)  # keys come from the wire
 def _place_of(api_key: int | None, direction: Direction) -> tuple[_Place, str] | None:
     """Where messages carry records of topics, or answer those that do, and which way the records go."""
@@ -93,35 +83,40 @@ def topic_traffic(message: Message) -> list[TopicTraffic]:
     if found is None or message.body is None:
         return []
     place, way = found
-    counts: list[_Count] = []
+    counts: list[_Counts] = []
     _count(place, message.body, None, counts)
-    return [TopicTraffic(one.topic, way, one.records, one.size, one.errors) for one in counts]
+    return [TopicTraffic(topic, way, records, size, errors) for topic, records, size, errors in counts]
 
 
-def _count(place: _Place, struct: dict[str, Any], into: _Count | None, counts: list[_Count]) -> None:
-    """Count what is in a struct; `into`: of the topic that a struct around it names."""
-    if place.topic:
+_Counts = list[Any]
+"""A topic, and its records, bytes and errors so far."""
+
+
+def _count(place: _Place, struct: dict[str, Any], into: _Counts | None, counts: list[_Counts]) -> None:
+    """Count what is in a struct; `into`: of the topic that a struct around it names. Hot."""
+    topic, error, records, inner = place
+    if topic:
         into = None
-        for field in place.topic:
+        for field in topic:
             name = struct.get(field)
             if name is not None:
                 if isinstance(name, str | bytes):
-                    into = _Count(name)
+                    into = [name, 0, 0, 0]
                     counts.append(into)
                 break
     if into is not None:
-        if place.error is not None and struct.get(place.error):
-            into.errors += 1
-        for field in place.records:
+        if error is not None and struct.get(error):
+            into[3] += 1
+        for field in records:
             value = struct.get(field)
-            for held in value if isinstance(value, list) else (value,):
+            for held in value if value.__class__ is list else (value,):
                 if isinstance(held, dict):
                     for batch in held["batches"]:
-                        into.records += batch.get("record_count") or 0
-                        into.size += BATCH_OVERHEAD + batch["batch_length"]
-    for field, inner in place.inner:
+                        into[1] += batch.get("record_count") or 0
+                        into[2] += BATCH_OVERHEAD + batch["batch_length"]
+    for field, below in inner:
         value = struct.get(field)
         # A body that broke off may lack it, or end in a struct that does.
-        for one in value if isinstance(value, list) else (value,):
-            if isinstance(one, dict):
-                _count(inner, one, into, counts)
+        for one in value if value.__class__ is list else (value,):
+            if one.__class__ is dict:
+                _count(below, one, into, counts)
