@@ -42,7 +42,7 @@ from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.events import Event
 from kafkasniff.kafka.exchange import MAX_OUTSTANDING
 from kafkasniff.kafka.framing import Frame
-from kafkasniff.kafka.message import PRODUCE
+from kafkasniff.kafka.named_apis import PRODUCE
 from kafkasniff.model import Message
 from kafkasniff.streams import NO_TIME, Stretch
 from kafkasniff.tcp.plan import BatchPlan

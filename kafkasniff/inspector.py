@@ -24,7 +24,7 @@ from kafkasniff.kafka.detail import Detail, LeftOut, Level
 from kafkasniff.kafka.events import Event, ExchangeEvent, MessageEvent, ProblemEvent, TokenEvent, VerdictEvent
 from kafkasniff.kafka.framing import MAX_FRAME
 from kafkasniff.kafka.packed_bodies import PackedBodies
-from kafkasniff.kafka.weight import BODY_RATIO, WITH_RECORDS, likely_bytes
+from kafkasniff.kafka.weight import BODY_RATIO, likely_bytes
 from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, Beside, MemoryBudget, checked_memory, message_limits
 from kafkasniff.model import Connection, Direction, Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.native.library import kernel
@@ -499,8 +499,8 @@ class Inspector:
             size = message.size
             # As `likely_bytes`, without a call for most messages.
             self.slice_bytes += (
-                likely_bytes(message.api_key, size, message.body)
-                if message.api_key in WITH_RECORDS
+                likely_bytes(message.api_key, "request", size, message.body)
+                if version.request.has_records
                 else size * BODY_RATIO
             )
             bulk.open[index] = number, version, message.client_id, carry, message if wants else None
@@ -515,8 +515,8 @@ class Inspector:
             out.append(message)
             size = message.size
             self.slice_bytes += (
-                likely_bytes(message.api_key, size, message.body)
-                if message.api_key in WITH_RECORDS
+                likely_bytes(message.api_key, "response", size, message.body)
+                if opened[1].response.has_records
                 else size * BODY_RATIO
             )
             summary.responses += 1
@@ -632,7 +632,7 @@ class Inspector:
             self.summary.responses += 1
             if self._want_exchanges:
                 exchange.response = message
-        self.slice_bytes += likely_bytes(message.api_key, message.size, message.body)
+        self.slice_bytes += likely_bytes(message.api_key, message.type, message.size, message.body)
         out.append(message)
 
     def _exchange(self, connection: InspectedConnection, event: ExchangeEvent, out: list[Output]) -> None:

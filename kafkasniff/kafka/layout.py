@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.kafka.definition import FieldDefinition, MessageDefinition, Nested, Secret
+from kafkasniff.kafka.definition import EntityChoice, FieldDefinition, MessageDefinition, Nested, Secret
 
 __all__ = ["FORMATS", "Field", "Struct", "cut", "element_size"]
 
@@ -40,10 +40,13 @@ class Field(msgspec.Struct, frozen=True):
     tag: int | None
     secret: Secret
     entity: str | None
+    entity_by: EntityChoice | None
     enum: str | None
     default: str | None
     unaligned: bool = False
     """Of records: a slice that may start within a batch."""
+    whole: bool = False
+    """Of records: they must end with a whole batch."""
     payload: bool = False
     """An application's bytes or text; `records` fields are marked too."""
     nests: Nested | None = None
@@ -67,6 +70,8 @@ class Struct(msgspec.Struct, frozen=True):
     """It holds a secret, at any depth."""
     records: bool
     """It holds a `records` field, at any depth."""
+    whole_records: bool
+    """It holds records that must end with a whole batch, at any depth."""
     payload: bool
     """It holds payload, or may hold some in a nested message, at any depth."""
 
@@ -88,6 +93,7 @@ def _struct(definitions: tuple[FieldDefinition, ...], version: int, flexible: bo
         errors=any(field.type == "error" for field in present) or any(struct.errors for struct in inner),
         secrets=any(field.secret != "no" for field in present) or any(struct.secrets for struct in inner),
         records=any(field.type == "records" for field in present) or any(struct.records for struct in inner),
+        whole_records=any(field.whole for field in present) or any(struct.whole_records for struct in inner),
         payload=any(field.payload or field.nests is not None for field in present)
         or any(struct.payload for struct in inner),
     )
@@ -104,9 +110,11 @@ def _field(definition: FieldDefinition, version: int, flexible: bool) -> Field:
         tag=definition.tag,
         secret=definition.secret,
         entity=definition.entity,
+        entity_by=definition.entity_by,
         enum=definition.enum,
         default=definition.default,
         unaligned=definition.unaligned,
+        whole=definition.whole,
         payload=definition.payload or definition.type == "records",
         nests=definition.nests,
     )
