@@ -11,7 +11,7 @@ from typing import Any, Final
 from kafkasniff.bulk import Bulk, BulkEntry, Open, Version, client_id_text
 from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.message import Decoded, decode_body, decode_request, decode_response
-from kafkasniff.model import Body, Direction, ErrorCode, Message
+from kafkasniff.model import Body, Direction, ErrorCode, Message, RenderedBody
 from kafkasniff.streams import PACKET_NUMBER
 
 __all__ = ["read_request", "read_response", "tell_request", "tell_response"]
@@ -36,9 +36,11 @@ def tell_request(entry: BulkEntry, number: int, capture: str | None) -> tuple[Me
     if client_id.__class__ is not bytes and context.options.bodies:
         context.base = start
         position += version.flexible
-        rendered = None if bulk.ahead is None else bulk.ahead.take(index)
-        if rendered is not None:
-            body, errors = rendered, rendered.errors  # type: ignore[assignment]  # see `RenderedBody`
+        made = None if bulk.ahead is None else bulk.ahead.take(index)
+        if made is not None:
+            body = made  # type: ignore[assignment]  # see `RenderedBody`
+            if made.__class__ is RenderedBody:
+                errors = made.errors
         elif bulk.repeats is None:
             body = decode_body(version.request, data, position, start + size, context)
         else:
@@ -92,9 +94,11 @@ def tell_response(entry: BulkEntry, opened: Open, capture: str | None) -> Messag
     errors: tuple[ErrorCode, ...] = ()
     if context.options.bodies and not (flexible and (size < 5 or data[start + 4])):
         context.base = start
-        rendered = None if bulk.ahead is None else bulk.ahead.take(len(bulk.open) + index)
-        if rendered is not None:
-            body, errors = rendered, rendered.errors  # type: ignore[assignment]  # see `RenderedBody`
+        made = None if bulk.ahead is None else bulk.ahead.take(len(bulk.open) + index)
+        if made is not None:
+            body = made  # type: ignore[assignment]  # see `RenderedBody`
+            if made.__class__ is RenderedBody:
+                errors = made.errors
         elif bulk.repeats is None:
             body = decode_body(version.response, data, start + 4 + flexible, start + size, context)
         else:

@@ -15,7 +15,7 @@ import msgspec
 
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions, RenderingOptions
 from kafkasniff.kafka.layout import Struct
-from kafkasniff.kafka.packed_records import HEADED, caller_of, plain, with_header_facts
+from kafkasniff.kafka.packed_records import HEADED, MAX_PACKED, caller_of, plain, with_header_facts
 from kafkasniff.kafka.program import program_of
 from kafkasniff.kafka.secrets import redact_config
 from kafkasniff.kafka.wire import Odd, add_error
@@ -23,7 +23,7 @@ from kafkasniff.native.caller import Program
 from kafkasniff.native.calls import PACK, PACKED_RECORDS, SHOW_SECRETS, Hiding
 from kafkasniff.native.library import Kernel
 
-__all__ = ["Decoder", "decoder_of"]
+__all__ = ["Decoder", "Reading", "decoder_of", "read_plain", "ways_to_configs"]
 
 Decoder = Callable[[bytes, int, int, DecodeContext], tuple[dict[str, Any], int]]
 
@@ -39,11 +39,11 @@ Way = tuple[tuple[str, bool], ...]
 """The fields that lead to a struct, from the root, and whether each is an array."""
 
 
-class _Reading:
+class Reading:
     """Memory for one body that is being read."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.caller = caller_of(kernel)
+    def __init__(self, kernel: Kernel, most_output: int = MAX_PACKED) -> None:
+        self.caller = caller_of(kernel, most_output)
         self.pack = self.caller.pack
         self.decoder = msgspec.msgpack.Decoder(ext_hook=self.extension)
         self.options: DecodeOptions | None = None
@@ -70,15 +70,20 @@ class _Reading:
         context.records += records
         context.truncated |= truncated > 0
         context.telling |= looked_at > 0
-        self.data, self.context = data, context
         before = len(context.problems)
-        body: dict[str, Any] = self.decoder.decode(self.caller.view[:size])
-        self.data = b""
+        body = self.read(self.caller.view[:size], data, context)
         self.caller.shrink()
         if records and any(problem.kind == "record-bound" for problem in context.problems[before:]):
             # Fields are counted in another order here than the walker reads them in.
             raise Odd
         return body, after
+
+    def read(self, packed: memoryview, data: bytes, context: DecodeContext) -> dict[str, Any]:
+        """A body with what its extensions stand for; what these have to report goes to the context."""
+        self.data, self.context = data, context
+        body: dict[str, Any] = self.decoder.decode(packed)
+        self.data = b""
+        return body
 
     def extension(self, kind: int, content: memoryview) -> Any:
         """What an extension stands for."""
@@ -108,19 +113,19 @@ class _Reading:
         return (decode_unaligned if kind == _UNALIGNED else decode_records)(data, position, end, context)
 
 
-_free: Final[list[_Reading]] = []
+_free: Final[list[Reading]] = []
 """Readings that nobody uses: bodies lie in each other, and threads read at the same time."""
 
 
 def decoder_of(kernel: Kernel, root: Struct) -> Decoder:
     """The decoder of a layout, which raises Odd at bytes that are not clean: the walker has to read these."""
     program = Program(kernel, program_of(root))
-    ways = tuple(_ways_to_configs(root))
+    ways = tuple(ways_to_configs(root))
     address, has_records, has_extensions = program.address, root.records, root.records or root.secrets
 
     def decode(data: bytes, position: int, end: int, context: DecodeContext) -> tuple[dict[str, Any], int]:
         # Hot: most messages pass here one by one.
-        reading = _free.pop() if _free else _Reading(kernel)
+        reading = _free.pop() if _free else Reading(kernel)
         options = context.options
         if options is not reading.options:
             reading.use(options)
@@ -148,11 +153,11 @@ def decoder_of(kernel: Kernel, root: Struct) -> Decoder:
     return decode
 
 
-def _ways_to_configs(struct: Struct, way: Way = ()) -> Iterator[Way]:
+def ways_to_configs(struct: Struct, way: Way = ()) -> Iterator[Way]:
     """To the structs of a layout that have a value that may be secret by its name; inner ones first."""
     for field in (*struct.fields, *struct.tagged):
         if field.struct is not None:
-            yield from _ways_to_configs(field.struct, (*way, (field.name, field.array)))
+            yield from ways_to_configs(field.struct, (*way, (field.name, field.array)))
     if any(field.secret == "config" for field in struct.fields):
         yield way
 

@@ -15,7 +15,7 @@ from kafkasniff.native.caller import Caller
 from kafkasniff.native.calls import PACK, Base
 from kafkasniff.native.library import Kernel, kernel
 
-__all__ = ["HEADED", "caller_of", "plain", "read_record_list", "with_header_facts"]
+__all__ = ["HEADED", "MAX_PACKED", "caller_of", "plain", "read_record_list", "with_header_facts"]
 
 MAX_PACKED: Final = 64 << 20
 """Bytes of MessagePack of one body, or of the records of one batch, at most; larger ones are read by Python."""
@@ -27,10 +27,10 @@ plain: Final = msgspec.msgpack.Decoder()
 """Of maps without extensions."""
 
 
-def caller_of(kernel: Kernel) -> Caller:
-    """A caller for dicts."""
+def caller_of(kernel: Kernel, most_output: int = MAX_PACKED) -> Caller:
+    """A caller for dicts; `most_output`: bytes of MessagePack at most."""
     headers = [name.encode() for name in (*SCHEMA_HEADERS, *TRACE_HEADERS)]
-    return Caller(kernel, headers=headers, marks=CONNECT_KEYS, traces=TRACEPARENTS, most_output=MAX_PACKED)
+    return Caller(kernel, headers=headers, marks=CONNECT_KEYS, traces=TRACEPARENTS, most_output=most_output)
 
 
 def with_header_facts(record: dict[str, Any]) -> dict[str, Any]:

@@ -16,11 +16,6 @@ from kafkasniff.native.library import kernel
 __all__ = ["Schema"]
 
 
-def _leave(data: bytes, position: int, end: int, context: DecodeContext) -> tuple[dict[str, Any], int]:
-    """Without the kernel the walker reads everything."""
-    raise Odd
-
-
 class Schema:
     """One version of a request, of a response or of a `data` block."""
 
@@ -41,9 +36,19 @@ class Schema:
 
     @functools.cached_property
     def decode(self) -> Decoder:
-        """Reads clean bytes by the native kernel: at others, and without the kernel, it raises; `read` is for all."""
+        """Reads clean bytes, by the native kernel where it is there; raises Odd at others. `read` is for all bytes."""
         found = kernel()
-        return _leave if found is None else decoder_of(found, self.root)
+        return self._decode_by_walker if found is None else decoder_of(found, self.root)
+
+    def _decode_by_walker(
+        self, data: bytes, position: int, end: int, context: DecodeContext
+    ) -> tuple[dict[str, Any], int]:
+        mark = context.mark()
+        body, after, complete = walk(self.root, data, position, end, context)
+        if not complete or len(context.problems) > mark[0]:
+            context.rewind(mark)
+            raise Odd
+        return body, after
 
     def read(self, data: bytes, position: int, end: int, context: DecodeContext) -> Walk:
         """Decode `data[position:end]`, whatever it holds: what is not clean is read by the walker.

@@ -230,6 +230,10 @@ class Caller:
         if self._size > KEPT_OUTPUT:
             self._grow(KEPT_OUTPUT)
 
+    def pack_bodies(self, data: bytes, items: NDArray[np.void]) -> int:
+        """Bodies one behind the other as MessagePack in `view`; returns how many items were looked at, 1 or more."""
+        return self._run_items(data, items)
+
     def codes(self, size: int) -> tuple[Code, ...]:
         """Error codes and their paths, `size` bytes of them."""
         return _codes(ctypes.string_at(self._errors, size))
@@ -239,6 +243,13 @@ class Caller:
 
         Returns how many items were looked at, their JSON, and their error codes.
         """
+        looked = self._run_items(data, items)
+        call = self._call
+        json = ctypes.string_at(self._address, call.written)
+        return looked, json, self.codes(call.errors_written) if call.errors_written else ()
+
+    def _run_items(self, data: bytes, items: NDArray[np.void]) -> int:
+        """How many items were looked at: the first one alone, and for nothing, where it is too large."""
         call = self._call
         call.batches_given = 0
         place = ctypes.cast(items.ctypes.data, ctypes.POINTER(Item))
@@ -246,10 +257,10 @@ class Caller:
         while looked == 0:
             looked = self._kernel.bodies(self._pointer, data, len(data), place, len(items))
             if looked == 0 and not self._more():
-                # The first one is too large.
-                return 1, b"", ()
-        json = ctypes.string_at(self._address, call.written)
-        return looked, json, _codes(ctypes.string_at(self._errors, call.errors_written)) if call.errors_written else ()
+                items["status"][0] = NO_ROOM
+                call.written = call.errors_written = 0
+                return 1
+        return looked
 
 
 def _codes(raw: bytes) -> tuple[Code, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
@@ -17,6 +19,7 @@ from kafkasniff.model import Direction
 from kafkasniff.native import Kernel, kernel, kernel_note
 from kafkasniff.native.caller import Caller, Made, Program
 from kafkasniff.native.calls import FORMS, PAYLOAD, RECORDS, SHOW_SECRETS
+from kafkasniff.native.library import SWITCH
 from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, body_json
 from tests.conftest import missing
@@ -28,6 +31,20 @@ def the_kernel() -> Kernel:
     if found is None:
         missing(kernel_note())
     return found
+
+
+@contextmanager
+def without_kernel() -> Iterator[None]:
+    """Records are read by Python, which is the specification; layouts that were read before keep their decoders."""
+    before = os.environ.get(SWITCH)
+    os.environ[SWITCH] = "0"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SWITCH]
+        else:
+            os.environ[SWITCH] = before
 
 
 class Kind(NamedTuple):
@@ -87,7 +104,8 @@ def program(root: Struct) -> Program:
 def walked(root: Struct, data: bytes, start: int, end: int, options: DecodeOptions) -> tuple[Any, DecodeContext, bool]:
     """The body, its context, and whether the walker has nothing to report and ends at the end."""
     context = DecodeContext(options, start)
-    result = walk(root, data, start, end, context)
+    with without_kernel():
+        result = walk(root, data, start, end, context)
     clean = result.complete and result.position == end and not context.problems
     return result.body, context, clean
 
