@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.definition import MessageDefinition
 from kafkasniff.kafka.layout import Struct, cut
-from kafkasniff.kafka.packed import Decoder, decoder_of
 from kafkasniff.kafka.walker import Span, Walk, walk
 from kafkasniff.kafka.wire import Odd
 from kafkasniff.native.library import kernel
+
+if TYPE_CHECKING:
+    from kafkasniff.kafka.packed import Decoder
 
 __all__ = ["Schema"]
 
@@ -38,7 +40,12 @@ class Schema:
     def decode(self) -> Decoder:
         """Reads clean bytes, by the native kernel where it is there; raises Odd at others. `read` is for all bytes."""
         found = kernel()
-        return self._decode_by_walker if found is None else decoder_of(found, self.root)
+        if found is None:
+            return self._decode_by_walker
+        # Imported here because it knows what is read inside of records, which schemas describe.
+        from kafkasniff.kafka.packed import decoder_of  # noqa: PLC0415
+
+        return decoder_of(found, self.root)
 
     def _decode_by_walker(
         self, data: bytes, position: int, end: int, context: DecodeContext
