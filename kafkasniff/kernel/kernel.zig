@@ -41,9 +41,10 @@ pub export fn kafkasniff_check(program: [*]const u8, size: u64) i32 {
 pub export fn kafkasniff_body(call: *Call, program: [*]const u8, data: [*]const u8, start: u64, end: u64) Status {
     if (start > end) return .misuse;
     reset(call);
-    var hiding = payloads.Hiding.of(call);
-    defer forget(&hiding);
-    const ended = written(call, programs.Program.at(program), data[0..end], start, pointer(&hiding)) catch |reason|
+    var memory: payloads.Hiding = undefined;
+    const hiding = if (memory.begin(call)) &memory else null;
+    defer if (hiding) |used| used.forget();
+    const ended = written(call, programs.Program.at(program), data[0..end], start, hiding) catch |reason|
         return status(reason);
     if (ended.wanting) return .compressed;
     if (ended.used != call.batches_given) return .odd;
@@ -111,14 +112,6 @@ fn jsonOutput(call: *const Call, hiding: ?*payloads.Hiding) json.Json {
     return .{ .bytes = call.output[0..call.output_size], .form = call.wants.form, .hiding = hiding };
 }
 
-inline fn pointer(hiding: *?payloads.Hiding) ?*payloads.Hiding {
-    return if (hiding.*) |*found| found else null;
-}
-
-fn forget(hiding: *?payloads.Hiding) void {
-    if (hiding.*) |*found| found.forget();
-}
-
 fn packOutput(call: *const Call) packing.Pack {
     return .{ .bytes = call.output[0..call.output_size] };
 }
@@ -127,9 +120,10 @@ fn packOutput(call: *const Call) packing.Pack {
 pub export fn kafkasniff_records(call: *Call, data: [*]const u8, start: u64, end: u64) Status {
     if (start > end) return .misuse;
     reset(call);
-    var hiding = payloads.Hiding.of(call);
-    defer forget(&hiding);
-    var out = jsonOutput(call, pointer(&hiding));
+    var memory: payloads.Hiding = undefined;
+    const hiding = if (memory.begin(call)) &memory else null;
+    defer if (hiding) |used| used.forget();
+    var out = jsonOutput(call, hiding);
     // The field says nothing of its topic.
     var account = record_fields.Account{
         .call = call,
@@ -177,8 +171,9 @@ pub export fn kafkasniff_bodies(call: *Call, data: [*]const u8, size: u64, items
         call.errors = errors;
         call.errors_size = errors_size;
     }
-    var hiding = payloads.Hiding.of(call);
-    defer forget(&hiding);
+    var memory: payloads.Hiding = undefined;
+    const hiding = if (memory.begin(call)) &memory else null;
+    defer if (hiding) |used| used.forget();
     var used: usize = 0;
     var errors_used: usize = 0;
     for (items[0..count], 0..) |*item, number| {
@@ -198,7 +193,7 @@ pub export fn kafkasniff_bodies(call: *Call, data: [*]const u8, size: u64, items
         call.output = output + used;
         call.output_size = output_size - used;
         const found = programs.Program.at(program);
-        const ended = written(call, found, data[0..item.end], item.start, pointer(&hiding)) catch |reason| {
+        const ended = written(call, found, data[0..item.end], item.start, hiding) catch |reason| {
             if (reason == error.NoRoom) {
                 item.status = .no_room;
                 return number;

@@ -1,4 +1,5 @@
-//! `records` fields, and their batches of magic 2 (`org.apache.kafka.common.record.DefaultRecordBatch`, `DefaultRecord`).
+//! `records` fields, and their batches of magic 2 (`org.apache.kafka.common.record.DefaultRecordBatch` and
+//! `DefaultRecord`).
 //!
 //! The specification is `kafka/records.py`, `record_batch.py` and `record_list.py`: what these report as a problem is
 //! `Odd` here. So is what interpreters may add something to, where the output is final (JSON).

@@ -112,7 +112,8 @@ fn sum(field: []u8) void {
 
 var unpacked: [1 << 16]u8 = undefined;
 
-/// What is given as decompressed is as hostile as the rest: a slice of the input, or a field of records that was changed.
+/// What is given as decompressed is as hostile as the rest: a slice of the input, or a field of records that was
+/// changed.
 fn decompressed(run: *const Run, data: []const u8, random: *Random) []const u8 {
     if (random.below(2) == 0) {
         const from = random.below(data.len + 1);
