@@ -42,6 +42,7 @@ class Reading:
 
     def __init__(self, kernel: Kernel, most_output: int = MAX_PACKED) -> None:
         self.caller = caller_of(kernel, most_output)
+        self._most_output = most_output
         self.pack = self.caller.pack
         self.decoder = msgspec.msgpack.Decoder(ext_hook=self.extension)
         self.options: DecodeOptions | None = None
@@ -51,6 +52,7 @@ class Reading:
     def use(self, options: DecodeOptions) -> None:
         """Read as these options say."""
         self.options = options
+        self.caller.most_output = min(self._most_output, options.max_decompressed)
         self.caller.wants = PACK | PACKED_RECORDS[options.records] | (SHOW_SECRETS if options.show_secrets else 0)
 
     def whole(self, size: int, data: bytes, context: DecodeContext) -> tuple[dict[str, Any], int]:

@@ -92,7 +92,7 @@ class Caller:
         most_output: int | None = None,
     ) -> None:
         self._kernel = kernel
-        self._most_output = MAX_OUTPUT if most_output is None else most_output
+        self.most_output = MAX_OUTPUT if most_output is None else most_output
         self._call = Call()
         self._errors = ctypes.create_string_buffer(ERRORS)
         self._batches = (Batch * MAX_BATCHES)()
@@ -136,9 +136,9 @@ class Caller:
     def _more(self) -> bool:
         """Make more room; False where there is as much as there may be."""
         size = self._call.output_size
-        if size >= self._most_output:
+        if size >= self.most_output:
             return False
-        self._grow(min(4 * size, self._most_output))
+        self._grow(min(4 * size, self.most_output))
         return True
 
     def body(
