@@ -18,6 +18,7 @@ from kafkasniff.kafka.record_list import decode_record_list
 
 __all__ = [
     "CONTROL",
+    "CRC_START",
     "DELETE_HORIZON",
     "HEADER",
     "HEADER_SIZE",
@@ -43,7 +44,8 @@ CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 _UNKNOWN_BITS: Final = 0xFF80
 
-_CRC_START: Final = 21
+CRC_START: Final = 21
+"""Where the attributes begin, and with them what the CRC covers."""
 _COPIED: Final = 2048
 """Bytes that are copied in less time than it takes to make a view of them."""
 _ATTRIBUTES: Final = struct.Struct(">h")
@@ -107,7 +109,7 @@ def decode_batch(
         record_count,
     ) = HEADER.unpack_from(data, position)
     seen = data if end - position <= _COPIED else memoryview(data)
-    crc_found = crc32c(seen[position + _CRC_START : end])
+    crc_found = crc32c(seen[position + CRC_START : end])
     if crc_found != crc:
         context.problem(
             "crc-mismatch", f"the batch's CRC-32C is {crc:#010x}, its bytes have {crc_found:#010x}", position
@@ -158,7 +160,7 @@ def decode_held_batch(
 ) -> tuple[list[dict[str, Any]], int]:
     """The records of a batch of magic 2 that is held (`records.decode_held`)."""
     context.base = -held.offset
-    (attributes,) = _ATTRIBUTES.unpack_from(held.wire, _CRC_START)
+    (attributes,) = _ATTRIBUTES.unpack_from(held.wire, CRC_START)
     return _batch_records(batch, held.wire, 0, len(held.wire), attributes, context, budget)
 
 

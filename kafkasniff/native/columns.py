@@ -13,7 +13,12 @@ from kafkasniff.native.caller import listed
 from kafkasniff.native.calls import DONE, ODD
 from kafkasniff.native.library import Kernel
 
-__all__ = ["BATCH", "Binary", "ColumnReader", "RecordColumns", "address_of", "count_messages"]
+__all__ = ["BATCH", "Binary", "ColumnReader", "Columns", "RecordColumns", "address_of", "count_messages"]
+
+MAX_COLUMN: Final = (1 << 31) - 2
+"""Rows, and bytes of values, of a column: offsets are int32."""
+
+_COUNTS: Final = ("rows", "headers", "key_bytes", "value_bytes", "header_key_bytes", "header_value_bytes")
 
 BATCH: Final = np.dtype(
     [
@@ -30,10 +35,7 @@ BATCH: Final = np.dtype(
         ("spare", np.uint16),
         ("status", np.int32),
         ("found", np.uint32),
-        *(
-            (name, np.uint64)
-            for name in ("rows", "headers", "key_bytes", "value_bytes", "header_key_bytes", "header_value_bytes")
-        ),
+        *((name, np.uint64) for name in _COUNTS),
         ("last_offset", np.int64),
     ]
 )
@@ -57,7 +59,9 @@ class _Binary(ctypes.Structure):
     )
 
 
-class _Columns(ctypes.Structure):
+class Columns(ctypes.Structure):
+    """What is handed over, and what comes back (`columns.Columns`)."""
+
     _fields_ = (
         ("batches", ctypes.c_void_p),
         ("batches_size", ctypes.c_uint64),
@@ -129,7 +133,7 @@ class ColumnReader:
         self, kernel: Kernel, *, marks: Iterable[bytes], headers: Iterable[bytes], times: tuple[int, int]
     ) -> None:
         self._kernel = kernel
-        self._columns = _Columns()
+        self._columns = Columns()
         self._marks, self._headers = listed(marks), listed(headers)
         call = self._columns
         call.marks, call.marks_size = self._marks, len(self._marks)
@@ -151,6 +155,8 @@ class ColumnReader:
         """
         batches["status"][~wanted] = ODD
         some = batches[wanted]
+        if any(int(some[name].sum()) > MAX_COLUMN for name in _COUNTS):
+            return None
         rows, headers = int(some["rows"].sum()), int(some["headers"].sum())
         found = int(np.bitwise_or.reduce(some["found"])) if len(some) else 0
         call = self._columns

@@ -19,7 +19,7 @@ from kafkasniff.entities import text
 from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.definition import FieldDefinition
-from kafkasniff.kafka.record_batch import HEADER_SIZE, Batch, batch_payload
+from kafkasniff.kafka.record_batch import CRC_START, HEADER_SIZE, Batch, HeldRecords, batch_payload
 from kafkasniff.kafka.uuids import ZERO_UUID
 from kafkasniff.memory_limits import DEFAULT_MEMORY, in_proportion
 from kafkasniff.model import Direction, Exchange, Message, Problem
@@ -109,6 +109,8 @@ class RecordRows:
         found = kernel()
         self._native = None if found is None else NativeRecords(found, limits, show_secrets=show_secrets)
         self._pieces: list[Piece] = []
+        self._read: dict[int, tuple[bytes, memoryview]] = {}
+        """Compressed batches that wait, by their CRC: the bytes that it covers, and their records."""
         self._joined = 0
         self._plain = 0
         self._batches: list[pa.RecordBatch] = []
@@ -173,25 +175,44 @@ class RecordRows:
 
     def _hold(self, piece: Piece, batch: Batch) -> bool:
         """Decompress a batch and keep its records' bytes; False where that fails, which is reported."""
-        held, context = batch.held, piece.field.context
+        held = batch.held
         assert held is not None
         if batch["magic"] < 2:
             # A set of messages, decompressed already.
             piece.data = memoryview(held.wire)
         else:
-            context.base = -held.offset
-            # The codec's bits: low byte of the attributes.
-            codec = held.wire[22] & 7
-            payload = batch_payload(
-                held.wire, 0, len(held.wire), codec=codec, record_count=batch["record_count"], context=context
-            )
-            if payload is None:
+            data = self._decompressed(held, batch, piece.field.context)
+            if data is None:
                 return False
-            data, start, end = payload
-            batch.uncompressed = HEADER_SIZE + end - start
-            piece.data = memoryview(data)[start:end]
+            batch.uncompressed = HEADER_SIZE + len(data)
+            piece.data = data
         self._joined += len(piece.data)
         return True
+
+    def _decompressed(self, held: HeldRecords, batch: Batch, context: DecodeContext) -> memoryview | None:
+        """The bytes of the records of a batch of magic 2; None where they cannot be had, which is reported.
+
+        A batch that is produced is fetched soon, by replicas and consumers, with the same bytes behind its CRC: it is
+        decompressed once.
+        """
+        wire, before = held.wire, len(context.problems)
+        # The codec's bits: low byte of the attributes.
+        codec = wire[22] & 7
+        if codec and batch["crc"] in self._read:
+            checked, data = self._read[batch["crc"]]
+            room = context.options.max_decompressed - context.decompressed
+            if len(data) <= room and len(checked) == len(wire) - CRC_START and wire.endswith(checked):
+                context.decompressed += len(data)
+                return data
+        context.base = -held.offset
+        payload = batch_payload(wire, 0, len(wire), codec=codec, record_count=batch["record_count"], context=context)
+        if payload is None:
+            return None
+        found, start, end = payload
+        data = memoryview(found)[start:end]
+        if codec and len(context.problems) == before and not context.problems_dropped:
+            self._read[batch["crc"]] = wire[CRC_START:], data
+        return data
 
     # -- rows -------------------------------------------------------------------------------------------------------
 
@@ -218,7 +239,7 @@ class RecordRows:
         """
         waiting = self._pieces
         order = sorted(range(len(waiting)), key=lambda index: _sort_key(waiting[index].field))
-        self._pieces = []
+        self._pieces, self._read = [], {}
         self._joined = self._plain = 0
         return [waiting[index] for index in order], order.index(len(order) - 1)
 
