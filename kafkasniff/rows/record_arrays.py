@@ -120,7 +120,7 @@ def columns_of(columns: RecordColumns, legacy: NDArray[np.bool_] | None, *, show
             mask=None if legacy is None else pa.array(legacy),
         ),
         "sequence": pa.array(columns.sequence, mask=legacy),
-        "control": pa.nulls(rows, pa.string()).dictionary_encode(),
+        "control": pa.DictionaryArray.from_arrays(pa.nulls(rows, pa.int32()), pa.array([], pa.string())),
         "trace_ids": trace_ids,
     }
 

@@ -273,7 +273,9 @@ class RecordRows:
         for index in range(1, len(pieces)):
             number[index] = number[index - 1] + (exchanges[index] != exchanges[index - 1])
         of_row = number[piece_of]
-        position: Numbers = np.arange(len(piece_of)) - np.searchsorted(of_row, of_row)
+        # Rows of one exchange follow each other.
+        starts = np.flatnonzero(np.append(True, of_row[1:] != of_row[:-1]))
+        position: Numbers = np.arange(len(piece_of)) - np.repeat(starts, np.diff(np.append(starts, len(piece_of))))
         begun, so_far = self._positions
         if begun in exchanges:
             position[of_row == number[exchanges.index(begun)]] += so_far
