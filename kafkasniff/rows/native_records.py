@@ -53,6 +53,9 @@ class NativeRecords:
             right[:] = False
         for index in np.flatnonzero(~right).tolist():
             _decode_again(some[index])
+        for piece in some:
+            # Its records are in the columns now, which are sorted and written next.
+            piece.data = None
         counts = batches["rows"].astype(np.int64)
         for index in np.flatnonzero(right).tolist():
             _check_count(some[index], int(counts[index]))
