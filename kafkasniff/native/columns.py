@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -126,13 +126,21 @@ class ColumnReader:
     """Reads records of many batches: `measure` says which are right in every byte and how large they are, `read` reads.
 
     `marks`: what keys of records begin with, and `headers`: keys of headers, whose presence is wanted; `times`: the
-    first and the last millisecond that a timestamp may be.
+    first and the last millisecond that a timestamp may be; `allocate`: gives memory for so many bytes of values, from a
+    pool that whoever uses the columns draws on, too.
     """
 
     def __init__(
-        self, kernel: Kernel, *, marks: Iterable[bytes], headers: Iterable[bytes], times: tuple[int, int]
+        self,
+        kernel: Kernel,
+        *,
+        marks: Iterable[bytes],
+        headers: Iterable[bytes],
+        times: tuple[int, int],
+        allocate: Callable[[int], Any] = bytearray,
     ) -> None:
         self._kernel = kernel
+        self._allocate = allocate
         self._columns = Columns()
         self._marks, self._headers = listed(marks), listed(headers)
         call = self._columns
@@ -169,7 +177,7 @@ class ColumnReader:
         call.timestamp_valid, call.sequence = valid.ctypes.data, sequence.ctypes.data
         call.header_offsets = header_offsets.ctypes.data
         made = [
-            _room(getattr(call, name), count, int(some[f"{name}_bytes"].sum()))
+            self._room(getattr(call, name), count, int(some[f"{name}_bytes"].sum()))
             for name, count in (("key", rows), ("value", rows), ("header_key", headers), ("header_value", headers))
         ]
         if self._kernel.columns_write(ctypes.byref(call)) != DONE:
@@ -194,17 +202,17 @@ class ColumnReader:
             bool(found & LISTED),
         )
 
+    def _room(self, call: Any, count: int, size: int) -> Binary:
+        """Room for values of `size` bytes together."""
+        data = np.frombuffer(self._allocate(size), np.uint8) if size else np.empty(0, np.uint8)
+        made = Binary(np.empty(count + 1, np.int32), data, _bits(count), 0)
+        call.offsets, call.data, call.valid = made.offsets.ctypes.data, made.data.ctypes.data, made.valid.ctypes.data
+        call.size = size
+        return made
+
 
 def _bits(count: int) -> NDArray[np.uint8]:
     return np.zeros(-(-count // 8), np.uint8)
-
-
-def _room(call: Any, count: int, size: int) -> Binary:
-    """Room for values of `size` bytes together."""
-    made = Binary(np.empty(count + 1, np.int32), np.empty(size, np.uint8), _bits(count), 0)
-    call.offsets, call.data, call.valid = made.offsets.ctypes.data, made.data.ctypes.data, made.valid.ctypes.data
-    call.size = size
-    return made
 
 
 def address_of(data: bytes | memoryview) -> int:

@@ -30,6 +30,8 @@ class NativeRecords:
             marks=CONNECT_KEYS,
             headers=[name.encode() for name in TRACE_HEADERS],
             times=(FIRST_TIME, LAST_TIME),
+            # Else two pools hold memory that the other could use.
+            allocate=pa.allocate_buffer,
         )
         self._limit = limits.max_records
         self._show_secrets = show_secrets
