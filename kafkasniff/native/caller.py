@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kafkasniff.native.calls import COMPRESSED, DONE, NO_ROOM, Base, Batch, Call, Item
 from kafkasniff.native.library import Kernel
 
-__all__ = ["MAX_BATCHES", "MAX_OUTPUT", "Caller", "Code", "Made", "Program", "Wanted"]
+__all__ = ["MAX_BATCHES", "MAX_OUTPUT", "Caller", "Code", "Made", "Program", "Wanted", "listed"]
 
 FIRST_OUTPUT: Final = 256 << 10
 MAX_OUTPUT: Final = 8 << 20
@@ -96,7 +96,7 @@ class Caller:
         self._call = Call()
         self._errors = ctypes.create_string_buffer(ERRORS)
         self._batches = (Batch * MAX_BATCHES)()
-        self._headers, self._marks = _listed(headers), _listed(marks)
+        self._headers, self._marks = listed(headers), listed(marks)
         call = self._call
         call.errors, call.errors_size = ctypes.addressof(self._errors), ERRORS
         call.batches, call.batches_size = self._batches, MAX_BATCHES
@@ -251,7 +251,7 @@ class Caller:
         return looked
 
 
-def _listed(texts: Iterable[bytes]) -> bytes:
+def listed(texts: Iterable[bytes]) -> bytes:
     """Texts, each behind its length."""
     return b"".join(bytes((len(text),)) + text for text in texts)
 
