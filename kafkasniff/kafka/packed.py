@@ -44,6 +44,7 @@ class Reading:
 
     def __init__(self, kernel: Kernel, most_output: int = MAX_PACKED) -> None:
         self.caller = caller_of(kernel, most_output)
+        self._most_output = most_output
         self.pack = self.caller.pack
         self.decoder = msgspec.msgpack.Decoder(ext_hook=self.extension)
         self.options: DecodeOptions | None = None
@@ -58,6 +59,7 @@ class Reading:
         if isinstance(options, RenderingOptions) and options.renderer is not None and options.records == "full":
             wants |= options.renderer.wants
             hiding = options.renderer.hiding
+        self.caller.most_output = min(self._most_output, options.max_decompressed)
         self.caller.wants = wants
         self.caller.hide(hiding)
 

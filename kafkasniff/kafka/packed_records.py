@@ -54,12 +54,12 @@ _free: Final[list[Caller]] = []
 
 
 def read_record_list(
-    data: bytes, start: int, end: int, base: Base, budget: int
+    data: bytes, start: int, end: int, base: Base, *, budget: int, most: int
 ) -> tuple[list[dict[str, Any]], int, bool] | None:
     """The records that fill `data[start:end]`; None where Python has to read them.
 
-    With them: how many they are, or headers of them, whichever are more, of which `budget` are allowed; and whether
-    interpreters may add something to them.
+    `budget`: records, or headers, that are allowed; `most`: bytes of MessagePack, `MAX_PACKED` at most. Returns the
+    records, their number or that of their headers, whichever is larger, and whether interpreters may add something.
     """
     found = kernel()
     if found is None:
@@ -70,6 +70,7 @@ def read_record_list(
         caller = caller_of(found)
         caller.wants = PACK
     caller.most_records = budget
+    caller.most_output = min(MAX_PACKED, most)
     packed = caller.record_list(data, start, end, base)
     result = None
     if packed is not None:

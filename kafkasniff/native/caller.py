@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kafkasniff.native.calls import COMPRESSED, DONE, NO_ROOM, Base, Batch, Call, Hiding, Item
 from kafkasniff.native.library import Kernel
 
-__all__ = ["MAX_BATCHES", "MAX_OUTPUT", "Caller", "Code", "Made", "Program", "Wanted"]
+__all__ = ["MAX_BATCHES", "MAX_OUTPUT", "Caller", "Code", "Made", "Program", "Wanted", "listed"]
 
 FIRST_OUTPUT: Final = 256 << 10
 MAX_OUTPUT: Final = 8 << 20
@@ -96,13 +96,13 @@ class Caller:
         most_output: int | None = None,
     ) -> None:
         self._kernel = kernel
-        self._most_output = MAX_OUTPUT if most_output is None else most_output
+        self.most_output = MAX_OUTPUT if most_output is None else most_output
         self._call = Call()
         self._errors = ctypes.create_string_buffer(ERRORS)
         self._batches = (Batch * MAX_BATCHES)()
         kinds = {**dict.fromkeys(headers, 0), **dict.fromkeys(traces, 1)}
         self._headers = b"".join(bytes((kind, len(name))) + name for name, kind in kinds.items())
-        self._marks = b"".join(bytes((len(text),)) + text for text in marks)
+        self._marks = listed(marks)
         call = self._call
         call.errors, call.errors_size = ctypes.addressof(self._errors), ERRORS
         call.batches, call.batches_size = self._batches, MAX_BATCHES
@@ -147,9 +147,9 @@ class Caller:
     def _more(self) -> bool:
         """Make more room; False where there is as much as there may be."""
         size = self._call.output_size
-        if size >= self._most_output:
+        if size >= self.most_output:
             return False
-        self._grow(min(4 * size, self._most_output))
+        self._grow(min(4 * size, self.most_output))
         return True
 
     def body(
@@ -261,6 +261,11 @@ class Caller:
                 call.written = call.errors_written = 0
                 return 1
         return looked
+
+
+def listed(texts: Iterable[bytes]) -> bytes:
+    """Texts, each behind its length."""
+    return b"".join(bytes((len(text),)) + text for text in texts)
 
 
 def _codes(raw: bytes) -> tuple[Code, ...]:
