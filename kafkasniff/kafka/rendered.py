@@ -19,7 +19,7 @@ from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
 from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS
 from kafkasniff.kafka.errors import error_name
-from kafkasniff.kafka.message import Decoded
+from kafkasniff.kafka.message import Decoded, read_rest
 from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
 from kafkasniff.kafka.program import ops_of, program_of
 from kafkasniff.kafka.record_batch import HEADER_SIZE
@@ -115,7 +115,10 @@ class Renderer:
         assert self._options is not None
         inflate = _Inflate(data, min(MAX_INFLATED, self._options.max_decompressed))
         made = self._caller.body(program, data, start, end, inflate)
-        return None if made is None else RenderedBody(made.json, _error_codes(made.codes))
+        if made is None:
+            return None
+        odd = (made.problems, made.after) if made.problems or made.after != end else None
+        return RenderedBody(made.json, _error_codes(made.codes), odd)
 
     def records(self, data: bytes, start: int, end: int, context: DecodeContext) -> RenderedRecords | None:
         """The `records` field `data[start:end]`; None where it has to be decoded."""
@@ -160,28 +163,28 @@ class Renderer:
         body = None if program is None else self.body(program, rest.data, rest.position, rest.end)
         if body is None:
             return None
+        if body.odd is not None:
+            return read_rest(decoded, rendered=body)
         # Its body is for a sink alone: see `RenderedBody`.
         return msgspec.structs.replace(decoded, body=body, errors=body.errors, rest=None)
 
     def bodies(self, data: bytes, items: NDArray[np.void]) -> list[RenderedBody | None]:
         """Several, of which `items` (`caller.ITEM`) have program and place; those that were looked at. Hot."""
-        looked, json, codes = self._caller.bodies(data, items)
+        looked, json = self._caller.bodies(data, items)
         found: list[RenderedBody | None] = []
-        begin = errors_begin = errors_at = 0
+        begin = notes_begin = 0
         items = items[:looked]
-        columns = (items[name].tolist() for name in ("status", "output_end", "errors_end"))
-        for index, (status, end, errors_end) in enumerate(zip(*columns, strict=True)):
+        columns = (items[name].tolist() for name in ("status", "output_end", "notes_end", "after", "end"))
+        for index, (status, output_end, notes_end, after, end) in enumerate(zip(*columns, strict=True)):
             if status == DONE:
-                if errors_end == errors_begin:
-                    found.append(RenderedBody(json[begin:end]))
+                if notes_end == notes_begin and after == end:
+                    found.append(RenderedBody(json[begin:output_end]))
                 else:
-                    errors: list[Code] = []
-                    while errors_begin < errors_end:
-                        errors.append(codes[errors_at])
-                        errors_begin += 4 + len(codes[errors_at][1])
-                        errors_at += 1
-                    found.append(RenderedBody(json[begin:end], _error_codes(errors)))
-                begin = end
+                    codes, problems = self._caller.notes(notes_begin, notes_end)
+                    odd = (problems, after) if problems or after != end else None
+                    found.append(RenderedBody(json[begin:output_end], _error_codes(codes), odd))
+                    notes_begin = notes_end
+                begin = output_end
             elif status == COMPRESSED:
                 found.append(self._compressed(data, items[index]))
             else:
@@ -193,7 +196,7 @@ class Renderer:
         return self.body(self._kept[int(item["program"])], data, int(item["start"]), int(item["end"]))
 
 
-def _error_codes(codes: tuple[Code, ...] | list[Code]) -> tuple[ErrorCode, ...]:
+def _error_codes(codes: list[Code]) -> tuple[ErrorCode, ...]:
     return tuple([ErrorCode(code, error_name(code), path) for code, path in codes])
 
 

@@ -244,7 +244,7 @@ pub fn records(out: anytype, bytes: []const u8, base: calls.Base, account: *Acco
 /// The headers of a record; whether Python has to read one of them.
 inline fn headersOf(out: anytype, record: *Reader, count: usize, call: *const calls.Call) Error!bool {
     var listed = false;
-    try out.openArray(count);
+    _ = try out.openArray(count);
     for (0..count) |index| {
         const name = try nullable(record) orelse return error.Odd;
         if (isListed(name, call.headers[0..call.headers_size])) listed = true;

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from kafkasniff.native.calls import COMPRESSED, DONE, NO_ROOM, Base, Batch, Call, Item
 from kafkasniff.native.library import Kernel
 
-__all__ = ["MAX_BATCHES", "MAX_OUTPUT", "Caller", "Code", "Made", "Program", "Wanted"]
+__all__ = ["MAX_BATCHES", "MAX_OUTPUT", "NOTE", "Caller", "Code", "Made", "Noted", "Program", "Wanted"]
 
 FIRST_OUTPUT: Final = 256 << 10
 MAX_OUTPUT: Final = 8 << 20
 """Bytes of JSON of one body at most: larger ones are Python's."""
-ERRORS: Final = 64 << 10
-"""Bytes of the error codes of one call, with their paths."""
+NOTES: Final = 128 << 10
+"""Bytes of the error codes and problems of one call, with their paths."""
 KEPT_OUTPUT: Final = 1 << 20
 """Bytes of memory for MessagePack that are kept from one body to the next."""
 MAX_BATCHES: Final = 4096
@@ -29,7 +29,7 @@ MAX_RECORDS: Final = 1_000_000
 
 ITEM: Final = np.dtype(
     [
-        *((name, np.uint64) for name in ("program", "start", "end", "output_end", "errors_end")),
+        *((name, np.uint64) for name in ("program", "start", "end", "output_end", "notes_end", "after")),
         ("status", np.int32),
         *((name, np.uint32) for name in ("records", "truncated", "looked_at")),
     ]
@@ -40,18 +40,35 @@ PLACE_AT: Final = Call.program.offset
 put_place: Final = Packing("=QQQ").pack_into
 _RESULTS: Final = Packing("=7Q")
 _RESULTS_AT: Final = Call.written.offset
+_note: Final = Packing("<HHQ3q")
+NOTE: Final = _note.size
+"""Bytes of a note in front of its path."""
 
 Code = tuple[int, str]
 """An error code and where in the body it is."""
+
+
+class Noted(NamedTuple):
+    """A problem of a body."""
+
+    number: int
+    """What it is: `kernel/walk.zig`, `Problem`."""
+    path: str
+    position: int
+    """Where in the data."""
+    numbers: tuple[int, int, int]
 
 
 class Made(NamedTuple):
     """What came of a message."""
 
     json: bytes
-    codes: tuple[Code, ...]
+    codes: list[Code]
+    problems: list[Noted]
     records: int
     truncated: int
+    after: int
+    """Where in the data a body ends."""
 
 
 class Wanted(NamedTuple):
@@ -94,11 +111,12 @@ class Caller:
         self._kernel = kernel
         self._most_output = MAX_OUTPUT if most_output is None else most_output
         self._call = Call()
-        self._errors = ctypes.create_string_buffer(ERRORS)
+        notes = bytearray(NOTES)
+        self._notes = memoryview(notes)
         self._batches = (Batch * MAX_BATCHES)()
         self._headers, self._marks = _listed(headers), _listed(marks)
         call = self._call
-        call.errors, call.errors_size = ctypes.addressof(self._errors), ERRORS
+        call.notes, call.notes_size = ctypes.addressof(ctypes.c_char.from_buffer(notes)), NOTES
         call.batches, call.batches_size = self._batches, MAX_BATCHES
         call.headers, call.headers_size = self._headers, len(self._headers)
         call.marks, call.marks_size = self._marks, len(self._marks)
@@ -146,28 +164,23 @@ class Caller:
     ) -> Made | None:
         """The body `data[start:end]`; None where Python has to read it."""
         function, pointer, address = self._kernel.body, self._pointer, program.address
-        return self._run(lambda: function(pointer, address, data, start, end), decompress, end)
+        return self._run(lambda: function(pointer, address, data, start, end), decompress)
 
     def records(self, data: bytes, start: int, end: int, decompress: Callable[[Wanted], bytes | None]) -> Made | None:
         """The `records` field `data[start:end]`; likewise."""
         function, pointer = self._kernel.records, self._pointer
         return self._run(lambda: function(pointer, data, start, end), decompress)
 
-    def _run(
-        self, function: Callable[[], int], decompress: Callable[[Wanted], bytes | None], after: int | None = None
-    ) -> Made | None:
-        """`after`: where the body has to end."""
+    def _run(self, function: Callable[[], int], decompress: Callable[[Wanted], bytes | None]) -> Made | None:
         call = self._call
         call.batches_given = 0
         given: list[bytes] = []  # kept as long as the kernel reads them
         while True:
             status = function()
             if status == DONE:
-                if after is not None and call.after != after:
-                    return None
                 json = ctypes.string_at(self._address, call.written)
-                codes = _codes(ctypes.string_at(self._errors, call.errors_written)) if call.errors_written else ()
-                return Made(json, codes, call.records, call.truncated)
+                codes, problems = self.notes(0, call.notes_written)
+                return Made(json, codes, problems, call.records, call.truncated, call.after)
             if status == COMPRESSED and not given:
                 for batch in self._batches[: call.batches_wanted]:
                     records = decompress(Wanted(batch.position, batch.end, batch.codec, batch.count))
@@ -196,11 +209,11 @@ class Caller:
     def results(self) -> tuple[int, int, int, int, int]:
         """Results of the last call.
 
-        Bytes of error codes, where the body ends, the number of records, bytes at the end of a field that are no whole
+        Bytes of notes, where the body ends, the number of records, bytes at the end of a field that are no whole
         batch, and whether interpreters may add something.
         """
-        _, errors, _, records, truncated, after, looked_at = _RESULTS.unpack_from(self._call, _RESULTS_AT)
-        return errors, after, records, truncated, looked_at
+        _, notes, _, records, truncated, after, looked_at = _RESULTS.unpack_from(self._call, _RESULTS_AT)
+        return notes, after, records, truncated, looked_at
 
     def record_list(self, data: bytes, start: int, end: int, base: Base) -> memoryview | None:
         """The records that fill `data[start:end]` as MessagePack; None where Python has to read them.
@@ -218,14 +231,26 @@ class Caller:
         if self._size > KEPT_OUTPUT:
             self._grow(KEPT_OUTPUT)
 
-    def codes(self, size: int) -> tuple[Code, ...]:
-        """Error codes and their paths, `size` bytes of them."""
-        return _codes(ctypes.string_at(self._errors, size))
+    def notes(self, begin: int, end: int) -> tuple[list[Code], list[Noted]]:
+        """Error codes and problems, each in the order of their places: these bytes of the notes of the last call."""
+        codes: list[Code] = []
+        problems: list[Noted] = []
+        notes = self._notes
+        while begin < end:
+            kind, size, position, *numbers = _note.unpack_from(notes, begin)
+            begin += NOTE
+            path = str(notes[begin : begin + size], "ascii")
+            begin += size
+            if kind:
+                problems.append(Noted(kind, path, position, (numbers[0], numbers[1], numbers[2])))
+            else:
+                codes.append((numbers[0], path))
+        return codes, problems
 
-    def bodies(self, data: bytes, items: NDArray[np.void]) -> tuple[int, bytes, tuple[Code, ...]]:
+    def bodies(self, data: bytes, items: NDArray[np.void]) -> tuple[int, bytes]:
         """Bodies one behind the other; `items` are of `ITEM`, whose results are filled in.
 
-        Returns how many items were looked at, their JSON, and their error codes.
+        Returns how many items were looked at, and their JSON; `notes` has theirs until the next call.
         """
         call = self._call
         call.batches_given = 0
@@ -235,23 +260,10 @@ class Caller:
             looked = self._kernel.bodies(self._pointer, data, len(data), place, len(items))
             if looked == 0 and not self._more():
                 # The first one is too large.
-                return 1, b"", ()
-        json = ctypes.string_at(self._address, call.written)
-        return looked, json, _codes(ctypes.string_at(self._errors, call.errors_written)) if call.errors_written else ()
+                return 1, b""
+        return looked, ctypes.string_at(self._address, call.written)
 
 
 def _listed(texts: Iterable[bytes]) -> bytes:
     """Texts, each behind its length."""
     return b"".join(bytes((len(text),)) + text for text in texts)
-
-
-def _codes(raw: bytes) -> tuple[Code, ...]:
-    """Error codes as the kernel leaves them."""
-    found: list[Code] = []
-    at = 0
-    while at < len(raw):
-        code = int.from_bytes(raw[at : at + 2], "little", signed=True)
-        size = int.from_bytes(raw[at + 2 : at + 4], "little")
-        found.append((code, raw[at + 4 : at + 4 + size].decode("ascii")))
-        at += 4 + size
-    return tuple(found)

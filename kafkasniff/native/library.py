@@ -14,7 +14,7 @@ from kafkasniff.native.calls import Base, Call, Item
 
 __all__ = ["ABI", "Kernel", "kernel", "kernel_note"]
 
-ABI: Final = 2
+ABI: Final = 3
 """Version of the structures and functions; the library states its own."""
 
 SWITCH: Final = "KAFKASNIFF_KERNEL"
