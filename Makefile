@@ -69,10 +69,9 @@ demo: $(VENV)/.installed
 	@echo "\$$ kafkasniff decode --format json --api Produce --count 2 $(DEMO_CAPTURE)"
 	@$(BIN)/kafkasniff decode --quiet --format json --api Produce --count 2 $(DEMO_CAPTURE)
 
-# Groups start in the order of tests/conftest.py. Bytecode, even where the environment wants none: the tests start hundreds
-# of processes, and each would compile kafkasniff anew.
+# Groups start in the order of tests/conftest.py.
 test: $(VENV)/.installed-test
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 """Makes the benchmark's captures in `benchmarks/data`: `python -m benchmarks.generate --help`, README.md.
 
 Beside each capture stands a `.json` file with what it was made with, its brokers' ports (tshark has to be told) and its
-packets. Only recording form A needs root; all that is made from it does not, once it is there.
+packets. Only recording the forms A and mixed needs root; all that is made from A does not, once it is there.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from benchmarks import newest_messages, small_messages
+from benchmarks import deep_messages, deep_traffic, newest_messages, small_messages
 from benchmarks.disturbed_segments import disturbed
+from benchmarks.mixed_recording import record as record_mixed
 from benchmarks.pcap_files import count_packets, write_copies, write_pcapng
 from benchmarks.recorded_answers import without_refusals
 from benchmarks.recording import RecordingError, client_python, record_with
@@ -42,8 +43,14 @@ FORMS: Final = {
     "B-new": "the same in segments of 1,448 bytes",
     "Bx-new": "the same disturbed",
     "C-new": "C in the newest versions that kafkasniff knows",
+    "C-deep": "many connections that pipeline small messages whose bodies differ, of clients of four releases",
+    "mixed": "clients of Java, librdkafka and franz-go with a broker of Kafka 4, groups and fetch sessions; recorded "
+    "from loopback, which needs root, Java, Maven and Go",
     "start": "100 packets, for the time until the first line",
 }
+
+TARGETS_ONLY: Final = ("C-deep", "mixed")
+"""Forms for `benchmarks.targets` alone; made only if they are named."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,12 +68,18 @@ class Sizes:
     packets: int = 2_000_000
     """Of form C."""
     connections: int = 2000
-    """Of form C."""
+    """Of form C and C-deep."""
+    deep_exchanges: int = 200_000
+    """Requests of form C-deep, each with its response."""
+    mixed_mb: int = 40
+    """Recorded of form mixed. It is never copied, because copies would repeat all bodies."""
     seed: int = 1
     format: int = FORMAT
 
 
-QUICK: Final = Sizes(base_mb=3, large_copies=2, segment_copies=1, packets=12_000, connections=100)
+QUICK: Final = Sizes(
+    base_mb=3, large_copies=2, segment_copies=1, packets=12_000, connections=100, deep_exchanges=2_000, mixed_mb=2
+)
 
 
 MADE_OF: Final = {
@@ -74,9 +87,11 @@ MADE_OF: Final = {
     "B": ("base_mb", "segment_copies", "seed", "format"),
     "Bx": ("base_mb", "disturbed_copies", "seed", "format"),
     "C": ("packets", "connections", "seed", "format"),
+    "C-deep": ("deep_exchanges", "connections", "seed", "format"),
+    "mixed": ("mixed_mb", "format"),
     "start": ("format",),
 }
-"""Which sizes a form depends on; the same for all its variants."""
+"""Which sizes a form depends on; the same for its variants that are not listed."""
 
 COPIES: Final = {"A": "large_copies", "B": "segment_copies", "Bx": "disturbed_copies"}
 
@@ -133,13 +148,17 @@ class Maker:
 
     def made_with(self, form: str) -> dict[str, int]:
         """What a capture depends on."""
-        return {name: getattr(self.sizes, name) for name in MADE_OF[form.partition("-")[0]]}
+        return {name: getattr(self.sizes, name) for name in MADE_OF.get(form) or MADE_OF[form.partition("-")[0]]}
 
     def make(self, form: str) -> None:
         """Raises RecordingError."""
         kind, _, rest = form.partition("-")
         if form == "start":
             self._write(form, [9092], _start)
+        elif form == "mixed":
+            self._record_mixed()
+        elif form == "C-deep":
+            self._write(form, [deep_messages.BROKER_PORT], self._deep)
         elif rest == "pcapng":
             if not self.is_there(kind):
                 self.make(kind)
@@ -174,6 +193,14 @@ class Maker:
         # A round more than fits in: at least so many packets.
         wanted = sizes.packets + 3 * sizes.connections
         small_messages.write(path, sizes.connections, wanted, sizes.seed, pairs)
+
+    def _deep(self, path: Path) -> None:
+        deep_traffic.write(path, self.sizes.connections, self.sizes.deep_exchanges, self.sizes.seed)
+
+    def _record_mixed(self) -> None:
+        ports: list[int] = []
+        # The port is known only when the recording has ended.
+        self._write("mixed", ports, lambda path: ports.extend(record_mixed(path, self.sizes.mixed_mb)))
 
     def _recording(self, *, newest: bool) -> Path:
         sizes = self.sizes
@@ -221,7 +248,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.generate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     described = "; ".join(f"{form}: {what}" for form, what in FORMS.items())
-    parser.add_argument("forms", nargs="*", metavar="FORM", help=described.replace("%", "%%") + " (default: all)")
+    usual = f"(default: all but {', '.join(TARGETS_ONLY)})"
+    parser.add_argument("forms", nargs="*", metavar="FORM", help=f"{described.replace('%', '%%')} {usual}")
     for field in dataclasses.fields(Sizes):
         if field.name != "format":
             parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, metavar="N", help=f"[{field.default}]")
@@ -239,16 +267,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     data: Path = options.data / "quick" if options.quick else options.data
     data.mkdir(parents=True, exist_ok=True)
     maker = Maker(data, dataclasses.replace(QUICK if options.quick else Sizes(), **given))
-    failed: dict[str, str] = {}
-    for form in options.forms or FORMS:
+    failed: dict[str, list[str]] = {}
+    for form in options.forms or [form for form in FORMS if form not in TARGETS_ONLY]:
         if options.missing and maker.is_there(form):
             continue
         try:
             maker.make(form)
         except RecordingError as error:
-            failed[form] = str(error)
-    if failed:
-        print(f"not made: {', '.join(failed)}: {next(iter(failed.values()))}", file=sys.stderr)
+            failed.setdefault(str(error), []).append(form)
+    for reason, forms in failed.items():
+        print(f"not made: {', '.join(forms)}: {reason}", file=sys.stderr)
     # What can be measured without them is measured; the page says what is missing.
     return 0 if captures(data) else 1
 

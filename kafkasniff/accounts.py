@@ -12,6 +12,8 @@ from typing import Final
 
 from kafkasniff.kafka.connection import ConnectionOptions, KafkaConnection
 from kafkasniff.kafka.events import ExchangeEvent, MessageEvent, VerdictEvent
+from kafkasniff.kafka.message_plan import client_software
+from kafkasniff.kafka.named_apis import SASL_HANDSHAKE
 from kafkasniff.kafka.other_protocols import protocol_in
 from kafkasniff.kafka.waits import Turns
 from kafkasniff.model import Connection, Endpoint, Message, StreamBytes
@@ -35,8 +37,6 @@ Endpoints = tuple[tuple[int, int, int], tuple[int, int, int]]
 MAX_CLIENT_IDS: Final = 16
 """Client ids that a connection's account names; clients have one for each connection, proxies more."""
 
-API_VERSIONS: Final = 18
-SASL_HANDSHAKE: Final = 17
 
 _WITHOUT: Final = frozenset({"unanswered", "open", "lost"})
 """Statuses of exchanges whose response should be there."""
@@ -250,8 +250,9 @@ class Account:
         if client_id is not None and client_id not in self.client_ids and len(self.client_ids) < MAX_CLIENT_IDS:
             self.client_ids[client_id] = None
         decoded = event.decoded
-        if decoded.api_key == API_VERSIONS and decoded.body is not None:
-            name, version = decoded.body.get("client_software_name"), decoded.body.get("client_software_version")
+        software = client_software(decoded.api_key)
+        if software is not None and decoded.body is not None:
+            name, version = (decoded.body.get(field) for field in software)
             if isinstance(name, str):
                 self.software = (name, version if isinstance(version, str) else None)
         elif decoded.api_key == SASL_HANDSHAKE and decoded.body is not None:

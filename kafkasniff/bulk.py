@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -36,19 +36,17 @@ from kafkasniff.bulk_versions import (
     version_of,
     versions,
 )
+from kafkasniff.kafka.ahead import Ahead, BodyMaker
 from kafkasniff.kafka.connection import ConnectionOptions
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.events import Event
 from kafkasniff.kafka.exchange import MAX_OUTSTANDING
 from kafkasniff.kafka.framing import Frame
-from kafkasniff.kafka.message import PRODUCE
+from kafkasniff.kafka.named_apis import PRODUCE
 from kafkasniff.model import Message
 from kafkasniff.streams import NO_TIME, Stretch
 from kafkasniff.tcp.plan import BatchPlan
 from kafkasniff.tcp.reassembly import Delta
-
-if TYPE_CHECKING:
-    from kafkasniff.kafka.rendered import Ahead, Renderer
 
 __all__ = [
     "Bulk",
@@ -138,12 +136,11 @@ def take(
     plan: BatchPlan | None,
     options: ConnectionOptions,
     repeats: Repeats | None = None,
-    renderer: Renderer | None = None,
+    maker: BodyMaker | None = None,
 ) -> Taken:
     """Take what connections yielded of a batch of packets, where all of it can be taken in bulk.
 
-    `plan` is the batch's; `repeats`: bodies that messages may share; `renderer`: makes bodies that only a JSON sink
-    looks at.
+    `plan` is the batch's; `repeats`: bodies that messages may share; `maker`: makes bodies, some at a time.
     """
     # A batch may have payload alone, and of that less than the length of one frame.
     if plan is None or len(plan.batch.buffer) < _HEADER:
@@ -151,7 +148,7 @@ def take(
     candidates, rest = _candidates(deltas, plan)
     if not candidates:
         return Taken(deltas)
-    pairs = Pairs(candidates, plan, options, repeats, renderer)
+    pairs = Pairs(candidates, plan, options, repeats, maker)
     taken = pairs.taken.tolist()
     if not any(taken):
         return Taken(deltas)
@@ -202,13 +199,13 @@ class Pairs:
         plan: BatchPlan,
         options: ConnectionOptions,
         repeats: Repeats | None = None,
-        renderer: Renderer | None = None,
+        maker: BodyMaker | None = None,
     ) -> None:
         self._candidates = candidates
         self._plan = plan
         self._options = options.detail.decode
         self._repeats = repeats
-        self._renderer = renderer
+        self._maker = maker
         self._max_frame = options.max_frame
         self._views = Views(plan.batch.buffer)
         self._ranges: Ints = np.array([rows for _, rows in candidates], np.int64)
@@ -463,8 +460,8 @@ class Pairs:
             columns.time[row],
         ]
         code, latency = both(header.code[ask], nothing - 1), both(nothing, self._latency[answer])
-        if self._renderer is not None and self._renderer.use(self._options):
-            bulk.ahead = self._ahead(self._renderer, ask, answer, sorted_by)
+        if self._maker is not None and self._maker.use(self._options):
+            bulk.ahead = self._ahead(self._maker, ask, answer, sorted_by)
         arranged = connection[sorted_by]
         found = zip(
             order[sorted_by].tolist(),
@@ -479,7 +476,7 @@ class Pairs:
         )
         return list(found)
 
-    def _ahead(self, renderer: Renderer, ask: Ints, answer: Ints, order: Ints) -> Ahead:
+    def _ahead(self, maker: BodyMaker, ask: Ints, answer: Ints, order: Ints) -> Ahead:
         """The bodies of these requests and responses, which are told in this order."""
         requests, responses, header = self._requests, self._responses, self._header
         code = header.code[ask]
@@ -490,7 +487,7 @@ class Pairs:
             for row, (direction, tags) in enumerate(
                 (("request", version.flexible), ("response", version.flexible_response))
             ):
-                program = renderer.program(version.key, version.version, direction)  # type: ignore[arg-type]
+                program = maker.program(version.key, version.version, direction)  # type: ignore[arg-type]
                 programs[row, one] = 0 if program is None else program.address
                 flexible[row, one] = tags
         asked, answered = requests.start[ask], responses.start[answer]
@@ -500,9 +497,11 @@ class Pairs:
         tags = flexible[1, code]
         first = self._views.unsigned(np.minimum(body, answer_end - 1))
         answer_programs = np.where((tags == 0) | ((body < answer_end) & (first == 0)), programs[1, code], 0)
-        return renderer.ahead(
+        return Ahead(
+            maker,
             self._plan.batch.buffer,
             np.concatenate((programs[0, code], answer_programs.astype(np.uint64))),
+            np.concatenate((asked, answered)),
             np.concatenate((asked + _HEADER + np.maximum(header.client_id[ask], 0) + flexible[0, code], body + tags)),
             np.concatenate((asked + requests.size[ask], answer_end)),
             order,

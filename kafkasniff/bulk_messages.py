@@ -37,10 +37,14 @@ def tell_request(entry: BulkEntry, number: int, capture: str | None) -> tuple[Me
     if client_id.__class__ is not bytes and context.options.bodies:
         context.base = start
         position += version.flexible
-        rendered = None if bulk.ahead is None else bulk.ahead.take(index)
-        if rendered is not None:
-            if rendered.odd is None:
-                body, errors = rendered, rendered.errors  # type: ignore[assignment]  # see `RenderedBody`
+        made = None if bulk.ahead is None else bulk.ahead.take(index)
+        if made.__class__ is RenderedBody:
+            if made.odd is None:
+                body, errors = made, made.errors  # type: ignore[assignment]  # see `RenderedBody`
+            else:
+                rendered = made
+        elif made is not None:
+            body = made  # type: ignore[assignment]  # as above
         elif bulk.repeats is None:
             body = decode_body(version.request, data, position, start + size, context)
         else:
@@ -100,10 +104,14 @@ def tell_response(entry: BulkEntry, opened: Open, capture: str | None) -> Messag
     errors: tuple[ErrorCode, ...] = ()
     if context.options.bodies and not (flexible and (size < 5 or data[start + 4])):
         context.base = start
-        rendered = None if bulk.ahead is None else bulk.ahead.take(len(bulk.open) + index)
-        if rendered is not None:
-            if rendered.odd is None:
-                body, errors = rendered, rendered.errors  # type: ignore[assignment]  # see `RenderedBody`
+        made = None if bulk.ahead is None else bulk.ahead.take(len(bulk.open) + index)
+        if made.__class__ is RenderedBody:
+            if made.odd is None:
+                body, errors = made, made.errors  # type: ignore[assignment]  # see `RenderedBody`
+            else:
+                rendered = made
+        elif made is not None:
+            body = made  # type: ignore[assignment]  # as above
         elif bulk.repeats is None:
             body = decode_body(version.response, data, start + 4 + flexible, start + size, context)
         else:

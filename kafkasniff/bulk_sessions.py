@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 
 from kafkasniff.bulk import BulkEntry, Version
 from kafkasniff.bulk_messages import REQUEST_HEADER
-from kafkasniff.enrich.sessions import FETCH, FINAL_EPOCH, FIRST_VERSION
+from kafkasniff.enrich.sessions import FINAL_EPOCH, goes_by_sessions
 from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.definition import ApiDefinition, MessageDefinition
+from kafkasniff.kafka.named_apis import FETCH
 from kafkasniff.model import Body
 
 __all__ = ["has_sessions", "requested_session", "responded_session"]
@@ -35,7 +36,7 @@ class _Head(NamedTuple):
 
 def has_sessions(version: Version) -> bool:
     """Whether messages of this version may go by a session."""
-    return version.key == FETCH and version.version >= FIRST_VERSION
+    return goes_by_sessions(version.key, version.version)
 
 
 def requested_session(entry: BulkEntry, version: Version) -> Body | None:

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.bulk_frames import Ints
-from kafkasniff.kafka.message import API_VERSIONS
-from kafkasniff.kafka.message_plan import OF_A_CONNECTION, Plan, request_plan, response_plan
+from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
 
 __all__ = ["KEYS", "NO_CODE", "VERSIONS", "Version", "client_id_text", "header_kinds", "version_of", "versions"]
 
@@ -77,7 +76,7 @@ def header_kinds(code: Ints) -> NDArray[np.int8]:
             key, version = divmod(one, VERSIONS)
             plan = request_plan(key, version)
             # What is said of a connection has to be read before what comes behind it, also of the same batch.
-            is_independent = plan.known_version and key not in OF_A_CONNECTION and key != API_VERSIONS
+            is_independent = plan.known_version and not plan.asks_connection and not plan.needed
             _KINDS[one] = plan.header if is_independent else 0
         kinds = _KINDS[code]
     return kinds

@@ -7,15 +7,15 @@ straight to the fields that matter; bodies are never searched.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from kafkasniff.kafka import dissectors
-from kafkasniff.kafka.definition import FieldDefinition
+from kafkasniff.kafka.definition import EntityChoice, FieldDefinition
 from kafkasniff.kafka.errors import error_name
+from kafkasniff.kafka.record_fields import PARTITION_FIELDS
 from kafkasniff.model import Body, Direction, Message
 
 __all__ = ["Mentions", "PartitionFacts", "mentions", "text"]
@@ -25,10 +25,6 @@ NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 BATCH_OVERHEAD: Final = 12
 """Bytes in front of what `batch_length` counts: base offset and the length itself, alike in all three formats."""
 
-FIND_COORDINATOR: Final = 10
-ENVELOPE: Final = 58
-
-INDEX_FIELDS: Final = frozenset({"index", "partition", "partition_index"})
 INDEX_LIST_FIELDS: Final = frozenset({"partitions", "partition_indexes"})
 ERROR_FIELDS: Final = ("error_code", "partition_error_code")
 # In this order, the response's before the request's: what was answered says more than what was asked.
@@ -79,10 +75,14 @@ class Plan(msgspec.Struct, frozen=True):
     topic_id: str | None = None
     groups: tuple[str, ...] = ()
     transactions: tuple[str, ...] = ()
+    choices: tuple[tuple[str, EntityChoice], ...] = ()
+    """Fields that name groups or transactional ids as another field says."""
     index: str | None = None
     index_lists: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
     children: tuple[tuple[str, Plan], ...] = ()
+    nested: str | None = None
+    """What a message that lies in this one is told as, beside its bytes; only of a whole message."""
 
 
 NOTHING: Final = Plan()
@@ -112,33 +112,21 @@ def mentions(request: Message | None, response: Message | None) -> Mentions:
     for message in (request, response):
         if message is None or message.body is None or message.api_key is None:
             continue
-        for key, body in _bodies(message.api_key, message.body):
-            plan = plan_of(key, message.type)
-            if plan is not None:
-                _Collector(named, message.type).struct(plan, body, None, None)
+        _collect(named, message.api_key, message.type, message.body)
         for topic in message.session_topics:
             named.topics[topic] = None
-    if request is not None and request.body is not None and request.api_key == FIND_COORDINATOR:
-        _coordinator_keys(request.body, named)
     return named
 
 
-def _bodies(key: int, body: Body) -> Iterator[tuple[int, Body]]:
-    """A body by its API key, and those of the messages that lie in it (Envelope)."""
-    yield key, body
-    if key == ENVELOPE:
-        inside = body.get("_request", body.get("_response"))
-        if inside is not None and inside["api_key"] is not None and inside["body"] is not None:
-            yield from _bodies(inside["api_key"], inside["body"])
-
-
-def _coordinator_keys(body: Body, named: Mentions) -> None:
-    """Keys of FindCoordinator name groups (type 0, the only one in v0) or transactional ids (type 1) (KIP-98)."""
-    into = {0: named.groups, 1: named.transactions}.get(body.get("key_type", 0))
-    keys = body.get("coordinator_keys", [body.get("key")])
-    if into is not None and isinstance(keys, list):
-        for key in keys:
-            _name(into, key)
+def _collect(named: Mentions, key: int, direction: Direction, body: Body) -> None:
+    """What a body names, and the body of a message that lies in it."""
+    plan = plan_of(key, direction)
+    if plan is None:
+        return
+    _Collector(named, direction).struct(plan, body, None, None)
+    inside = None if plan.nested is None else body.get(plan.nested)
+    if inside is not None and inside["api_key"] is not None and inside["body"] is not None:
+        _collect(named, inside["api_key"], direction, inside["body"])
 
 
 def _name(into: dict[str, None], value: object) -> None:
@@ -154,7 +142,8 @@ def plan_of(api_key: int, direction: Direction) -> Plan | None:
     if api is None:
         return None
     message = api.definition.request if direction == "request" else api.definition.response
-    return _plan(message.fields)
+    plan = _plan(message.fields)
+    return plan if message.nested is None else msgspec.structs.replace(plan, nested=f"_{message.nested[1]}")
 
 
 def _plan(fields: tuple[FieldDefinition, ...]) -> Plan:
@@ -173,7 +162,8 @@ def _plan(fields: tuple[FieldDefinition, ...]) -> Plan:
         topic_id=next((field.name for field in fields if field.name == "topic_id" and field.type == "uuid"), None),
         groups=named("group_id"),
         transactions=named("transactional_id"),
-        index=next(iter(numbers(INDEX_FIELDS, array=False)), None),
+        choices=tuple((field.name, field.entity_by) for field in fields if field.entity_by is not None),
+        index=next(iter(numbers(PARTITION_FIELDS, array=False)), None),
         index_lists=numbers(INDEX_LIST_FIELDS, array=True),
         records=tuple(field.name for field in fields if field.type == "records" and not field.array),
         children=tuple((name, plan) for name, plan in children if plan != NOTHING),
@@ -195,6 +185,8 @@ class _Collector:
             if topic is not None:
                 self._named.topics[topic] = None
         if plan.topic_id is not None:
+            if plan.topic is None:
+                topic = None  # its id names another topic than the struct around it
             value = body.get(plan.topic_id)
             topic_id = value if isinstance(value, str) and value != NO_TOPIC_ID else None
             if topic is None and "_topic_name" in body:
@@ -210,6 +202,8 @@ class _Collector:
                 self._names(self._named.groups, body.get(field))
             for field in plan.transactions:
                 self._names(self._named.transactions, body.get(field))
+            for field, choice in plan.choices:
+                self._choose(dict(choice.entities).get(body.get(choice.field, 0)), body.get(field))
         if topic is not None or topic_id is not None:
             if plan.index is not None and isinstance(body.get(plan.index), int):
                 self._partition(self._facts(topic, topic_id, body[plan.index]), body, plan.records)
@@ -226,6 +220,12 @@ class _Collector:
     def _names(into: dict[str, None], value: object) -> None:
         for one in value if isinstance(value, list) else (value,):
             _name(into, one)
+
+    def _choose(self, entity: str | None, value: object) -> None:
+        if entity == "group_id":
+            self._names(self._named.groups, value)
+        elif entity == "transactional_id":
+            self._names(self._named.transactions, value)
 
     def _facts(self, topic: str | None, topic_id: str | None, partition: int) -> PartitionFacts:
         key = (topic_id, topic if topic_id is None else None, partition)

@@ -23,9 +23,11 @@ from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.detail import Detail, LeftOut, Level
 from kafkasniff.kafka.events import Event, ExchangeEvent, MessageEvent, ProblemEvent, TokenEvent, VerdictEvent
 from kafkasniff.kafka.framing import MAX_FRAME
-from kafkasniff.kafka.weight import BODY_RATIO, WITH_RECORDS, likely_bytes
+from kafkasniff.kafka.packed_bodies import PackedBodies
+from kafkasniff.kafka.weight import BODY_RATIO, likely_bytes
 from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, Beside, MemoryBudget, checked_memory, message_limits
 from kafkasniff.model import Connection, Direction, Exchange, Message, Problem, SaslToken, Summary
+from kafkasniff.native.library import kernel
 from kafkasniff.packets import PacketBatch
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed, Item
 from kafkasniff.tcp import Reassembler, TcpConnection
@@ -34,6 +36,7 @@ from kafkasniff.tcp.reassembly import Delta
 from kafkasniff.tls.keylog import KeyLog
 
 if TYPE_CHECKING:
+    from kafkasniff.kafka.ahead import BodyMaker
     from kafkasniff.kafka.rendered import Renderer
 
 __all__ = ["Inspector", "Output"]
@@ -109,6 +112,10 @@ class Inspector:
         self._known_brokers: set[tuple[int, int, int]] = set()
         self._repeats = None if shares is None else Repeats(shares)
         self._renderer = renderer
+        self._maker: BodyMaker | None = renderer
+        native = kernel()
+        if renderer is None and shares is None and native is not None and not headers:
+            self._maker = PackedBodies(native)
         self._memory = MemoryBudget(checked_memory(memory))
         self.limit_messages(self._memory.limit)
         self.slice_bytes = 0
@@ -224,7 +231,7 @@ class Inspector:
         behind: list[Delta] = []
         if self._in_bulk and plan is not None:
             deltas = self._take_ahead(deltas, plan.order, keyed, behind)
-        taken = take(deltas, plan, self._options, self._repeats, self._renderer) if self._in_bulk else Taken(deltas)
+        taken = take(deltas, plan, self._options, self._repeats, self._maker) if self._in_bulk else Taken(deltas)
         pairs = taken.pairs
         if pairs is not None:
             self.summary.bytes_stream += pairs.bytes
@@ -492,8 +499,8 @@ class Inspector:
             size = message.size
             # As `likely_bytes`, without a call for most messages.
             self.slice_bytes += (
-                likely_bytes(message.api_key, size, message.body)
-                if message.api_key in WITH_RECORDS
+                likely_bytes(message.api_key, "request", size, message.body)
+                if version.request.has_records
                 else size * BODY_RATIO
             )
             bulk.open[index] = number, version, message.client_id, carry, message if wants else None
@@ -508,8 +515,8 @@ class Inspector:
             out.append(message)
             size = message.size
             self.slice_bytes += (
-                likely_bytes(message.api_key, size, message.body)
-                if message.api_key in WITH_RECORDS
+                likely_bytes(message.api_key, "response", size, message.body)
+                if opened[1].response.has_records
                 else size * BODY_RATIO
             )
             summary.responses += 1
@@ -625,7 +632,7 @@ class Inspector:
             self.summary.responses += 1
             if self._want_exchanges:
                 exchange.response = message
-        self.slice_bytes += likely_bytes(message.api_key, message.size, message.body)
+        self.slice_bytes += likely_bytes(message.api_key, message.type, message.size, message.body)
         out.append(message)
 
     def _exchange(self, connection: InspectedConnection, event: ExchangeEvent, out: list[Output]) -> None:

@@ -24,15 +24,15 @@ the inspector. Rows wait to be written within a sixteenth of the budget for each
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from kafkasniff.accounts import InspectedConnection, OpenExchange
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.context import MAX_DECOMPRESSED, MAX_RECORDS
-from kafkasniff.kafka.weight import RECORD_BYTES, body_bytes, likely_bytes
-from kafkasniff.model import Message, Problem
+from kafkasniff.kafka.weight import RECORD_BYTES, body_bytes, has_records, likely_bytes
+from kafkasniff.model import Message, Problem, RenderedBody
 from kafkasniff.tcp import Reassembler, TcpConnection
 
 __all__ = [
@@ -72,8 +72,6 @@ MESSAGE_BYTES: Final = 900
 """A decoded message without its body."""
 LEAST_HELD: Final = 16 << 10
 """Connections that hold less than this are not ended for what they hold."""
-
-_RECORDS_OF_PRODUCE: Final = 0
 
 
 class Beside(Protocol):
@@ -229,11 +227,11 @@ def in_proportion(bound: int, memory: int) -> int:
 
 def message_bytes(message: Message) -> int:
     """What a decoded message takes, its body gone through; of records their number and the bytes on the wire count."""
-    body = message.body
+    body: Any = message.body
     if body is None:
         return MESSAGE_BYTES + (0 if message.raw is None else len(message.raw))
-    if message.api_key == _RECORDS_OF_PRODUCE:
-        return MESSAGE_BYTES + RECORD_BYTES + likely_bytes(message.api_key, message.size, body)
+    if body.__class__ is RenderedBody or has_records(message.api_key, message.type):
+        return MESSAGE_BYTES + RECORD_BYTES + likely_bytes(message.api_key, message.type, message.size, body)
     return MESSAGE_BYTES + body_bytes(body)
 
 

@@ -1,4 +1,4 @@
-"""Which pairs of a capture and a variant are tested: some in turn, all where many examples are asked for.
+"""Which pairs of a capture and a variant are tested: some in turn, all where `KAFKASNIFF_ALL` or `deep` asks for them.
 
 Every capture with every variant is thousands of tests, of which each adds next to nothing to the others.
 """
@@ -16,6 +16,8 @@ Variant = TypeVar("Variant")
 
 DEEP = os.environ.get("KAFKASNIFF_HYPOTHESIS") == "deep"
 """Everything with everything, as long as that takes."""
+ALL = DEEP or bool(os.environ.get("KAFKASNIFF_ALL"))
+"""Every member of the families that the default run thins (a step of `.ci/run`), with the usual number of examples."""
 
 
 def in_turn(
@@ -32,15 +34,15 @@ def in_turn(
         (source, name)
         for place, source in enumerate(sources)
         for number, name in enumerate(names)
-        if DEEP or source in all_of or (place + number) % every == 0
+        if ALL or source in all_of or (place + number) % every == 0
     ]
 
 
 def one_in(every: int, sources: Sequence[Source], start: int = 0) -> list[Source]:
     """One in `every` sources, from the one at `start` on: what has another start meets others."""
-    return list(sources) if DEEP else list(sources[start::every])
+    return list(sources) if ALL else list(sources[start::every])
 
 
 def examples(count: int) -> settings:
-    """So many examples of a property of which each takes long; as many as the profile has in `deep`."""
+    """This many examples of a property whose examples take long; as many as the profile has in `deep`."""
     return settings() if DEEP else settings(max_examples=count)

@@ -15,6 +15,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -36,6 +37,11 @@ CAPTURE_SUFFIXES = (
 JAVA_NEEDED = 17
 GARBAGE = (10_000, 20, 20)
 """New objects until the cycle collector looks at them, and how often so until it looks at older ones."""
+
+# Python writes bytecode, even where the environment forbids it: the tests start hundreds of processes, each of which
+# would compile kafkasniff again (a second), and every worker would compile the asserts of all tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Deadlines are off: the machines that run this are shared, and a slow example is not a wrong one.
 settings.register_profile("default", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,7 +1,8 @@
-"""An API that no release of Kafka has, with payload and secrets in every place where a definition can put them.
+"""Two APIs that no release of Kafka has: one with payload, secrets, floats and names in every place where a definition
+can put them, and one whose requests report what their sender knows.
 
-Its text is a definition as those in `dissectors/`. It is known within `known()` only, in this process: nothing that was
-looked up before or there is remembered beyond.
+Their texts are definitions as those in `dissectors/`. They are known within `known()` only, in this process: nothing
+that was looked up before or there is remembered beyond.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ import pytest
 from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.data_files import data_folder
 from tests.craft.conversation import START_NS, Conversation
-from tests.craft.from_layout import request_bytes, response_bytes
+from tests.craft.from_layout import data_bytes, request_bytes, response_bytes
 from tests.craft.packet import Packet
+from tests.kafka.embedded.metadata_craft import framed
 from tests.kafka.records_craft import GZIP, LZ4, Record, batch_of, message
 from tests.secret_traffic import forms
 
-KEY = 95
+KEY, REPORT = 95, 96
 VERSIONS = range(3)
 _FIELDS = """
   topic          string         entity topic_name
@@ -52,6 +54,17 @@ _FIELDS = """
         records  records?
         words    []string       payload
         hidden   string?        secret
+  group          string         entity group_id
+  kind           int8
+  whose          []string       entity_by kind=0:group_id,1:transactional_id
+  rate           float64
+  rates          []float64
+  named          []
+    topic_id     uuid
+    name         string         entity topic_name
+  ids            []
+    topic_id     uuid
+    records      records?
   settings       []
     name         string
     value        string?        secret config
@@ -71,6 +84,30 @@ DEFINITION = (
     f"request{_FIELDS.replace('DIRECTION', 'request')}\n"
     f"response\n  error_code  error{_FIELDS.replace('DIRECTION', 'response')}"
 )
+REPORT_DEFINITION = f"""# A broker reports topics, its address and its software.
+api {REPORT} Report   versions 0
+listeners broker
+reports
+from_brokers
+
+request
+  software    string  entity software_name
+  version     string  entity software_version
+  topics      []
+    topic_id  uuid
+    name      string  entity topic_name
+  nodes       []
+    node_id   int32   entity broker_id
+    host      string
+    port      int32
+
+response
+  error_code  error
+"""
+FLOATS = [float("nan"), float("inf"), float("-inf"), 0.5]
+SHIPMENTS, RETURNS = bytes(range(16)), bytes(range(1, 17))
+"""Ids of topics: of the one whose name its own message has, and of one that a Report names."""
+SOFTWARE = ("inventor", "0.9")
 
 _TRACE = b"0ddba110ddba11"
 _SESSION = base64.b64encode(b"hidden-")[:9]
@@ -101,6 +138,13 @@ def _records(place: str, codec: int = 0) -> bytes:
     return batch_of([first, Record(1, 0, b"session-key", f'{{"key":"{session}"}}'.encode())], codec)
 
 
+def _metadata_log(side: str) -> bytes:
+    """Records of the metadata log, with a setting that is a secret."""
+    value = _secret(f"{side} setting in the metadata log").decode()
+    setting = {"resource_type": 4, "resource_name": "1", "name": "ssl.key.password", "value": value}
+    return batch_of([Record(0, 0, None, framed(4, 0, data_bytes("ConfigRecord", 0, **setting)))])
+
+
 def values(side: str, *, tagged: bool) -> dict[str, Any]:
     """A body with something to hide in every field that can hold it."""
 
@@ -128,7 +172,18 @@ def values(side: str, *, tagged: bool) -> dict[str, Any]:
         "blobs": [payload("blob 0"), payload("blob 1")],
         "passwords": [secret("password 0").decode(), secret("password 1").decode()],
         "optional": {"records": records("optional"), "blob": payload("optional blob")},
-        "parts": [{"name": "payments", "partitions": [partition(0), partition(1)]}],
+        "parts": [
+            {"name": "payments", "partitions": [partition(0), partition(1)]},
+            # Whatever message they are in, its records are hidden but for what is known to be no secret.
+            {"name": "__cluster_metadata", "partitions": [{"records": _metadata_log(side)}]},
+        ],
+        "group": "billing",
+        "kind": 1,
+        "whose": ["transfer-7"],
+        "rate": FLOATS[0],
+        "rates": FLOATS,
+        "named": [{"topic_id": SHIPMENTS, "name": "shipments"}],
+        "ids": [{"topic_id": one, "records": records(f"id {one[0]}")} for one in (SHIPMENTS, RETURNS)],
         "deep": {
             "deeper": {
                 "several": [
@@ -140,7 +195,7 @@ def values(side: str, *, tagged: bool) -> dict[str, Any]:
         },
         "settings": [{"name": "ssl.key.password", "value": secret("setting").decode()}],
         "log": batch_of([Record(0, 0, secret("key in the log"), secret("value in the log"))]),
-        "forwarded": secret("forwarded"),
+        "forwarded": _forwarded(side) if tagged else secret("forwarded"),
         "last": 17,
     }  # fmt: skip
     if tagged:
@@ -153,12 +208,19 @@ def values(side: str, *, tagged: bool) -> dict[str, Any]:
     return made
 
 
+def _forwarded(side: str) -> bytes:
+    """A whole message of the API's first version."""
+    make = request_bytes if side == "request" else response_bytes
+    return make(KEY, 0, 77, **values(f"{side} inside", tagged=False))[4:]
+
+
 @contextlib.contextmanager
 def known(folder: Path) -> Iterator[None]:
-    """The API is known; `folder` takes a copy of the definitions with its own."""
+    """The APIs are known; `folder` takes a copy of the definitions with their own."""
     copied = folder / "dissectors"
     shutil.copytree(str(data_folder()), copied)
     (copied / f"{KEY:03d}_invented.txt").write_text(DEFINITION)
+    (copied / f"{REPORT:03d}_report.txt").write_text(REPORT_DEFINITION)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dissectors, "data_folder", lambda: copied)
         _forget()
@@ -192,6 +254,11 @@ def packets() -> list[Packet]:
     talk = Conversation(("10.0.0.5", 51_000), ("10.0.0.9", 9092), start_ns=START_NS)
     talk.handshake()
     talk.exchange(request_bytes(18, 0, 1), response_bytes(18, 0, 1, api_keys=[{"max_version": 9}]))
+    report = {
+        "software": SOFTWARE[0], "version": SOFTWARE[1], "topics": [{"topic_id": RETURNS, "name": "returns"}],
+        "nodes": [{"node_id": 4, "host": "10.0.0.9", "port": 9092}],
+    }  # fmt: skip
+    talk.exchange(request_bytes(REPORT, 0, 2, **report), response_bytes(REPORT, 0, 2))
     for version in VERSIONS:
         talk.exchange(requests(version), responses(version))
     inside = {"request_data": requests(2)[4:], "client_host_address": b"\x0a\0\0\x05"}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from kafkasniff.cli.pipeline import summary_line
 from kafkasniff.inspector import Inspector, Output
 from kafkasniff.model import Connection, Endpoint, Message, Problem, SaslToken, StreamBytes, Summary
 from kafkasniff.state import dump_inspector, load_inspector
+from tests.choice import ALL
 from tests.conftest import shipped_captures
 from tests.craft.batches import batch
 from tests.craft.packet import ACK, FIN, RST, SYN, Packet, Stream, ahead
@@ -41,16 +41,12 @@ FAR = 1 << 29
 
 
 def pairs() -> list[tuple[str, str]]:
-    """All disturbances of the crafted packets, and one of each capture in turn; with the profile `deep` all of all."""
+    """All disturbances of the crafted packets, and one of each capture in turn; all of all with `ALL`."""
     names = list(DISTURBANCES)
     found = [(CRAFTED, name) for name in names]
     for place, source in enumerate(SHIPPED):
-        found += [(source, name) for name in (names if deep() else [names[place % len(names)]])]
+        found += [(source, name) for name in (names if ALL else [names[place % len(names)]])]
     return found
-
-
-def deep() -> bool:
-    return os.environ.get("KAFKASNIFF_HYPOTHESIS") == "deep"
 
 
 def packets_of(source: str) -> list[Packet]:

@@ -18,7 +18,7 @@ NAMES = [path.name for path in shipped_captures()]
 def test_each_capture_and_each_variant_has_its_turn(
     variants: dict[str, object], every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choice, "DEEP", False)
+    monkeypatch.setattr(choice, "ALL", False)
     pairs = in_turn(SOURCES, variants, every, all_of=SOURCES[:1])
     # With all of the first source.
     assert len(set(pairs)) == len(pairs) < 1.3 * len(SOURCES) * len(variants) / every
@@ -27,7 +27,7 @@ def test_each_capture_and_each_variant_has_its_turn(
     assert sources[SOURCES[0]] == len(variants)
     assert names.keys() == variants.keys()
     assert min(names.values()) >= 5
-    monkeypatch.setattr(choice, "DEEP", True)
+    monkeypatch.setattr(choice, "ALL", True)
     assert in_turn(SOURCES, variants, every) == [(source, name) for source in SOURCES for name in variants]
 
 
@@ -37,11 +37,11 @@ def test_what_would_never_have_its_turn_is_refused() -> None:
 
 
 def test_some_sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "DEEP", False)
+    monkeypatch.setattr(choice, "ALL", False)
     parts = [one_in(3, NAMES, start) for start in range(3)]
     assert sorted(name for part in parts for name in part) == sorted(NAMES)
     assert parts[0][:2] == [NAMES[0], NAMES[3]]
-    monkeypatch.setattr(choice, "DEEP", True)
+    monkeypatch.setattr(choice, "ALL", True)
     assert one_in(3, NAMES, 1) == NAMES
 
 

@@ -107,6 +107,13 @@ def capture(evil: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def exported(capture: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exported") / "out"
+    assert kafkasniff("export", capture, "--output", folder).code == Exit.OK
+    return folder
+
+
+@pytest.fixture(scope="module")
 def benign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pcap(tmp_path_factory.mktemp("benign") / "evil.pcap", packets("benign"))
 
@@ -127,13 +134,11 @@ def test_trees(capture: Path, evil: str, options: list[str]) -> None:
     assert printable(evil)[:6] in OUR_COLOURS.sub("", result.text)
 
 
-def test_json_on_a_terminal(capture: Path, tmp_path: Path) -> None:
+def test_json_on_a_terminal(capture: Path, exported: Path) -> None:
     """The same values, with all that would act there escaped; elsewhere nothing is touched."""
-    folder = tmp_path / "out"
-    kafkasniff("export", capture, "--output", folder)
     message = request_bytes(3, 9, 1, topics=[{"name": "".join(EVIL.values()) + "\U000e0041"}]).hex()
     for arguments in (["decode", "--format", "json", capture], ["decode-bytes", "--format", "json", message],
-                      ["analyze", "talkers", folder, "--format", "json"]):  # fmt: skip
+                      ["analyze", "talkers", exported, "--format", "json"]):  # fmt: skip
         shown, plain = kafkasniff(*arguments, stdout_tty=True), kafkasniff(*arguments)
         harmless(shown.text)
         # Not by `splitlines`, which takes U+2028 for the end of a line.
@@ -156,15 +161,13 @@ def test_pasted_bytes(evil: str) -> None:
     harmless(result.err)
 
 
-def test_analyses(evil: str, capture: Path, tmp_path: Path) -> None:
+def test_analyses(evil: str, exported: Path) -> None:
     """Each string meets some of the questions, each question some of the strings."""
-    folder = tmp_path / "out"
-    assert kafkasniff("export", capture, "--output", folder).code == Exit.OK
     strings = list(EVIL.values())
-    questions = {question for one, question in in_turn(strings, question_names(), 3) if one == evil}
+    questions = {question for one, question in in_turn(strings, question_names(), 6) if one == evil}
     assert questions
     for question in sorted(questions):
-        result = kafkasniff("analyze", question, folder, "--color", "always", stdout_tty=True, width=300)
+        result = kafkasniff("analyze", question, exported, "--color", "always", stdout_tty=True, width=300)
         assert result.code == Exit.OK
         harmless(result.text)
         harmless(result.err)

@@ -127,15 +127,15 @@ def half_of_tls(number: int) -> list[Packet]:
 
 
 KINDS: dict[str, tuple[Callable[[int], list[Packet]], int]] = {
-    "connections": (idle, 200),
-    "segments": (segments, 20),
-    "frames": (frames_in_pieces, 40),
-    "requests": (requests, 20),
-    "rich requests": (rich_requests, 4),
-    "records": (produces, 3),
-    "early responses": (early_responses, 20),
-    "searched": (searched, 8),
-    "tls": (half_of_tls, 50),
+    "connections": (idle, 80),
+    "segments": (segments, 6),
+    "frames": (frames_in_pieces, 12),
+    "requests": (requests, 6),
+    "rich requests": (rich_requests, 2),
+    "records": (produces, 2),
+    "early responses": (early_responses, 6),
+    "searched": (searched, 4),
+    "tls": (half_of_tls, 20),
 }
 
 

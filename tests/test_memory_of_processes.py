@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 BUDGET_MIB: Final = 32
 """Less than `--memory` allows, so that small captures exceed it; the child lowers the minimum."""
 BESIDE_MIB: Final = 144
-"""What a process takes besides its budget: the interpreter with numpy and Arrow, compiled definitions, one batch of
+"""What a process takes besides its budget: the interpreter with numpy and Arrow, definitions, one batch of
 packets with its columns, and the messages of one slice with their output."""
 EXPORT_TIMES: Final = 4
 """How often an export may have what is open at its end: as objects, dumped, in a checkpoint, and read back."""

@@ -11,7 +11,7 @@ import pytest
 
 from kafkasniff.inspector import Inspector
 from kafkasniff.model import Exchange, Message, Problem
-from tests.choice import DEEP
+from tests.choice import ALL, DEEP
 from tests.conftest import shipped_captures
 from tests.craft.batches import batch
 from tests.craft.conversation import Conversation
@@ -20,7 +20,7 @@ from tests.craft.packet import Packet
 from tests.craft.read import is_cut, read_packets
 
 SHIPPED = {path.name: path for path in shipped_captures()}
-STARTS = 5
+STARTS = 5 if ALL else 3
 """Places at which each capture is cut; each of them in `deep`."""
 
 Side = tuple[int, int, str | None]

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from kafkasniff.inspector import Inspector
 from kafkasniff.kafka.detail import LeftOut, Level
-from kafkasniff.kafka.message import NEEDED
 from kafkasniff.model import Exchange, Message, Problem, SaslToken
 from kafkasniff.packets import PacketBatch
 from kafkasniff.pressure import CALM_SECONDS, Pressure, left_out_line
@@ -25,6 +24,8 @@ from tests.craft.conversation import Conversation
 from tests.craft.samples import mixed
 from tests.test_boundaries import cut, scene
 
+NEEDED = {11, 17, 18, 36}
+"""JoinGroup, SaslHandshake, ApiVersions, SaslAuthenticate: later messages, or the client's name, depend on them."""
 WHOLE = ("calm", "resegmented", "reordered", "retransmitted", "java-codecs.pcap", "librdkafka-acks0.pcap")
 WHOLE += ("old-raw-sasl.pcap", "java-sasl.pcap", "kraft-three-brokers.pcap", "librdkafka-group-classic.pcap")
 """Scenes of which no byte is missing: there pairing does not ask what is in a body."""

@@ -96,10 +96,11 @@ def python_with(*requirements: str) -> str:
     return str(python)
 
 
-def is_cached(version: str, *environments: Sequence[str]) -> bool:
-    """Whether a release's jars, and environments with these packages, are there without a download."""
+def is_cached(version: str, *environments: Sequence[str], modules: Sequence[Path] = ()) -> bool:
+    """Whether a release's jars, environments with these packages and Go programs are there without a download."""
     jars = cache_directory() / f"kafka-{version}"
-    return jars.is_dir() and all((_environment(*one) / "complete").exists() for one in environments)
+    complete = all((_environment(*one) / "complete").exists() for one in environments)
+    return jars.is_dir() and complete and all(_program_of(module).exists() for module in modules)
 
 
 def node_modules(package: Path) -> Path:
@@ -120,11 +121,15 @@ def node_modules(package: Path) -> Path:
 
 def go_program(module: Path) -> str:
     """Path of a folder's Go program, built if its sources are new. Raises ``SetupError`` if it cannot be built."""
-    sources = [file.read_text(encoding="utf-8") for file in sorted(module.iterdir()) if file.is_file()]
-    target = cache_directory() / f"{module.name}-{_short_hash(*sources)}"
+    target = _program_of(module)
     if not target.exists():
         _run(["go", "build", "-C", str(module), "-o", str(target), "."])
     return str(target)
+
+
+def _program_of(module: Path) -> Path:
+    sources = [file.read_text(encoding="utf-8") for file in sorted(module.iterdir()) if file.is_file()]
+    return cache_directory() / f"{module.name}-{_short_hash(*sources)}"
 
 
 def _environment(*requirements: str) -> Path:

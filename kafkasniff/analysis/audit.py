@@ -22,12 +22,12 @@ import msgspec
 
 from kafkasniff.analysis.between_brokers import is_between_brokers, is_broker
 from kafkasniff.analysis.offers import Offers
-from kafkasniff.analysis.questions.versions import API_VERSIONS, Versions, verdict
+from kafkasniff.analysis.questions.versions import Versions, verdict
+from kafkasniff.kafka.named_apis import API_VERSIONS, PRODUCE
 from kafkasniff.kafka.releases import Spoken, releases, spoken_by
 
 __all__ = ["Audit", "BetweenBrokers", "Client", "Finding", "Need", "audit"]
 
-PRODUCE: Final = 0
 KIP_896: Final = "4.0"
 """The release that took out what clients older than 2.1 speak."""
 

@@ -7,14 +7,9 @@ from collections.abc import Collection
 from typing import Final
 
 from kafkasniff.kafka.dissectors import api
+from kafkasniff.kafka.named_apis import HANDSHAKE
 
 __all__ = ["is_between_brokers", "is_broker"]
-
-_ON_BROKERS: Final = frozenset({27, 83, 84, 85, 86, 87})
-"""Keys of APIs that brokers' listeners serve, but to brokers alone: WriteTxnMarkers (KIP-98), and those of the share
-coordinator's state (KIP-932)."""
-_GREETINGS: Final = frozenset({17, 18, 36})
-"""SaslHandshake, ApiVersions, SaslAuthenticate: whoever connects sends them."""
 
 # Client ids that brokers give themselves: ReplicaFetcherManager (the thread's name up to 0.10.2), KafkaRaftManager,
 # TransactionMarkerChannelManager, AddPartitionsToTxnManager, PersisterStateManager, NetworkPartitionMetadataClient.
@@ -30,7 +25,7 @@ _NUMBER: Final = re.compile(r"\d+", re.ASCII)
 def is_between_brokers(key: int) -> bool:
     """Whether an API is one that no client has to speak; False for one that is not known."""
     found = api(key)
-    return key in _ON_BROKERS or (found is not None and "broker" not in found.listeners)
+    return found is not None and (found.definition.from_brokers or "broker" not in found.listeners)
 
 
 def is_broker(client_id: str | None, keys: Collection[int]) -> bool:
@@ -45,4 +40,4 @@ def is_broker(client_id: str | None, keys: Collection[int]) -> bool:
         return False
     if client_id is not None and _NUMBER.fullmatch(client_id):
         return True
-    return all(key in _GREETINGS or is_between_brokers(key) for key in keys)
+    return all(key in HANDSHAKE or is_between_brokers(key) for key in keys)

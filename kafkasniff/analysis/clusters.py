@@ -17,18 +17,16 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
 from kafkasniff.analysis.columns import broker_endpoint, column, in_any, only
 from kafkasniff.analysis.known_clusters import Known
+from kafkasniff.analysis.listed_brokers import MAX_NAME, ListedBroker
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.kafka import dissectors
-from kafkasniff.model import Direction, Endpoint, Message
+from kafkasniff.model import Direction, Message
 
 __all__ = ["Clusters"]
 
 FIELD: Final = "cluster_id"
 MAX_CLAIMS: Final = 1 << 14
 """Brokers with a cluster id, and pairs of brokers of one cluster without an id, that are kept."""
-MAX_ID: Final = 256
-"""Characters of a cluster id that is believed; Kafka's have 22."""
-_LOCAL: Final = {"localhost": "127.0.0.1"}
 
 
 @functools.cache
@@ -105,8 +103,8 @@ class Clusters(Accumulator[Parameters]):
             if broker is None or row["body"] is None:
                 continue
             body = _read(row["body"])
-            others = [] if asked else [place for one in body.brokers if (place := _place(one)) is not None]
-            if isinstance(body.cluster_id, str) and 0 < len(body.cluster_id) <= MAX_ID:
+            others = [] if asked else [place for one in body.brokers if (place := one.endpoint) is not None]
+            if isinstance(body.cluster_id, str) and 0 < len(body.cluster_id) <= MAX_NAME:
                 for place in dict.fromkeys((broker, *others)):
                     key = (place, body.cluster_id, asked)
                     claims[key] = claims.get(key, 0) + count
@@ -142,14 +140,9 @@ class Clusters(Accumulator[Parameters]):
         return pa.table({"broker": pa.array(labels, pa.string()), "cluster": pa.array(labels.values(), pa.string())})
 
 
-class _Broker(msgspec.Struct):
-    host: Any = None
-    port: Any = None
-
-
 class _Body(msgspec.Struct):
     cluster_id: Any = None
-    brokers: list[_Broker] = []
+    brokers: list[ListedBroker] = []
 
 
 _BODY: Final = msgspec.json.Decoder(_Body)
@@ -160,13 +153,6 @@ def _read(text: str) -> _Body:
         return _BODY.decode(text)
     except msgspec.DecodeError:
         return _Body()
-
-
-def _place(broker: _Broker) -> str | None:
-    """A broker's endpoint, as `broker_endpoint` has it; a host that is a name stays one, which no packet has."""
-    if not isinstance(broker.host, str) or not isinstance(broker.port, int) or len(broker.host) > MAX_ID:
-        return None
-    return str(Endpoint(_LOCAL.get(broker.host, broker.host), broker.port))
 
 
 def _carries(message: Message) -> bool:

@@ -13,7 +13,7 @@ from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
 from kafkasniff.analysis.columns import column, only
 from kafkasniff.analysis.dimensions import Dimensions
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.analysis.questions.versions import API_VERSIONS
+from kafkasniff.kafka.named_apis import API_VERSIONS
 
 __all__ = ["Offers", "highest"]
 

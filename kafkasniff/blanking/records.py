@@ -19,7 +19,7 @@ from kafkasniff.blanking.copied import Copied
 from kafkasniff.kafka.checksum import crc32c
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.record_batch import HEADER_SIZE, Batch
-from kafkasniff.kafka.record_flaw import MalformedError, read_varint
+from kafkasniff.kafka.record_list import MalformedError, read_varint
 from kafkasniff.kafka.records import find_batches
 
 __all__ = ["keep_records"]

@@ -24,8 +24,11 @@ __all__ = ["api_command"]
 @click.argument("name", required=False, metavar="[NAME|KEY]")
 @click.argument("version", required=False, type=click.IntRange(min=0), metavar="[VERSION]")
 @click.option("--release", metavar="RELEASE", help="What a release of Apache Kafka speaks, such as 3.9.")
-@click.option("--code", is_flag=True, help="The compiled decoders of one version, as Python source.")
-@click.option("--program", is_flag=True, help="The programs of one version, which the native kernel decodes by.")
+@click.option(
+    *("--program", "--code", "program"),
+    is_flag=True,
+    help="The programs of one version, which the native kernel decodes by.",
+)
 @click.option("--coverage", is_flag=True, help="Pairs of API and version that are defined, and those that are proven.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or JSON.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text.")
@@ -36,7 +39,6 @@ def api_command(
     name: str | None,
     version: int | None,
     release: str | None,
-    code: bool,
     program: bool,
     coverage: bool,
     form: str,
@@ -46,15 +48,12 @@ def api_command(
 
     A NAME may also be that of a record or another structure, such as ConfigRecord or RequestHeader.
     """
-    shown = "--code" if code else "--program" if program else None
-    if code and program:
-        raise UsageError("--code and --program are two answers: ask for one")
-    if name is None and shown is not None:
-        raise UsageError(f"{shown} needs an API and a version")
+    if name is None and program:
+        raise UsageError("--program needs an API and a version")
     if coverage and (name is not None or release is not None):
         raise UsageError("--coverage is about all APIs: it takes neither NAME nor --release")
-    if release is not None and (shown is not None or version is not None):
-        raise UsageError(f"--release tells the versions: it takes neither VERSION nor {shown or '--code'}")
+    if release is not None and (program or version is not None):
+        raise UsageError("--release tells the versions: it takes neither VERSION nor --program")
     page = _Page(environment, form, color)
     if coverage:
         page.coverage()
@@ -64,12 +63,10 @@ def api_command(
         page.all()
     else:
         found = _find(name)
-        if version is None and shown is not None:
-            raise UsageError(f"{shown} needs a version")
+        if version is None and program:
+            raise UsageError("--program needs a version")
         if version is None:
             page.definition(found)
-        elif code:
-            page.code(_schemas(found, version))
         elif program:
             page.program(_schemas(found, version))
         else:
@@ -185,12 +182,6 @@ class _Page:
         from kafkasniff.cli.api_tables import version_page
 
         self.render(*version_page(found, version, schemas))
-
-    def code(self, schemas: list[Schema]) -> None:
-        if self.json:
-            self.write_json([{"schema": schema.name, "source": schema.source} for schema in schemas])
-        else:
-            self.write("\n\n".join(schema.source for schema in schemas))
 
     def program(self, schemas: list[Schema]) -> None:
         from kafkasniff.kafka.program import listing, ops_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkasniff.kafka.definition import DataDefinition, FieldDefinition, Versions
+from kafkasniff.kafka.definition import DataDefinition, EntityChoice, FieldDefinition, Versions
 from kafkasniff.kafka.dissectors import Api
 from kafkasniff.kafka.layout import Field, Struct
 from kafkasniff.kafka.releases import first_release, removed_in
@@ -87,15 +87,26 @@ def _definition(field: FieldDefinition) -> dict[str, Any]:
             "nullable": _range(field.nullable),
             "tag": field.tag,
             "entity": field.entity,
+            "entity_by": _choice(field.entity_by),
             "enum": field.enum,
             "default": field.default,
             "secret": None if field.secret == "no" else field.secret,
             "payload": True if field.payload or field.type == "records" else None,
             "nests": field.nests,
             "unaligned": field.unaligned or None,
+            "whole": field.whole or None,
             "fields": [_definition(child) for child in field.fields] if field.type == "struct" else None,
         }
     )
+
+
+def _choice(choice: EntityChoice | None) -> dict[str, Any] | None:
+    if choice is None:
+        return None
+    return {
+        "field": choice.field,
+        "entities": [{"value": value, "entity": entity} for value, entity in choice.entities],
+    }
 
 
 def _struct(struct: Struct) -> list[dict[str, Any]]:
@@ -110,12 +121,14 @@ def _field(field: Field) -> dict[str, Any]:
             "nullable": field.nullable,
             "tag": field.tag,
             "entity": field.entity,
+            "entity_by": _choice(field.entity_by),
             "enum": field.enum,
             "default": field.default,
             "secret": None if field.secret == "no" else field.secret,
             "payload": True if field.payload or field.type == "records" else None,
             "nests": field.nests,
             "unaligned": field.unaligned or None,
+            "whole": field.whole or None,
             "fields": None if field.struct is None else _struct(field.struct),
         }
     )

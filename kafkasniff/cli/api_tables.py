@@ -162,6 +162,9 @@ def _notes(field: FieldDefinition | Field, null: str) -> Text:
         notes.append(f"tag {field.tag}")
     if field.entity:
         notes.append(field.entity)
+    if field.entity_by is not None:
+        names = " or ".join(entity for _, entity in field.entity_by.entities)
+        notes.append(f"{names} by {field.entity_by.field}")
     if field.enum:
         notes.append(f"enum {field.enum}")
     if field.default is not None:
@@ -172,6 +175,8 @@ def _notes(field: FieldDefinition | Field, null: str) -> Text:
         notes.append(f"nests {field.nests}")
     if field.unaligned:
         notes.append("unaligned")
+    if field.whole:
+        notes.append("whole")
     if field.secret != "no":
         notes.append("secret" if field.secret == "value" else "secret by its name")
     return Text(", ".join(notes), style="dim")

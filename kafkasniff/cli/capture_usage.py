@@ -14,8 +14,10 @@ import pyarrow.compute as pc
 
 from kafkasniff.analysis.offers import Offers, highest
 from kafkasniff.analysis.partials import Partials, Shape
-from kafkasniff.analysis.questions.versions import API_VERSIONS, Versions
+from kafkasniff.analysis.questions.versions import Versions
 from kafkasniff.entities import text
+from kafkasniff.kafka.message_plan import client_software
+from kafkasniff.kafka.named_apis import API_VERSIONS
 from kafkasniff.model import Connection, Exchange
 from kafkasniff.rows.header_columns import header_rows
 
@@ -101,9 +103,9 @@ class CaptureUsage:
         request, response = exchange.request, exchange.response
         assert request is not None
         name, version = exchange.software_name, exchange.software_version
-        if name is None and request.api_key == API_VERSIONS and request.body is not None:
-            name = text(request.body.get("client_software_name"))
-            version = text(request.body.get("client_software_version"))
+        software = client_software(request.api_key) if name is None else None
+        if software is not None and request.body is not None:
+            name, version = (text(request.body.get(field)) for field in software)
         client = {
             "connection_id": exchange.connection_id,
             "client_id": text(request.client_id),

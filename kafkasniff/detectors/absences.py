@@ -125,13 +125,9 @@ class Absence(msgspec.Struct, frozen=True):
         """Addresses of those who noticed."""
         return sorted({link.client_ip for link in (*self.dropped, *self.failed)})
 
-    def holds(self, time_ns: int) -> bool:
-        """Whether the broker was gone at a time, or about to go or to come."""
-        return self.first_ns <= time_ns and (self.back_ns is None or time_ns <= self.back_ns)
-
     @property
     def span(self) -> tuple[int, int]:
-        """The times before and after it, for `Spans`: it `holds` what lies between."""
+        """The times before and after it, for `Spans`: it surrounds what lies between."""
         return self.first_ns - 1, _FOREVER if self.back_ns is None else self.back_ns + 1
 
 

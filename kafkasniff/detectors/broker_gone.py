@@ -1,8 +1,9 @@
-"""Brokers that were killed, stopped or restarted, as their clients saw it, and as brokers tell it of each other."""
+"""Brokers that were killed, stopped or restarted, as their clients and the other brokers show it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Final
 
@@ -26,17 +27,10 @@ from kafkasniff.detectors.absences import (
     links_by_broker,
     links_shape,
 )
+from kafkasniff.detectors.broker_facts import BODIES, EXCHANGES, add_facts, fact_shapes
+from kafkasniff.detectors.broker_history import BrokerHistory
 from kafkasniff.detectors.detector import Bodies, Detector
 from kafkasniff.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
-from kafkasniff.detectors.members_told import (
-    BODIES,
-    EXCHANGES,
-    add_told,
-    epochs_of,
-    listed_again,
-    node_of,
-    told_shapes,
-)
 from kafkasniff.detectors.tally import BROKER
 from kafkasniff.detectors.wording import elapsed, in_cluster, plural, some
 from kafkasniff.exports.transport import TABLE
@@ -47,7 +41,7 @@ __all__ = ["BrokerGone"]
 
 _HOW: Final = {"refused": "refused", "unanswered": "not answered"}
 SLACK_NS: Final = 30_000_000_000
-"""How long after an absence a broker may take to tell its new epoch to whoever is captured."""
+"""How long after an absence the first message with the new epoch may come."""
 
 
 class BrokerGoneThresholds(Parameters, frozen=True, kw_only=True):
@@ -89,7 +83,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         return {
             "links": links_shape(),
             "brokers": Shape(keys=BROKER, measures=count, weight="count"),
-            **told_shapes(),
+            **fact_shapes(),
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
@@ -99,45 +93,60 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
             batch = only(batch, in_any(batch, "verdict", ("kafka",)))
             self.parts["brokers"].add({"broker": broker_endpoint(batch), "count": np.ones(batch.num_rows, np.int64)})
         else:
-            add_told(self, batch)
+            add_facts(self, batch)
 
     def findings(self) -> list[Finding]:
         brokers = {row["broker"] for row in self.parts["brokers"].table().to_pylist()}
         limits = self.thresholds
+        history = BrokerHistory(self)
         found: list[Finding] = []
-        unknown: list[Absence] = []
-        """Those of endpoints that nobody says which broker is at."""
+        unknown: list[int] = []
+        """When brokers went whose number is unknown."""
         explained: set[tuple[str | None, int, int]] = set()
         """Clusters, nodes and epochs whose beginning an absence explains."""
-        epochs = epochs_of(self)
-        for broker, links in links_by_broker(self, "links").items():
+        for broker, links in sorted(links_by_broker(self, "links").items()):
             if broker not in brokers:
                 continue
-            node = node_of(self, broker)
+            number = history.node_at(broker)
             cluster = self.clusters.group(broker)
-            own = epochs.get((cluster, node), []) if node is not None else []
             for gone in absences(
                 links, reach_ns=limits.reach, together_ns=limits.together, at_least=limits.connections
             ):
-                if node is None:
-                    unknown.append(gone)
-                again = next((row for row in own[1:] if _began(row, gone)), None)
-                if node is not None and again is not None:
-                    explained.add((cluster, node, again["epoch"]))
-                found.append(self._finding(broker, node, gone, again))
-        return [*found, *self._restarts(epochs, explained, unknown)]
+                if number is None:
+                    unknown.append(gone.first_ns)
+                    found.append(self._finding(broker, gone, None, None, {}))
+                    continue
+                node = (cluster, number)
+                until = None if gone.back_ns is None else gone.back_ns + SLACK_NS
+                again = history.new_epoch(node, gone.first_ns, until)
+                if again is not None:
+                    explained.add((*node, again["epoch"]))
+                listed = None
+                if gone.back_ns is None and again is None:
+                    listed = history.listed_again(node, gone.first_ns)
+                moved = history.new_leaders(node, gone.first_ns, gone.back_ns)
+                found.append(self._finding(broker, gone, again, listed, moved))
+        return [*found, *self._restarts(history, explained, sorted(unknown))]
 
-    def _finding(self, broker: str, node: int | None, gone: Absence, again: dict[str, Any] | None) -> Finding:
-        """`again`: the epoch in which the broker registered afterwards, where that is known."""
-        moved = {} if node is None else self._moved(broker, node, gone)
+    def _finding(
+        self,
+        broker: str,
+        gone: Absence,
+        again: dict[str, Any] | None,
+        listed: int | None,
+        moved: dict[int, int] | None,
+    ) -> Finding:
+        """One absence.
+
+        `again` is the epoch in which the broker registered afterwards, `listed` when metadata listed it again; None
+        where that is unknown. `moved` are the new leaders of its partitions, with numbers of partitions; None where too
+        many absences ask for them.
+        """
         back, how = gone.back_ns, ""
         if back is None and again is not None:
             back, how = again["first"], ", by its new epoch"
-        elif back is None and node is not None:
-            back, how = (
-                listed_again(self, self.clusters.group(broker), node, gone.first_ns),
-                ", by the metadata of other brokers",
-            )
+        elif back is None and listed is not None:
+            back, how = listed, ", by the metadata of other brokers"
         first = clock_time(gone.first_ns)[:-3]
         if back is None:
             span = f"since {first}, not seen again by the end of the capture"
@@ -178,23 +187,21 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                 "unanswered": sum(link.opening == "unanswered" for link in gone.failed),
                 "clients": gone.clients,
                 "back": back is not None,
-                "leaders_moved": {str(leader): count for leader, count in sorted(moved.items())},
+                "leaders_moved": None if moved is None else {str(leader): moved[leader] for leader in sorted(moved)},
                 "broker_epoch": None if again is None else again["epoch"],
             },
         )
 
     def _restarts(
-        self,
-        epochs: Mapping[tuple[str | None, int], list[dict[str, Any]]],
-        explained: set[tuple[str | None, int, int]],
-        unknown: list[Absence],
+        self, history: BrokerHistory, explained: set[tuple[str | None, int, int]], unknown: Sequence[int]
     ) -> Iterator[Finding]:
-        """Brokers with a new epoch of which no client's connection shows that they were gone."""
-        for (cluster, node), rows in epochs.items():
+        """Brokers with a new epoch whose absence no client's connection shows. `unknown`: times, in ascending order."""
+        for (cluster, node), rows in history.epochs.items():
             for before, after in pairwise(rows):
                 if (cluster, node, after["epoch"]) in explained or after["first"] < before["last"]:
                     continue  # two clusters, if epochs overlap
-                seen = any(before["last"] <= gone.first_ns <= after["first"] for gone in unknown)
+                place = bisect_left(unknown, before["last"])
+                seen = place < len(unknown) and unknown[place] <= after["first"]
                 span = f"between {clock_time(before['last'])[:-3]} and {clock_time(after['first'])[:-3]}"
                 yield self.finding(
                     "note",
@@ -211,31 +218,6 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                     last=after["first"],
                     values={"epochs": [before["epoch"], after["epoch"]]},
                 )
-
-    def _moved(self, broker: str, node: int, gone: Absence) -> dict[int, int]:
-        """New leaders of partitions that the broker led when it went: leader and number of partitions."""
-        before: set[tuple[str, int]] = set()
-        after: dict[tuple[str, int], tuple[int, int]] = {}
-        cluster = self.clusters.group(broker)
-        for row in self.told("leaders").to_pylist():
-            if row["cluster"] != cluster:
-                continue
-            place = (row["topic"], row["partition"])
-            if row["leader"] == node and row["first"] is not None and row["first"] < gone.first_ns:
-                before.add(place)
-            elif row["leader"] >= 0 and row["first"] is not None and gone.holds(row["first"]):
-                after[place] = min(after.get(place, (row["first"], row["leader"])), (row["first"], row["leader"]))
-        found: dict[int, int] = {}
-        for place, (_, leader) in after.items():
-            if place in before and leader != node:
-                found[leader] = found.get(leader, 0) + 1
-        return found
-
-
-def _began(row: Mapping[str, Any], gone: Absence) -> bool:
-    """Whether an epoch began in an absence, or was first told soon after it."""
-    until = None if gone.back_ns is None else gone.back_ns + SLACK_NS
-    return row["first"] >= gone.first_ns and (until is None or row["first"] <= until)
 
 
 def _meaning(gone: Absence) -> str:

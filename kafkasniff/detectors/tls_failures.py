@@ -24,18 +24,27 @@ from kafkasniff.detectors.problems_known import (
 )
 from kafkasniff.detectors.wording import client, plural, some, subject
 from kafkasniff.sinks.printable import cut, word
+from kafkasniff.tls.wording import (
+    CLIENT,
+    CLIENT_LEFT,
+    CLIENT_REFUSED,
+    EXPIRED,
+    NAMED,
+    NO_CLIENT_CERTIFICATE,
+    NOT_YET_VALID,
+    OTHER_NAME,
+    OTHER_SIDE,
+    SERVER_LEFT,
+    SERVER_REFUSED,
+    alert_in,
+    flaws_in,
+    lacks_keys,
+)
 
 __all__ = ["TlsFailures"]
 
 MAX_NOTE: Final = 160
 _KINDS: Final = ("tls-not-decrypted", "tls-alert")
-_NO_KEYS: Final = re.compile(r"; there are (?:no keys for it|keys, but none for it)")
-"""How tls.session says it of a handshake that went as far as it should."""
-_ALERT: Final = re.compile(
-    r"(?P<side>the client|the other side) ended (?:the handshake|TLS) with the alert (?P<name>\w+)"
-)
-_FLAW: Final = re.compile(r"(?:expired on|not valid before|not for this server name but for) [^;]+")
-"""How tls.telling says what is wrong with a certificate."""
 _SHOWN: Final = re.compile(r"certificate of .*?(?=; the (?:client|other side|server) |$)")
 
 _AUTHORITY: Final = (
@@ -100,22 +109,22 @@ _CAUSES: Final[Mapping[str, tuple[str, str, str]]] = {
 }
 """Title, meaning and advice by cause."""
 _BY_ALERT: Final = {
-    ("the client", "unknown_ca"): "authority",
-    ("the client", "certificate_expired"): "expired",
-    ("the client", "bad_certificate"): "certificate",
-    ("the client", "certificate_unknown"): "certificate",
-    ("the client", "unsupported_certificate"): "certificate",
-    ("the client", "certificate_revoked"): "certificate",
-    ("the other side", "certificate_required"): "client-certificate",
-    ("the other side", "bad_certificate"): "client-refused",
-    ("the other side", "certificate_unknown"): "client-refused",
-    ("the other side", "certificate_expired"): "client-refused",
-    ("the other side", "unknown_ca"): "client-refused",
-    ("the other side", "handshake_failure"): "parameters",
-    ("the other side", "protocol_version"): "parameters",
-    ("the other side", "insufficient_security"): "parameters",
-    ("the client", "handshake_failure"): "parameters",
-    ("the client", "protocol_version"): "parameters",
+    (CLIENT, "unknown_ca"): "authority",
+    (CLIENT, "certificate_expired"): "expired",
+    (CLIENT, "bad_certificate"): "certificate",
+    (CLIENT, "certificate_unknown"): "certificate",
+    (CLIENT, "unsupported_certificate"): "certificate",
+    (CLIENT, "certificate_revoked"): "certificate",
+    (OTHER_SIDE, "certificate_required"): "client-certificate",
+    (OTHER_SIDE, "bad_certificate"): "client-refused",
+    (OTHER_SIDE, "certificate_unknown"): "client-refused",
+    (OTHER_SIDE, "certificate_expired"): "client-refused",
+    (OTHER_SIDE, "unknown_ca"): "client-refused",
+    (OTHER_SIDE, "handshake_failure"): "parameters",
+    (OTHER_SIDE, "protocol_version"): "parameters",
+    (OTHER_SIDE, "insufficient_security"): "parameters",
+    (CLIENT, "handshake_failure"): "parameters",
+    (CLIENT, "protocol_version"): "parameters",
 }
 
 
@@ -158,7 +167,7 @@ class TlsFailures(Detector[TlsThresholds]):
             ends = connection["client_ip"], connection["broker"]
             cause = _cause(problem)
             if cause is None:
-                if _NO_KEYS.search(problem["detail"]) is not None:
+                if lacks_keys(problem["detail"]):
                     works.add(ends)
             else:
                 found.setdefault((connection["client_id"], *ends, cause), []).append(problem)
@@ -171,8 +180,8 @@ class TlsFailures(Detector[TlsThresholds]):
 
     def _finding(self, row: dict[str, Any], rows: list[dict[str, Any]], works: set[tuple[Any, Any]]) -> Finding:
         what, meaning, advice = _CAUSES[row["cause"]]
-        alerts = [found.group("name") for one in rows if (found := _ALERT.search(one["detail"])) is not None]
-        flaws = dict.fromkeys(flaw for one in rows for flaw in _FLAW.findall(cause_of(one)))
+        alerts = [found[1] for one in rows if (found := alert_in(one["detail"])) is not None]
+        flaws = dict.fromkeys(flaw for one in rows for flaw in flaws_in(cause_of(one)))
         others = (row["client_ip"], row["broker"]) in works
         severity: Severity = "error" if alerts and not others else "warning"
         details = [*flaws]
@@ -206,33 +215,32 @@ class TlsFailures(Detector[TlsThresholds]):
 def _cause(problem: dict[str, Any]) -> str | None:
     """What made a handshake fail; None: it did not, or the other side has no TLS."""
     detail = cause_of(problem)
-    alert = _ALERT.search(detail)
+    alert = alert_in(detail)
     if alert is None and problem["kind"] == "tls-alert":
         return None
-    if "the client has none" in detail:
+    if NO_CLIENT_CERTIFICATE in detail:
         return "client-certificate"
-    refused = "the client answered the server's part" in detail
     if alert is not None:
-        cause = _BY_ALERT.get((alert.group("side"), alert.group("name")), "other")
-    elif refused:
+        cause = _BY_ALERT.get(alert, "other")
+    elif CLIENT_REFUSED in detail:
         cause = "certificate"
-    elif "the server answered the client's part" in detail:
+    elif SERVER_REFUSED in detail:
         return "client-refused"
-    elif "part of the handshake, without an alert" in detail:
+    elif CLIENT_LEFT in detail or SERVER_LEFT in detail:
         return "unknown"
     else:
         return None
     if cause in ("certificate", "authority"):
         # What is wrong with a certificate in clear is more than the alert says.
-        if "expired on" in detail or "not valid before" in detail:
+        if EXPIRED in detail or NOT_YET_VALID in detail:
             return "expired"
-        if cause == "certificate" and "not for this server name" in detail:
+        if cause == "certificate" and OTHER_NAME in detail:
             return "name"
     return cause
 
 
 def _note(problem: dict[str, Any]) -> str:
     """Version and suite of a handshake, and the certificate."""
-    what, _, rest = cause_of(problem).removeprefix("this is ").partition(", ")
+    what, _, rest = cause_of(problem).removeprefix(NAMED).partition(", ")
     shown = _SHOWN.search(rest)
     return what if shown is None else cut(f"{what}, {shown.group(0)}", MAX_NOTE)

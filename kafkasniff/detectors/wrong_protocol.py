@@ -43,6 +43,7 @@ from kafkasniff.kafka.dissectors import api_by_name
 from kafkasniff.kafka.opening import MAX_REFUSAL_NS
 from kafkasniff.kafka.releases import dropped_in
 from kafkasniff.sinks.printable import word
+from kafkasniff.tls.wording import NO_ANSWER, is_about_tls
 
 __all__ = ["WrongProtocol"]
 
@@ -113,10 +114,6 @@ _KNOWN: Final[Mapping[str, tuple[Severity, str, str]]] = {
 _BY_CLOSING: Final = frozenset({REJECTED, CLOSED_EARLY, SASL_MISSING, UNANSWERED, VERSION_NOT_TAKEN})
 """Kinds of which all that is known is that the broker closed the connection."""
 _NEVER: Final = 1 << 63
-_NO_ANSWER: Final = "no answer of the other side is in the capture"
-"""How tls.session says it of a ClientHello that was all there was."""
-_IS_TLS: Final = re.compile(r"this is (?:TLS|SSL) ")
-"""How tls.session begins; a connection may also be not-kafka for it."""
 _TLS_ANSWER: Final = "is answered with an alert of TLS"
 """How kafka.other_protocols says it."""
 _NOT_TAKEN: Final = re.compile(r"its answer to ApiVersions (?:has|does not have)")
@@ -314,7 +311,7 @@ def _listeners(known: Mapping[int, dict[str, Any]], problems: list[dict[str, Any
             found.works.setdefault(broker, set()).add(one["sasl_mechanism"])
     for problem in problems:
         connection = known.get(problem["connection_id"])
-        if connection is not None and problem["kind"] == "tls-not-decrypted" and _NO_ANSWER not in problem["detail"]:
+        if connection is not None and problem["kind"] == "tls-not-decrypted" and NO_ANSWER not in problem["detail"]:
             found.tls.add(connection["broker"])
     return found
 
@@ -323,11 +320,11 @@ def _kind(problem: dict[str, Any], connection: dict[str, Any], listeners: _Liste
     """What it is one of; None: something else, or nothing that is wrong."""
     kind: str = problem["kind"]
     broker = connection["broker"]
-    if kind == "tls-not-decrypted" or _IS_TLS.match(cause_of(problem)) is not None:
+    if kind == "tls-not-decrypted" or is_about_tls(cause_of(problem)):
         silent = not connection["broker_bytes"] and connection["ended"] in ("fin", "rst")
         # With one direction alone in the capture, what is missing says nothing.
         silent = silent and connection["captured"] == "both"
-        if not silent or _NO_ANSWER not in problem["detail"]:
+        if not silent or NO_ANSWER not in problem["detail"]:
             return None  # nothing is known to be wrong, or tls-failures has it
         return CLOSED_EARLY if broker in listeners.tls else UNANSWERED
     if kind == "not-kafka" and problem["ends"] is not None:

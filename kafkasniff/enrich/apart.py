@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 from kafkasniff.enrich.catalog import Catalog
-from kafkasniff.enrich.enricher import API_VERSIONS, INTERNAL, Enricher, internal_topics
-from kafkasniff.enrich.plan import ENVELOPE, Plan, message_plan
+from kafkasniff.enrich.enricher import INTERNAL, Enricher, internal_topics
+from kafkasniff.enrich.plan import Plan, message_plan
 from kafkasniff.enrich.sessions import FINAL_EPOCH, FetchSession, FetchSessions
 from kafkasniff.kafka import cluster_metadata
 from kafkasniff.kafka.uuids import uuid_bytes
@@ -82,16 +82,13 @@ class Ways(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=4096)  # keys and versions come from the wire; 724 are defined
 def ways_to_tell(api_key: int, version: int, direction: Direction) -> Ways | None:
     """How a message of this kind may tell of topics; None where it cannot."""
-    if api_key == ENVELOPE:
-        return Ways(fields=True)
-    if api_key == API_VERSIONS:
-        return None
     found = message_plan(api_key, version, direction)
     if found is None:
         return None
     plans, tells = list(_plans(found[0])), found[1]
     ways = Ways(
-        fields=tells and any(plan.topic is not None and plan.topic_id is not None for plan in plans),
+        fields=found[0].nested is not None
+        or (tells and any(plan.topic is not None and plan.topic_id is not None for plan in plans)),
         by_name=any(plan.topic is not None for plan in plans if plan.records),
         by_id=any(plan.topic_id is not None for plan in plans if plan.records),
     )

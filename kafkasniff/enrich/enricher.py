@@ -12,9 +12,11 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from kafkasniff.enrich.catalog import Catalog
-from kafkasniff.enrich.plan import ENVELOPE, Plan, data_plan, message_plan, named_topics
-from kafkasniff.enrich.sessions import FETCH, FIRST_VERSION, FetchSessions, session_fields
+from kafkasniff.enrich.plan import Plan, data_plan, message_plan, named_topics
+from kafkasniff.enrich.sessions import FetchSessions, goes_by_sessions, session_fields
 from kafkasniff.kafka import cluster_metadata
+from kafkasniff.kafka.message_plan import client_software
+from kafkasniff.kafka.named_apis import FETCH
 from kafkasniff.kafka.uuids import ZERO_UUID
 from kafkasniff.model import (
     Body,
@@ -31,7 +33,6 @@ from kafkasniff.model import (
 
 __all__ = ["Enricher", "internal_topics"]
 
-API_VERSIONS: Final = 18
 INTERNAL: Final = "__"
 """What the names of the brokers' own topics begin with; others' may, too."""
 MAX_UNKNOWN: Final = 1 << 16
@@ -147,9 +148,9 @@ class Enricher:
         """Where to look in messages of this kind."""
         plan = None if key is None or version is None else message_plan(key, version, direction)
         way = _Way(
-            looks=plan is not None or key == ENVELOPE or (key == API_VERSIONS and direction == "request"),
+            looks=plan is not None or (direction == "request" and client_software(key) is not None),
             topics=None if plan is None else named_topics(plan[0]),
-            sessions=key == FETCH and version is not None and version >= FIRST_VERSION,
+            sessions=goes_by_sessions(key, version),
         )
         if len(self._ways) >= MAX_KINDS:
             self._ways.clear()
@@ -159,11 +160,10 @@ class Enricher:
     def _message(self, message: Message, body: Body) -> None:
         key = message.api_key
         assert key is not None  # such messages have nothing to look at
-        if key == API_VERSIONS:
-            if message.type == "request" and "client_software_name" in body:
-                name, version = body["client_software_name"], body.get("client_software_version")
-                self.catalog.learn_software(message.connection or 0, name, version)
-            return
+        software = client_software(key) if message.type == "request" else None
+        if software is not None and software[0] in body:
+            name, version = software
+            self.catalog.learn_software(message.connection or 0, body[name], body.get(version))
         self.catalog.now = message.time_ns
         self._misses = False
         self._inner(key, message.api_version, message.type, body)
@@ -203,14 +203,14 @@ class Enricher:
 
     def _inner(self, key: int, version: int | None, direction: Direction, body: Body) -> None:
         """A message, or one in an Envelope."""
-        if key == ENVELOPE:
-            inner = body.get("_request") or body.get("_response")
-            if inner is not None and inner["body"] is not None:
-                self._inner(inner["api_key"], inner["api_version"], direction, inner["body"])
-            return
         found = None if version is None else message_plan(key, version, direction)
-        if found is not None:
-            self._struct(found[0], body, tells=found[1])
+        if found is None:
+            return
+        plan, tells = found
+        self._struct(plan, body, tells=tells)
+        inner = None if plan.nested is None else body.get(plan.nested)
+        if inner is not None and inner["body"] is not None:
+            self._inner(inner["api_key"], inner["api_version"], direction, inner["body"])
 
     def name_body(self, api_key: int, api_version: int | None, direction: Direction, body: Body) -> list[Problem]:
         """Add names to a body apart from its message; returns what is wrong with records of the brokers' topics."""

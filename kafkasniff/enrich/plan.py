@@ -10,17 +10,12 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.enrich.sessions import FETCH, FIRST_VERSION
+from kafkasniff.enrich.sessions import goes_by_sessions
 from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.definition import FieldDefinition
 from kafkasniff.model import Direction
 
 __all__ = ["Plan", "data_plan", "leaves_alone", "message_plan", "named_topics", "reads_nothing"]
-
-ENVELOPE: Final = 58
-TELLING_REQUESTS: Final = frozenset({4, 6, 62, 70})
-"""Requests whose sender knows: LeaderAndIsr and UpdateMetadata come from the controller, BrokerRegistration and
-ControllerRegistration from the node itself. Clients' requests ask, they do not tell; responses tell."""
 
 TOPIC_FIELDS: Final = frozenset({"name", "topic", "topic_name"})
 """Names of the field with the topic's name, where a struct with a `topic_id` has one."""
@@ -42,37 +37,46 @@ class Plan(msgspec.Struct, frozen=True):
     records: tuple[tuple[str, ...], ...] = ()
     """Ways from a struct that names a topic to its `records` fields, field by field."""
     children: tuple[tuple[str, Plan], ...] = ()
+    nested: str | None = None
+    """What a message that lies in this one is told as, beside its bytes; only of a whole message."""
 
     @property
     def useful(self) -> bool:
         """Whether a message with this plan has to be looked at."""
-        return bool(self.topic_id or self.host or self.records or self.children)
+        return bool(self.topic_id or self.host or self.records or self.children or self.nested)
 
     @property
     def is_added_to(self) -> bool:
         """Whether names may be added to the struct, or to one in it."""
-        return bool(self.topic_id or self.records) or any(child.is_added_to for _, child in self.children)
+        return bool(self.topic_id or self.records or self.nested) or any(
+            child.is_added_to for _, child in self.children
+        )
 
 
 @lru_cache(maxsize=4096)  # keys and versions come from the wire; 724 are defined
 def message_plan(api_key: int, version: int, direction: Direction) -> tuple[Plan, bool] | None:
-    """The plan of a message and whether it tells (else it only asks); None where there is nothing in it to look at."""
+    """The plan of a message and whether it tells (else it only asks); None where there is nothing in it to look at.
+
+    Responses tell, and requests whose definition has `reports`: their sender knows.
+    """
     api = dissectors.api(api_key)
     if api is None or version not in api.versions:
         return None
     message = api.definition.request if direction == "request" else api.definition.response
-    tells = direction == "response" or api_key in TELLING_REQUESTS
+    tells = direction == "response" or api.definition.reports
     plan = _plan(message.fields, version, nodes=tells)
+    if message.nested is not None:
+        plan = msgspec.structs.replace(plan, nested=f"_{message.nested[1]}")
     return (plan, tells) if plan.useful else None
 
 
 @lru_cache(maxsize=4096)
 def leaves_alone(api_key: int, version: int, direction: Direction) -> bool:
     """Whether an `Enricher` adds nothing to bodies of this kind, whatever it knows: it may learn from them."""
-    if api_key == FETCH and version >= FIRST_VERSION:
+    if goes_by_sessions(api_key, version):
         return False
     found = message_plan(api_key, version, direction)
-    return api_key != ENVELOPE and (found is None or not found[0].is_added_to)
+    return found is None or not found[0].is_added_to
 
 
 @lru_cache(maxsize=4096)
@@ -81,7 +85,7 @@ def reads_nothing(api_key: int, version: int, direction: Direction) -> bool:
 
     Unless they name one of the brokers' own topics, whose records it reads where topics have names.
     """
-    if (api_key == FETCH and version >= FIRST_VERSION) or api_key == ENVELOPE:
+    if goes_by_sessions(api_key, version):
         return False
     found = message_plan(api_key, version, direction)
     return found is None or named_topics(found[0]) is not None
@@ -92,7 +96,7 @@ def named_topics(plan: Plan) -> tuple[str, str] | None:
 
     So it is with Produce and Fetch before topics had ids.
     """
-    if len(plan.children) != 1 or plan.topic_id or plan.records or plan.host or plan.node:
+    if len(plan.children) != 1 or plan.topic_id or plan.records or plan.host or plan.node or plan.nested:
         return None
     (field, topics) = plan.children[0]
     if topics.topic is None or topics.topic_id or topics.children or topics.host or topics.node:

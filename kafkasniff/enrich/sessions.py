@@ -11,12 +11,12 @@ from collections.abc import Container
 from typing import Any, Final, Protocol
 
 from kafkasniff.enrich.catalog import MAX_NAME
+from kafkasniff.kafka.named_apis import FETCH
 from kafkasniff.kafka.uuids import ZERO_UUID
 from kafkasniff.memory_limits import in_proportion
 from kafkasniff.model import Body, Endpoint
 
 __all__ = [
-    "FETCH",
     "FINAL_EPOCH",
     "FIRST_VERSION",
     "INITIAL_EPOCH",
@@ -27,10 +27,10 @@ __all__ = [
     "FetchSession",
     "FetchSessions",
     "TopicNames",
+    "goes_by_sessions",
     "session_fields",
 ]
 
-FETCH: Final = 1
 FIRST_VERSION: Final = 7
 """Of Fetch that goes by sessions (KIP-227)."""
 
@@ -55,6 +55,11 @@ INITIAL_EPOCH: Final = 0
 """A full request that asks for a new session; `FetchMetadata.INITIAL_EPOCH`."""
 FINAL_EPOCH: Final = -1
 """A full request that closes its session; `FetchMetadata.FINAL_EPOCH`."""
+
+
+def goes_by_sessions(api_key: int | None, version: int | None) -> bool:
+    """Whether messages of this kind may go by a fetch session."""
+    return api_key == FETCH and version is not None and version >= FIRST_VERSION
 
 
 class TopicNames(Protocol):

@@ -12,6 +12,7 @@ from kafkasniff.bulk import PairColumns
 from kafkasniff.enrich import Enricher
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.embedded import may_have_floats
 from kafkasniff.memory_limits import DEFAULT_MEMORY
 from kafkasniff.model import Connection, Exchange, Message, Problem
 from kafkasniff.rows import ExchangeRows
@@ -19,7 +20,7 @@ from kafkasniff.rows.connections import ConnectionRows
 from kafkasniff.rows.header_columns import header_rows
 from kafkasniff.rows.problems import ProblemRows
 from kafkasniff.rows.records import RecordRows
-from kafkasniff.sinks.jsonl import FLOAT_APIS, body_json, json_default
+from kafkasniff.sinks.jsonl import body_json, json_default
 
 if TYPE_CHECKING:
     from kafkasniff.filters import Selector
@@ -183,6 +184,6 @@ _default: Final[Callable[[Any], Any]] = json_default()
 def _body_json(message: Message) -> str:
     """The body as in the JSON lines. Hot: only bodies that can have NaN are walked over."""
     body = message.body
-    if body is not None and message.api_key in FLOAT_APIS:
+    if body is not None and message.api_key is not None and may_have_floats(message.api_key):
         return body_json(body)
     return orjson.dumps(body, default=_default).decode()

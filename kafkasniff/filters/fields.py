@@ -12,6 +12,7 @@ import msgspec
 
 from kafkasniff.entities import record_count, text
 from kafkasniff.filters.candidate import Candidate
+from kafkasniff.kafka.record_fields import each_records, record_fields
 from kafkasniff.model import Endpoint, Message, Problem, SaslToken
 
 __all__ = ["ALL", "FIELDS", "LATE", "Field", "Kind", "Values", "not_told", "values_at", "values_of"]
@@ -163,15 +164,12 @@ def _body(side: Literal["request", "response"], *path: str) -> Values:
 
 
 def _trace_id(candidate: Candidate) -> Iterable[Any]:
-    for ask in _TRACE_IDS:
-        yield from ask(candidate)
-
-
-_TRACED: Final = ("records", "batches", "records", "_trace_ids")
-_TRACE_IDS: Final = (
-    _body("request", "topic_data", "partition_data", *_TRACED),
-    _body("response", "responses", "partitions", *_TRACED),
-)
+    for message in (candidate.request, candidate.response):
+        if message is None or message.body is None or message.api_key is None or message.api_version is None:
+            continue
+        fields = record_fields(message.api_key, message.api_version, message.type)
+        for records, _ in () if fields is None else each_records(fields, message.body):
+            yield from values_at(records, ("batches", "records", "_trace_ids"))
 
 
 def _member_id(candidate: Candidate) -> Iterable[Any]:

@@ -3,25 +3,38 @@
 Its records hold credentials and sensitive configuration, so where they cannot be read one by one nothing of them is
 shown. The name and the fixed id are `org.apache.kafka.common.internals.Topic.CLUSTER_METADATA_TOPIC_NAME` and
 `org.apache.kafka.common.Uuid.METADATA_TOPIC_ID`.
+
+Kafka sends them in Fetch responses. Any message with records of a topic may have them, by its definition, and is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
+from kafkasniff.kafka.definition import FieldDefinition, MessageDefinition
 from kafkasniff.kafka.dissectors import api
 from kafkasniff.kafka.uuids import uuid_bytes
 from kafkasniff.model import Body, Direction
 
-__all__ = ["TOPIC_ID", "TOPIC_NAME", "metadata_test", "names_metadata", "secret_marks"]
+__all__ = ["TOPIC_ID", "TOPIC_NAME", "may_hold_topic", "metadata_records", "metadata_test", "secret_marks"]
 
 TOPIC_NAME: Final = "__cluster_metadata"
 TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 
-_FETCH: Final = 1
-_FIRST_WITH_IDS: Final = 13
-"""Fetch names topics by id from this version on (KIP-516)."""
+
+class _Topic(NamedTuple):
+    """A struct that names a topic and has records of it, over all versions of its message."""
+
+    path: tuple[str, ...]
+    """Where it is: the fields on the way from the body, arrays or structs."""
+    names: tuple[FieldDefinition, ...]
+    """Fields with the topic's name."""
+    ids: tuple[FieldDefinition, ...]
+    """Fields with its id."""
+    records: tuple[tuple[str, ...], ...]
+    """The ways from it to its records."""
 
 
 def secret_marks(api_key: int, direction: Direction, version: int) -> tuple[bytes, ...]:
@@ -29,33 +42,107 @@ def secret_marks(api_key: int, direction: Direction, version: int) -> tuple[byte
 
     FetchSnapshot is not asked: it holds nothing else, which its definition says.
     """
-    if api_key != _FETCH or direction != "response":
+    message = _message(api_key, direction)
+    if message is None:
         return ()
-    return (TOPIC_NAME.encode(),) if version < _FIRST_WITH_IDS else (uuid_bytes(TOPIC_ID),)
 
+    def there(fields: tuple[FieldDefinition, ...]) -> bool:
+        # Of a version that is not known it is not known either how topics are named.
+        return any(version in field.versions for field in fields) or (bool(fields) and version not in message.versions)
 
-def names_metadata(topic: Body) -> bool:
-    """Whether this is the topic that a topic's struct in a Fetch response is about: up to v12 by name, then by id."""
-    return topic.get("topic_id") == TOPIC_ID or topic.get("topic") == TOPIC_NAME
+    topics = _topics(api_key, direction)
+    marks = [TOPIC_NAME.encode()] if any(there(topic.names) for topic in topics) else []
+    return (*marks, uuid_bytes(TOPIC_ID)) if any(there(topic.ids) for topic in topics) else tuple(marks)
 
 
 def metadata_test(api_key: int, direction: Direction) -> Callable[[Body], bool] | None:
     """What tells whether a body holds records of the metadata log; None where none of the API does."""
-    if api_key == _FETCH and direction == "response":
-        return _is_of_metadata
+    message = _message(api_key, direction)
+    if message is None or not message.has_records:
+        return None
+    if message.has_secret_records:
+        return bool
+    topics = _topics(api_key, direction)
+    if len(topics) == 1 and len(topics[0].path) == 1 and len(topics[0].names) < 2 and len(topics[0].ids) < 2:
+        return _quick_test(topics[0])
+    return (lambda body: any(True for _ in _metadata_topics(topics, body))) if topics else None
+
+
+def _quick_test(topic: _Topic) -> Callable[[Body], bool]:
+    """The test of Kafka's own messages, which have one array of topics. Hot: asked for each of them."""
+    (array,) = topic.path
+    name = topic.names[0].name if topic.names else ""
+    topic_id = topic.ids[0].name if topic.ids else ""
+
+    def test(body: Body) -> bool:
+        for one in body.get(array) or ():  # noqa: SIM110 - most have one topic
+            if one.get(name) == TOPIC_NAME or one.get(topic_id) == TOPIC_ID:
+                return True
+        return False
+
+    return test
+
+
+def may_hold_topic(api_key: int, direction: Direction) -> bool:
+    """Whether such messages have records of topics that they name, which may be the metadata log."""
+    return bool(_topics(api_key, direction))
+
+
+def metadata_records(api_key: int, direction: Direction, body: Body) -> Iterator[Any]:
+    """Each `records` value of the metadata log in a body; values may be null."""
+    for topic, struct in _metadata_topics(_topics(api_key, direction), body):
+        for path in topic.records:
+            yield from _at(struct, path)
+
+
+def _metadata_topics(topics: tuple[_Topic, ...], body: Body) -> Iterator[tuple[_Topic, Body]]:
+    for topic in topics:
+        for struct in _at(body, topic.path):
+            if isinstance(struct, dict) and (
+                any(struct.get(field.name) == TOPIC_NAME for field in topic.names)
+                or any(struct.get(field.name) == TOPIC_ID for field in topic.ids)
+            ):
+                yield topic, struct
+
+
+def _at(value: Any, path: tuple[str, ...]) -> Iterator[Any]:
+    """The values at the end of a path, through arrays; of a body that broke off those that are there."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _at(one, path)
+    elif not path:
+        yield value
+    elif isinstance(value, dict) and path[0] in value:
+        yield from _at(value[path[0]], path[1:])
+
+
+def _message(api_key: int, direction: Direction) -> MessageDefinition | None:
     found = api(api_key)
     if found is None:
         return None
-    message = found.definition.request if direction == "request" else found.definition.response
-    return _is_there if message.has_secret_records else None
+    return found.definition.request if direction == "request" else found.definition.response
 
 
-def _is_of_metadata(body: Body) -> bool:
-    for topic in body.get("responses") or ():  # noqa: SIM110 - hot: asked for every Fetch response, most of one topic
-        if names_metadata(topic):
-            return True
-    return False
+@lru_cache(maxsize=1024)  # keys come from the wire
+def _topics(api_key: int, direction: Direction) -> tuple[_Topic, ...]:
+    """The structs of a message that name a topic and have records, but for those that are secret anyway."""
+    message = _message(api_key, direction)
+    return () if message is None else tuple(_topics_in(message.fields, ()))
 
 
-def _is_there(body: Body) -> bool:
-    return bool(body)
+def _topics_in(fields: tuple[FieldDefinition, ...], path: tuple[str, ...]) -> Iterator[_Topic]:
+    names = tuple(field for field in fields if field.entity == "topic_name" and not field.array)
+    ids = tuple(field for field in fields if (field.name, field.type, field.array) == ("topic_id", "uuid", False))
+    records = tuple(_ways(fields))
+    if records and (names or ids):
+        yield _Topic(path, names, ids, records)
+    for field in fields:
+        yield from _topics_in(field.fields, (*path, field.name))
+
+
+def _ways(fields: tuple[FieldDefinition, ...]) -> Iterator[tuple[str, ...]]:
+    for field in fields:
+        if field.type == "records" and field.secret == "no":
+            yield (field.name,)
+        for way in _ways(field.fields):
+            yield (field.name, *way)

@@ -53,7 +53,7 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     max_records: int = MAX_RECORDS
     """Records of a message, and headers of them, beyond which none are read."""
     bodies: bool = True
-    """False: only those are decoded that pairing or later messages need (`message.NEEDED`)."""
+    """False: only those are decoded that pairing or later messages need (`message_plan.Plan.needed`)."""
     headers: bool = False
     """With `bodies` False: neither are those of Produce requests, of which no more is read than whether a response will
     come."""

@@ -22,6 +22,7 @@ __all__ = [
     "WAIT_REASONS",
     "ApiDefinition",
     "DataDefinition",
+    "EntityChoice",
     "FieldDefinition",
     "MessageDefinition",
     "Nested",
@@ -57,12 +58,14 @@ HIDDEN_TYPES: Final = frozenset({"string", "bytes"})
 _TYPE: Final = re.compile(r"(?P<array>\[\])?(?P<scalar>[a-z][a-z0-9]*)?(?P<struct>\{\})?(?P<null>\?)?")
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 _TITLE: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
-"""The name of an API or a block, which goes into the source of compiled decoders."""
+"""The name of an API or a block."""
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _RANGE: Final = re.compile(r"([0-9]{1,9})(?:(\+)|-([0-9]{1,9}))?")
-_MARKS: Final = frozenset({"classic", "unaligned", "payload"})
+_MARKS: Final = frozenset({"classic", "unaligned", "whole", "payload"})
 """Attributes without a value."""
-_ATTRIBUTES: Final = _MARKS | {"nullable", "tag", "entity", "enum", "default", "secret", "nests"}
+_ATTRIBUTES: Final = _MARKS | {"nullable", "tag", "entity", "entity_by", "enum", "default", "secret", "nests"}
+_CHOICE: Final = re.compile(r"([a-z][a-z0-9_]*)=([0-9]{1,4}:[a-z_]+(?:,[0-9]{1,4}:[a-z_]+)*)")
+"""The value of `entity_by`."""
 
 
 class Versions(msgspec.Struct, frozen=True):
@@ -89,6 +92,15 @@ WAIT_REASONS: Final = ("data", "members", "leader", "replicas", "operation")
 """What a request may ask a broker to wait for (`kafka.waits`)."""
 
 
+class EntityChoice(msgspec.Struct, frozen=True):
+    """What a name stands for where another field of its struct says it (FindCoordinator)."""
+
+    field: str
+    """The other field, an int8; 0 in versions without it."""
+    entities: tuple[tuple[int, str], ...]
+    """Its values, each with an entity. Names beside any other value stand for nothing."""
+
+
 class FieldDefinition(msgspec.Struct, frozen=True):
     """A field over all versions of its message."""
 
@@ -103,7 +115,9 @@ class FieldDefinition(msgspec.Struct, frozen=True):
     tag: int | None = None
     """Number in the tag section of its struct; None for a field of the body."""
     entity: str | None = None
-    """What an id or name stands for: topic_name, broker_id, group_id, producer_id, transactional_id."""
+    """What an id or name stands for: topic_name, broker_id, group_id, producer_id, transactional_id, software_name,
+    software_version."""
+    entity_by: EntityChoice | None = None
     enum: str | None = None
     """Name in `enums.txt`."""
     default: str | None = None
@@ -112,6 +126,8 @@ class FieldDefinition(msgspec.Struct, frozen=True):
     """True where the field keeps the encoding of the older versions in flexible ones (RequestHeader.ClientId)."""
     unaligned: bool = False
     """Of records: they are a slice of a log, which may start within a batch (FetchSnapshot)."""
+    whole: bool = False
+    """Of records: they must end with a whole batch (Produce requests). Others may be cut at a limit of bytes."""
     payload: bool = False
     """An application's bytes or text. Records hold payload whether or not this says so."""
     nests: Nested | None = None
@@ -147,6 +163,20 @@ class MessageDefinition(msgspec.Struct, frozen=True):
         return any(field.type == "records" for field in _with_inner(self.fields))
 
     @property
+    def has_floats(self) -> bool:
+        """Whether a field of any version is a float64, or may hold one in a nested message."""
+        return any(field.type == "float64" or field.nests is not None for field in _with_inner(self.fields))
+
+    def has_enum(self, name: str) -> bool:
+        """Whether values of a field of any version have their names in this table."""
+        return any(field.enum == name for field in _with_inner(self.fields))
+
+    @property
+    def nested(self) -> tuple[str, Nested] | None:
+        """The field that holds a whole message, and which one; None where there is none."""
+        return next(((field.name, field.nests) for field in self.fields if field.nests is not None), None)
+
+    @property
     def has_secret_records(self) -> bool:
         """Whether records of any version are those of the metadata log, which are read before they are shown."""
         return any(field.type == "records" and field.secret != "no" for field in _with_inner(self.fields))
@@ -179,6 +209,10 @@ class ApiDefinition(msgspec.Struct, frozen=True):
     waits: tuple[str, tuple[str, ...]] | None = None
     """Why a broker may wait before it answers (`kafka.waits`), and the fields of the request that limit the wait in
     milliseconds: the first one above 0 counts."""
+    reports: bool = False
+    """Its request reports what the sender knows of topics and nodes, as responses do; other requests ask."""
+    from_brokers: bool = False
+    """Only brokers and controllers send it, whatever listener serves it."""
 
     @property
     def carries_payload(self) -> bool:
@@ -283,7 +317,7 @@ def parse_api(path: Traversable, text: str) -> ApiDefinition:
     versions, flexible = _span(reader, line, reader.options(line, 3, frozenset({"versions", "flexible"})))
     listeners: tuple[str, ...] = ()
     former: tuple[str, ...] = ()
-    mutes, waits = NONE, None
+    mutes, waits, marks = NONE, None, set[str]()
     headers: dict[str, list[tuple[Versions, int]]] = {"request": [], "response": []}
     messages: dict[str, MessageDefinition] = {}
     while (top := reader.peek()) is not None:
@@ -295,6 +329,8 @@ def parse_api(path: Traversable, text: str) -> ApiDefinition:
                 former = tuple(names)
             case ("mutes", span):
                 mutes = reader.versions(top, span, versions)
+            case ("reports" | "from_brokers" as mark,) if mark not in marks:
+                marks.add(mark)
             case ("waits", reason, *limits):
                 waits = reason, tuple(limits)
             case ("header", "request" | "response" as direction, number) if _NUMBER.fullmatch(number):
@@ -303,6 +339,7 @@ def parse_api(path: Traversable, text: str) -> ApiDefinition:
                 headers[direction].append((reader.versions(top, span, versions), int(number)))
             case ("request" | "response" as direction,) if direction not in messages:
                 fields = _fields(reader, 1, versions)
+                _check_nested(reader, fields)
                 messages[direction] = MessageDefinition(f"{name} {direction}", versions, flexible, fields)
             case _:
                 raise reader.fail(top, f"{' '.join(top.words)!r} is not known here")
@@ -324,7 +361,16 @@ def parse_api(path: Traversable, text: str) -> ApiDefinition:
         messages["response"],
         mutes,
         waits,
+        reports="reports" in marks,
+        from_brokers="from_brokers" in marks,
     )
+
+
+def _check_nested(reader: _Reader, fields: tuple[FieldDefinition, ...]) -> None:
+    """Refuse nested messages that nothing would open: what is told of one is put beside its field in the body."""
+    nested = [field for field in _with_inner(fields) if field.nests is not None]
+    if len(nested) > 1 or any(field.array or field not in fields for field in nested):
+        raise reader.fail(None, "a message nests one other at most, in a field of its body that is no array")
 
 
 def _check_waits(reader: _Reader, request: MessageDefinition, reason: str, limits: tuple[str, ...]) -> None:
@@ -384,6 +430,10 @@ def _fields(reader: _Reader, depth: int, parent: Versions) -> tuple[FieldDefinit
         if field.tag is not None and any(field.tag == other.tag for other in fields):
             raise reader.fail(line, f"tag {field.tag} is here twice")
         fields.append(field)
+    for field in fields:
+        by = field.entity_by
+        if by is not None and not any((one.name, one.type, one.array) == (by.field, "int8", False) for one in fields):
+            raise reader.fail(line, f"{field.name} has no int8 {by.field!r} beside it that says what it is")
     return tuple(fields)
 
 
@@ -416,8 +466,9 @@ def _field(reader: _Reader, line: _Line, depth: int, parent: Versions) -> FieldD
         nullable = reader.versions(line, attributes["nullable"], versions)
     if not _NUMBER.fullmatch(attributes.get("tag", "0")):
         raise reader.fail(line, "a tag is a number")
-    if "unaligned" in attributes and scalar != "records":
-        raise reader.fail(line, "only records are unaligned")
+    for mark in ("unaligned", "whole"):
+        if mark in attributes and scalar != "records":
+            raise reader.fail(line, f"only records are {mark}")
     secret = attributes.get("secret", "no")
     _check_hiding(reader, line, attributes, scalar)
     children = _fields(reader, depth + 1, versions) if scalar is None else ()
@@ -429,15 +480,29 @@ def _field(reader: _Reader, line: _Line, depth: int, parent: Versions) -> FieldD
         nullable=nullable,
         tag=int(attributes["tag"]) if "tag" in attributes else None,
         entity=attributes.get("entity"),
+        entity_by=_entity_by(reader, line, attributes, scalar),
         enum=attributes.get("enum"),
         default="" if attributes.get("default") == '""' else attributes.get("default"),
         secret="config" if secret == "config" else "value" if secret == "value" else "no",
         classic="classic" in attributes,
         unaligned="unaligned" in attributes,
+        whole="whole" in attributes,
         payload="payload" in attributes,
         nests=None if nests is None else "request" if nests == "request" else "response",
         fields=children,
     )
+
+
+def _entity_by(reader: _Reader, line: _Line, attributes: dict[str, str], scalar: str | None) -> EntityChoice | None:
+    if "entity_by" not in attributes:
+        return None
+    match = _CHOICE.fullmatch(attributes["entity_by"])
+    if match is None:
+        raise reader.fail(line, "entity_by is followed by FIELD=VALUE:ENTITY,VALUE:ENTITY")
+    if scalar != "string" or "entity" in attributes:
+        raise reader.fail(line, "only strings without an entity have one by another field")
+    pairs = (pair.split(":") for pair in match[2].split(","))
+    return EntityChoice(match[1], tuple((int(value), entity) for value, entity in pairs))
 
 
 def _check_hiding(reader: _Reader, line: _Line, attributes: dict[str, str], scalar: str | None) -> None:
@@ -449,7 +514,7 @@ def _check_hiding(reader: _Reader, line: _Line, attributes: dict[str, str], scal
     if "payload" in attributes:
         if scalar not in HIDDEN_TYPES:
             raise reader.fail(line, f"{scalar or 'a struct'} cannot be payload: mark strings and bytes in it")
-        if "entity" in attributes or "enum" in attributes:
+        if attributes.keys() & {"entity", "entity_by", "enum"}:
             raise reader.fail(line, "payload names nothing: it has no entity and no enum")
     if "nests" in attributes:
         if attributes["nests"] not in {"request", "response"}:

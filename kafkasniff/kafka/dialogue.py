@@ -15,8 +15,9 @@ from kafkasniff.kafka.events import EventLog, ExchangeEvent, MessageEvent, Token
 from kafkasniff.kafka.exchange import Ledger, Pending
 from kafkasniff.kafka.framing import Frame
 from kafkasniff.kafka.memory import ConnectionMemory
-from kafkasniff.kafka.message import NEEDED, Decoded, decode_request, decode_response, read_rest
-from kafkasniff.kafka.message_plan import response_plan
+from kafkasniff.kafka.message import Decoded, decode_request, decode_response, read_rest
+from kafkasniff.kafka.message_plan import request_plan, response_plan
+from kafkasniff.kafka.named_apis import SASL_HANDSHAKE
 from kafkasniff.kafka.opening import AUTHENTICATION, Opening, refusal
 from kafkasniff.kafka.plausibility import MAX_KEY, is_exact_request, is_likely_request
 from kafkasniff.kafka.sasl import SCRAM_ANSWERS, RawSasl
@@ -26,7 +27,6 @@ from kafkasniff.streams import NO_TIME
 
 __all__ = ["CLOSED_BEFORE", "Dialogue"]
 
-_SASL_HANDSHAKE: Final = 17
 _TRUNCATED: Final = ("body-truncated", "array-too-long")
 """Problems of a body that ends too early and is right up to there."""
 NEAR: Final = 10_000
@@ -268,7 +268,7 @@ class Dialogue:
             )
             self._end(ordinal, "unanswered")
             return
-        hidden = detail.hides and decoded.api_key not in NEEDED
+        hidden = detail.hides and not request_plan(decoded.api_key, decoded.api_version).needed
         if hidden:
             detail.left_out.requests += 1
         else:
@@ -283,7 +283,7 @@ class Dialogue:
         self._ids_rise = self._ids_rise and (self._last_id is None or decoded.correlation_id > self._last_id)
         self._last_id = decoded.correlation_id
         mechanism = None
-        if decoded.api_key == _SASL_HANDSHAKE and decoded.api_version == 0 and decoded.body is not None:
+        if decoded.api_key == SASL_HANDSHAKE and decoded.api_version == 0 and decoded.body is not None:
             offered = decoded.body.get("mechanism")
             mechanism = self._offered = offered if isinstance(offered, str) else "?"
         pending = Pending(
@@ -390,7 +390,7 @@ class Dialogue:
                 self._orphan(frame)
                 self._end_without(pending, "lost")
                 return
-            if self._detail.keeps(likely_bytes(whole.api_key, frame.size, whole.body)):
+            if self._detail.keeps(likely_bytes(whole.api_key, "response", frame.size, whole.body)):
                 decoded = whole
         if self._early:
             self._give_up(self._early.drain() if early is None else self._early.before(early))

@@ -1,4 +1,4 @@
-"""A definition at one version: the tree of structs and fields that compiler and walker read."""
+"""A definition at one version: the tree of structs and fields that programs are made of and the walker reads by."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.kafka.definition import FieldDefinition, MessageDefinition, Nested, Secret
+from kafkasniff.kafka.definition import EntityChoice, FieldDefinition, MessageDefinition, Nested, Secret
 
-__all__ = ["FORMATS", "PLAIN_NUMBERS", "Field", "Struct", "cut", "element_of", "element_size", "is_flat"]
+__all__ = ["FORMATS", "Field", "Struct", "cut", "element_size"]
 
 FORMATS: Final = {
     "bool": ("B", 1),
@@ -23,9 +23,6 @@ FORMATS: Final = {
     "uuid": ("16s", 16),
 }
 """Types of fixed size: format of the `struct` module (big-endian) and size in bytes."""
-
-PLAIN_NUMBERS: Final = frozenset({"int8", "int16", "uint16", "int32", "uint32", "int64", "float64"})
-"""Types that are shown as they are read."""
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -43,10 +40,13 @@ class Field(msgspec.Struct, frozen=True):
     tag: int | None
     secret: Secret
     entity: str | None
+    entity_by: EntityChoice | None
     enum: str | None
     default: str | None
     unaligned: bool = False
     """Of records: a slice that may start within a batch."""
+    whole: bool = False
+    """Of records: they must end with a whole batch."""
     payload: bool = False
     """An application's bytes or text; `records` fields are marked too."""
     nests: Nested | None = None
@@ -70,6 +70,8 @@ class Struct(msgspec.Struct, frozen=True):
     """It holds a secret, at any depth."""
     records: bool
     """It holds a `records` field, at any depth."""
+    whole_records: bool
+    """It holds records that must end with a whole batch, at any depth."""
     payload: bool
     """It holds payload, or may hold some in a nested message, at any depth."""
 
@@ -91,6 +93,7 @@ def _struct(definitions: tuple[FieldDefinition, ...], version: int, flexible: bo
         errors=any(field.type == "error" for field in present) or any(struct.errors for struct in inner),
         secrets=any(field.secret != "no" for field in present) or any(struct.secrets for struct in inner),
         records=any(field.type == "records" for field in present) or any(struct.records for struct in inner),
+        whole_records=any(field.whole for field in present) or any(struct.whole_records for struct in inner),
         payload=any(field.payload or field.nests is not None for field in present)
         or any(struct.payload for struct in inner),
     )
@@ -107,9 +110,11 @@ def _field(definition: FieldDefinition, version: int, flexible: bool) -> Field:
         tag=definition.tag,
         secret=definition.secret,
         entity=definition.entity,
+        entity_by=definition.entity_by,
         enum=definition.enum,
         default=definition.default,
         unaligned=definition.unaligned,
+        whole=definition.whole,
         payload=definition.payload or definition.type == "records",
         nests=definition.nests,
     )
@@ -125,20 +130,6 @@ def element_size(field: Field) -> int:
     if field.compact:
         return 1
     return 2 if field.type == "string" else 4
-
-
-def element_of(field: Field) -> Field:
-    """An element of an array of strings or bytes as a field of its own; it is not allowed to be null."""
-    return msgspec.structs.replace(field, array=False, nullable=False)
-
-
-def is_flat(struct: Struct) -> bool:
-    """Whether a struct holds nothing but numbers and uuids."""
-    return (
-        not struct.flexible
-        and bool(struct.fields)
-        and all(not field.array and (field.type in PLAIN_NUMBERS or field.type == "uuid") for field in struct.fields)
-    )
 
 
 def _field_size(field: Field) -> int:

@@ -15,6 +15,8 @@ from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.message_body import decode_body, read_body, take_rendered, unread
 from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
+from kafkasniff.kafka.named_apis import API_VERSIONS, PRODUCE
+from kafkasniff.kafka.record_fields import each_whole
 from kafkasniff.kafka.wire import Odd, varint_rest
 from kafkasniff.model import Body, ErrorCode, Problem, RenderedBody, RenderedRecords
 
@@ -32,11 +34,6 @@ __all__ = [
 MAX_HEADER_TAGS: Final = 1000
 """Tagged fields of a header; none is defined to this day (KIP-482)."""
 
-PRODUCE: Final = 0
-API_VERSIONS: Final = 18
-NEEDED: Final = frozenset({11, 17, API_VERSIONS, 36})
-"""Keys of messages whose bodies tell how later ones are read (JoinGroup, SaslHandshake, SaslAuthenticate) or who the
-client is; few of a connection's."""
 UNSUPPORTED_VERSION: Final = 35
 
 _DEFAULT: Final = DecodeOptions()
@@ -252,13 +249,13 @@ def decode_request(
     body: Body | None = None
     silent = False
     rest: Rest | None = None
-    if later and options.bodies and plan.alone and key not in NEEDED:
+    if later and options.bodies and plan.alone and not plan.needed:
         rest = Rest(plan, data, position, end, start, options, cut, tuple(context.problems))
         silent = key == PRODUCE and read_acks(data, position, end, version) == 0
     elif key == PRODUCE and options.headers:
         # Only its body tells whether a Produce request will be answered.
         silent = read_acks(data, position, end, version) == 0
-    elif options.bodies or key in NEEDED or key == PRODUCE:
+    elif options.bodies or plan.needed or key == PRODUCE:
         if rendered is None:
             body, complete = read_body(plan, data, position, end, context, cut)
         else:
@@ -266,7 +263,7 @@ def decode_request(
         if not complete:
             raw, raw_redacted = unread(plan, data[position:end], context)
         elif context.truncated and plan.whole_records and body is not None:
-            _judge_produce(body, context)
+            _judge_whole(body, plan, context)
         if key == PRODUCE and body is not None:
             silent = read_acks(data, position, end, version) == 0 if rendered is not None else body.get("acks") == 0
     return Decoded(
@@ -310,7 +307,7 @@ def read_rest(
     if not complete:
         raw, raw_redacted = unread(plan, rest.data[rest.position : rest.end], context)
     elif context.truncated and plan.whole_records and body is not None:
-        _judge_produce(body, context)
+        _judge_whole(body, plan, context)
     return Decoded(
         decoded.api_key,
         decoded.api,
@@ -399,15 +396,17 @@ def decode_response(  # noqa: PLR0917 - the message's place and what its request
     raw_redacted: int | None = None
     body: Body | None = None
     rest: Rest | None = None
-    if later and options.bodies and plan.alone and api_key not in NEEDED:
+    if later and options.bodies and plan.alone and not plan.needed:
         rest = Rest(plan, data, position, end, start, options, cut, tuple(context.problems))
-    elif options.bodies or api_key in NEEDED:
+    elif options.bodies or plan.needed:
         if rendered is None or body_version is not None:
             body, complete = read_body(plan, data, position, end, context, cut)
         else:
             body, complete = take_rendered(plan, rendered, data, position, end, context, cut)
         if not complete:
             raw, raw_redacted = unread(plan, data[position:end], context)
+        elif context.truncated and plan.whole_records and body is not None:
+            _judge_whole(body, plan, context)
     return Decoded(
         api_key,
         plan.api,
@@ -426,17 +425,14 @@ def decode_response(  # noqa: PLR0917 - the message's place and what its request
     )
 
 
-def _judge_produce(body: Body, context: DecodeContext) -> None:
+def _judge_whole(body: Body, plan: Plan, context: DecodeContext) -> None:
     """Report batches that are not whole: a Fetch response may end within one, a Produce request may not."""
-    for topic in body.get("topic_data") or ():
-        for partition in topic.get("partition_data") or ():
-            records = partition.get("records")
-            if records is None:
-                continue
-            count = records.truncated if isinstance(records, RenderedRecords) else records["truncated_bytes"]
-            if count:
-                detail = f"{count} bytes behind the last whole batch for partition {partition.get('index')}"
-                context.problem("records-truncated", detail, size=count)
+    assert plan.schema is not None  # it was read
+    for records, name, partition in each_whole(plan.schema.root, body):
+        count = records.truncated if isinstance(records, RenderedRecords) else records["truncated_bytes"]
+        if count:
+            place = f"of {name}" if partition is None else f"for partition {partition}"
+            context.problem("records-truncated", f"{count} bytes behind the last whole batch {place}", size=count)
 
 
 def _version_of_refusal(plan: Plan, data: bytes, position: int, end: int, options: DecodeOptions) -> int:

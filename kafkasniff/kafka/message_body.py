@@ -13,7 +13,7 @@ from kafkasniff.kafka.secrets import may_be_misread
 from kafkasniff.kafka.wire import Ended, Odd
 from kafkasniff.model import LARGE_BODY, Body, LargeBody, Problem, RenderedBody
 
-__all__ = ["decode_body", "read_body", "take_rendered", "unread"]
+__all__ = ["decode_body", "read_body", "settled", "take_rendered", "unread"]
 
 
 def decode_body(plan: Plan, data: bytes, position: int, end: int, context: DecodeContext) -> Body | None:
@@ -35,22 +35,35 @@ def decode_body(plan: Plan, data: bytes, position: int, end: int, context: Decod
     except Odd:
         context.clear()
         return None
+    if after != end:
+        context.clear()
+        return None
+    return settled(plan, body, end - position, context)
+
+
+def settled(plan: Plan, body: Body, size: int, context: DecodeContext) -> Body | None:
+    """The body of `size` bytes where there is nothing to tell but that, as interpreters leave it; else None. Hot.
+
+    Afterwards nothing is noted in the context.
+    """
     is_metadata = plan.holds_metadata is not None and plan.holds_metadata(body)
-    if after == end and not (context.truncated and plan.whole_records) and not (is_metadata and _rereads(context)):
-        if (
-            plan.interpret is not None
-            and (context.telling or is_metadata or not plan.reads_records)
-            and context.options.inside
-        ):
-            plan.interpret(body, plan.version, context)
-        if not (context.errors or context.problems):
-            if context.decompressed + end - position > LARGE_BODY:
-                body = LargeBody(body)
-            context.truncated = context.telling = False
-            context.decompressed = context.unknown_tags = context.records = 0
-            return body
-    context.clear()
-    return None
+    if (context.truncated and plan.whole_records) or (is_metadata and _rereads(context)):
+        context.clear()
+        return None
+    if (
+        plan.interpret is not None
+        and (context.telling or is_metadata or not plan.reads_records)
+        and context.options.inside
+    ):
+        plan.interpret(body, plan.version, context)
+    if context.errors or context.problems:
+        context.clear()
+        return None
+    if context.decompressed + size > LARGE_BODY:
+        body = LargeBody(body)
+    context.truncated = context.telling = False
+    context.decompressed = context.unknown_tags = context.records = 0
+    return body
 
 
 def read_body(  # noqa: PLR0917 - where the body is, and what is known of it

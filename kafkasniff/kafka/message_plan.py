@@ -10,21 +10,18 @@ import msgspec
 
 from kafkasniff.kafka.cluster_metadata import metadata_test, secret_marks
 from kafkasniff.kafka.dissectors import Api, api
-from kafkasniff.kafka.embedded import Interpreter, interpreter
+from kafkasniff.kafka.embedded import Interpreter, asks_connection, interpreter, notes_for_later
 from kafkasniff.kafka.schema import Schema
 from kafkasniff.kafka.secrets import CONNECT_MARKS
 from kafkasniff.model import Body, Direction
 
-__all__ = ["OF_A_CONNECTION", "Plan", "request_plan", "response_plan"]
+__all__ = ["Plan", "client_software", "request_plan", "response_plan"]
 
 VERSION_MARGIN: Final = 5
 """A request header is plausible with a version up to this far above the last known one."""
 
 HEADER_OF_UNKNOWN: Final = 1
 """The request header that an unknown API key is read with; what a newer one has more are tags behind it."""
-
-OF_A_CONNECTION: Final = frozenset({11, 14, 17, 36, 58})
-"""Keys whose interpreters ask what else was said: JoinGroup, SyncGroup, SaslHandshake, SaslAuthenticate, Envelope."""
 
 
 class Plan(msgspec.Struct, frozen=True, eq=False):
@@ -43,8 +40,14 @@ class Plan(msgspec.Struct, frozen=True, eq=False):
     """Where bytes that were not decoded hold one of these, they may hold a secret."""
     holds_metadata: Callable[[Body], bool] | None
     """Whether a body's records are those of KRaft's metadata log."""
+    has_records: bool
+    """Some version has `records` fields, so that it weighs what they hold (`kafka.weight`)."""
     whole_records: bool
-    """No `records` field of it may end within a batch."""
+    """It has `records` fields that may not end within a batch."""
+    asks_connection: bool
+    """It is read by what was said on its connection before, or others are by what it says."""
+    needed: bool
+    """Its body is read even where bodies are not wanted: later messages are read by it, or it names the client."""
     alone: bool
     """What its body is read as depends on its own bytes and the options only, and no interpreter asks for secrets."""
     reads_records: bool
@@ -55,7 +58,24 @@ def _plan(found: Api | None, key: int, version: int, direction: Direction) -> Pl
     """What messages of an API in this direction need."""
     if found is None:
         header = HEADER_OF_UNKNOWN if direction == "request" else 0
-        return Plan(None, version, False, version >= 0, header, None, False, None, (), None, False, False, False)
+        return Plan(
+            api=None,
+            version=version,
+            known_version=False,
+            plausible_version=version >= 0,
+            header=header,
+            schema=None,
+            has_secrets=False,
+            interpret=None,
+            secret_marks=(),
+            holds_metadata=None,
+            has_records=False,
+            whole_records=False,
+            asks_connection=False,
+            needed=False,
+            alone=False,
+            reads_records=False,
+        )
     known = version in found.versions
     request = direction == "request"
     message = found.definition.request if request else found.definition.response
@@ -63,6 +83,7 @@ def _plan(found: Api | None, key: int, version: int, direction: Direction) -> Pl
     reads = interpreter(key, direction, version)
     # Records of any topic may hold secrets of Kafka Connect; those that are secret anyway are the metadata log's.
     reads_records = message.has_records and not message.has_secret_records
+    asks = asks_connection(key)
     return Plan(
         api=found.name,
         version=version,
@@ -74,10 +95,25 @@ def _plan(found: Api | None, key: int, version: int, direction: Direction) -> Pl
         interpret=reads,
         secret_marks=(*secret_marks(key, direction, version), *(CONNECT_MARKS if reads_records else ())),
         holds_metadata=metadata_test(key, direction),
-        whole_records=(key, direction) == (0, "request"),
-        alone=schema is not None and not (reads is not None and (message.has_secrets or key in OF_A_CONNECTION)),
+        has_records=message.has_records,
+        whole_records=schema is not None and schema.root.whole_records,
+        asks_connection=asks,
+        needed=notes_for_later(key) or client_software(key) is not None,
+        alone=schema is not None and not (reads is not None and (message.has_secrets or asks)),
         reads_records=reads_records,
     )
+
+
+@functools.lru_cache(maxsize=1024)  # keys come from the wire
+def client_software(api_key: int | None) -> tuple[str, str] | None:
+    """Fields of an API's requests that say what software the client is, and which version; None where none does."""
+    found = None if api_key is None else api(api_key)
+    if found is None:
+        return None
+    named = {field.entity: field.name for field in found.definition.request.fields if not field.array}
+    if not {"software_name", "software_version"} <= named.keys():
+        return None
+    return named["software_name"], named["software_version"]
 
 
 # Keys and versions come from the wire: the caches are bounded, and larger than what is defined (369 pairs).

@@ -11,6 +11,7 @@ from typing import Final
 
 from kafkasniff.kafka.dissectors import api
 from kafkasniff.kafka.exchange import Pending
+from kafkasniff.kafka.named_apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafkasniff.kafka.releases import dropped_in
 from kafkasniff.model import Body, Problem
 from kafkasniff.streams import NO_TIME
@@ -37,9 +38,6 @@ message.max.bytes, which is 1 MiB by default."""
 LARGE_BEFORE_AUTHENTICATION: Final = 512 << 10
 """The default of sasl.server.max.receive.size (BrokerSecurityConfigs)."""
 
-SASL_HANDSHAKE: Final = 17
-API_VERSIONS: Final = 18
-SASL_AUTHENTICATE: Final = 36
 AUTHENTICATION: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
 UNSUPPORTED_SASL_MECHANISM: Final = 33

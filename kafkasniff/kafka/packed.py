@@ -16,15 +16,15 @@ import msgspec
 from kafkasniff.kafka.body_problems import add_noted, walk_ended
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.layout import Struct
-from kafkasniff.kafka.packed_records import HEADED, caller_of, plain, with_header_facts
+from kafkasniff.kafka.packed_records import HEADED, MAX_PACKED, caller_of, plain, with_header_facts
 from kafkasniff.kafka.program import program_of
 from kafkasniff.kafka.secrets import redact_config
 from kafkasniff.kafka.wire import Ended, Odd, add_error
-from kafkasniff.native.caller import Noted, Program
+from kafkasniff.native.caller import Noted, Program, read_notes
 from kafkasniff.native.calls import PACK, PACKED_RECORDS, SHOW_SECRETS
 from kafkasniff.native.library import Kernel
 
-__all__ = ["Decoder", "decoder_of"]
+__all__ = ["Decoder", "Reading", "decoder_of", "read_plain", "ways_to_configs"]
 
 Decoder = Callable[[bytes, int, int, DecodeContext], tuple[dict[str, Any], int]]
 
@@ -38,11 +38,12 @@ Way = tuple[tuple[str, bool], ...]
 """The fields that lead to a struct, from the root, and whether each is an array."""
 
 
-class _Reading:
+class Reading:
     """Memory for one body that is being read."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.caller = caller_of(kernel)
+    def __init__(self, kernel: Kernel, most_output: int = MAX_PACKED) -> None:
+        self.caller = caller_of(kernel, most_output)
+        self._most_output = most_output
         self.pack = self.caller.pack
         self.decoder = msgspec.msgpack.Decoder(ext_hook=self.extension)
         self.options: DecodeOptions | None = None
@@ -52,6 +53,7 @@ class _Reading:
     def use(self, options: DecodeOptions) -> None:
         """Read as these options say."""
         self.options = options
+        self.caller.most_output = min(self._most_output, options.max_decompressed)
         self.caller.wants = PACK | PACKED_RECORDS[options.records] | (SHOW_SECRETS if options.show_secrets else 0)
 
     def whole(self, size: int, data: bytes, context: DecodeContext) -> tuple[dict[str, Any], int]:
@@ -59,16 +61,14 @@ class _Reading:
         notes, after, records, truncated, looked_at = self.caller.results()
         noted: list[Noted] = []
         if notes:
-            codes, noted = self.caller.notes(0, notes)
+            codes, noted = read_notes(self.caller.notes(notes), 0, notes)
             for code, path in codes:
                 add_error(context, code, path)
         context.records += records
         context.truncated |= truncated > 0
         context.telling |= looked_at > 0
-        self.data, self.context = data, context
         before = len(context.problems)
-        body: dict[str, Any] = self.decoder.decode(self.caller.view[:size])
-        self.data = b""
+        body = self.read(self.caller.view[:size], data, context)
         self.caller.shrink()
         if records and any(problem.kind == "record-bound" for problem in context.problems[before:]):
             # Fields are counted in another order here than the walker reads them in.
@@ -82,6 +82,13 @@ class _Reading:
             if ended:
                 raise Ended(body, after)
         return body, after
+
+    def read(self, packed: memoryview, data: bytes, context: DecodeContext) -> dict[str, Any]:
+        """A body with what its extensions stand for; what these have to report goes to the context."""
+        self.data, self.context = data, context
+        body: dict[str, Any] = self.decoder.decode(packed)
+        self.data = b""
+        return body
 
     def extension(self, kind: int, content: memoryview) -> Any:
         """What an extension stands for."""
@@ -104,7 +111,7 @@ class _Reading:
         return (decode_unaligned if kind == _UNALIGNED else decode_records)(data, position, end, context)
 
 
-_free: Final[list[_Reading]] = []
+_free: Final[list[Reading]] = []
 """Readings that nobody uses: bodies lie in each other, and threads read at the same time."""
 
 
@@ -114,12 +121,12 @@ def decoder_of(kernel: Kernel, root: Struct) -> Decoder:
     It raises Odd at bytes that the walker has to read, and Ended where its walk ended early.
     """
     program = Program(kernel, program_of(root))
-    ways = tuple(_ways_to_configs(root))
+    ways = tuple(ways_to_configs(root))
     address, has_records, has_extensions = program.address, root.records, root.records or root.secrets
 
     def decode(data: bytes, position: int, end: int, context: DecodeContext) -> tuple[dict[str, Any], int]:
         # Hot: most messages pass here one by one.
-        reading = _free.pop() if _free else _Reading(kernel)
+        reading = _free.pop() if _free else Reading(kernel)
         options = context.options
         if options is not reading.options:
             reading.use(options)
@@ -147,11 +154,11 @@ def decoder_of(kernel: Kernel, root: Struct) -> Decoder:
     return decode
 
 
-def _ways_to_configs(struct: Struct, way: Way = ()) -> Iterator[Way]:
+def ways_to_configs(struct: Struct, way: Way = ()) -> Iterator[Way]:
     """To the structs of a layout that have a value that may be secret by its name; inner ones first."""
     for field in (*struct.fields, *struct.tagged):
         if field.struct is not None:
-            yield from _ways_to_configs(field.struct, (*way, (field.name, field.array)))
+            yield from ways_to_configs(field.struct, (*way, (field.name, field.array)))
     if any(field.secret == "config" for field in struct.fields):
         yield way
 

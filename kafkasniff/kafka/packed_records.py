@@ -15,7 +15,7 @@ from kafkasniff.native.caller import Caller
 from kafkasniff.native.calls import PACK, Base
 from kafkasniff.native.library import Kernel, kernel
 
-__all__ = ["HEADED", "caller_of", "plain", "read_record_list", "with_header_facts"]
+__all__ = ["HEADED", "MAX_PACKED", "caller_of", "plain", "read_record_list", "with_header_facts"]
 
 MAX_PACKED: Final = 64 << 20
 """Bytes of MessagePack of one body, or of the records of one batch, at most; larger ones are read by Python."""
@@ -27,10 +27,10 @@ plain: Final = msgspec.msgpack.Decoder()
 """Of maps without extensions."""
 
 
-def caller_of(kernel: Kernel) -> Caller:
-    """A caller for dicts."""
+def caller_of(kernel: Kernel, most_output: int = MAX_PACKED) -> Caller:
+    """A caller for dicts; `most_output`: bytes of MessagePack at most."""
     headers = [name.encode() for name in (*SCHEMA_HEADERS, *TRACE_HEADERS)]
-    return Caller(kernel, headers=headers, marks=CONNECT_KEYS, most_output=MAX_PACKED)
+    return Caller(kernel, headers=headers, marks=CONNECT_KEYS, most_output=most_output)
 
 
 def with_header_facts(record: dict[str, Any]) -> dict[str, Any]:
@@ -54,12 +54,12 @@ _free: Final[list[Caller]] = []
 
 
 def read_record_list(
-    data: bytes, start: int, end: int, base: Base, budget: int
+    data: bytes, start: int, end: int, base: Base, budget: int, most: int
 ) -> tuple[list[dict[str, Any]], int, bool] | None:
     """The records that fill `data[start:end]`; None where Python has to read them.
 
-    With them: how many they are, or headers of them, whichever are more, of which `budget` are allowed; and whether
-    interpreters may add something to them.
+    `budget`: records, or headers, that are allowed; `most`: bytes of MessagePack, `MAX_PACKED` at most. Returns the
+    records, their number or that of their headers, whichever is larger, and whether interpreters may add something.
     """
     found = kernel()
     if found is None:
@@ -70,6 +70,7 @@ def read_record_list(
         caller = caller_of(found)
         caller.wants = PACK
     caller.most_records = budget
+    caller.most_output = min(MAX_PACKED, most)
     packed = caller.record_list(data, start, end, base)
     result = None
     if packed is not None:

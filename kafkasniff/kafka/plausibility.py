@@ -8,6 +8,7 @@ from typing import Final, Literal
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.dissectors import api_keys
 from kafkasniff.kafka.message import decode_request, decode_response, request_header
+from kafkasniff.kafka.named_apis import PRODUCE
 from kafkasniff.kafka.other_protocols import is_gssapi_token
 from kafkasniff.kafka.scan import highest_version
 
@@ -31,7 +32,6 @@ MAX_VERSION: Final = 100
 """And versions above this: Fetch has 18."""
 MAX_ODDITY: Final = 512
 """A request whose body has bytes too many is plausible up to this size."""
-_PRODUCE: Final = 0
 _HEADER: Final = Struct(">hhih")
 """API key, version, correlation id, length of the client id."""
 _CLIENT_ID: Final = 10
@@ -58,7 +58,7 @@ def judge_request(data: bytes, start: int, end: int, *, strict: bool) -> Literal
     if "trailing-bytes" in kinds and len(data[start:end]) > MAX_ODDITY + header.length:
         return "no"
     # A short response with small ids decodes as a Produce request that produces nothing.
-    nothing = header.api_key == _PRODUCE and not decoded.body.get("topic_data")
+    nothing = header.api_key == PRODUCE and not decoded.body.get("topic_data")
     return "plausible" if kinds or nothing else "exact"
 
 
@@ -94,7 +94,7 @@ def is_likely_request(data: bytes, start: int, end: int) -> bool:
     if header.client_id:
         return True
     judgement = judge_request(data, start, end, strict=True)
-    says_something = header.api_key != _PRODUCE and any(data[start + header.length : end])
+    says_something = header.api_key != PRODUCE and any(data[start + header.length : end])
     return judgement == "exact" or (judgement == "plausible" and says_something)
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkasniff.kafka.dissectors import api
 from kafkasniff.kafka.layout import Struct
 from kafkasniff.model import Body, Direction, RenderedRecords
 
-__all__ = ["RecordFields", "each_records", "record_fields"]
+__all__ = ["PARTITION_FIELDS", "RecordFields", "each_records", "each_whole", "record_fields"]
+
+PARTITION_FIELDS: Final = frozenset({"index", "partition", "partition_index"})
+"""Names of int32 fields with a partition's number."""
 
 
 class RecordFields(NamedTuple):
@@ -73,3 +76,21 @@ def each_records(
         for one in value if isinstance(value, list) else (value,):
             if one is not None:
                 yield from each_records(inner, one, topic, secret=secret)
+
+
+def each_whole(struct: Struct, body: Body) -> Iterator[tuple[Any, str, int | None]]:
+    """Each `records` value of a body that must end with a whole batch, its field, and its partition where one is named.
+
+    Values that were rendered are among them.
+    """
+    fields = (*struct.fields, *struct.tagged)
+    index = next((one.name for one in fields if one.name in PARTITION_FIELDS and one.type == "int32"), None)
+    for field in fields:
+        value = body.get(field.name)
+        for one in value if isinstance(value, list) else (value,):
+            if one is None:
+                continue
+            if field.whole:
+                yield one, field.name, None if index is None else body.get(index)
+            elif field.struct is not None and field.struct.whole_records:
+                yield from each_whole(field.struct, one)

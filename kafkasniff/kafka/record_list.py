@@ -1,21 +1,28 @@
-"""The records of a batch of magic 2, one after the other (`org.apache.kafka.common.record.DefaultRecord`)."""
+"""The records of a batch of magic 2, one after the other (`org.apache.kafka.common.record.DefaultRecord`).
+
+The native kernel reads those in which nothing is wrong (`packed_records`). What it leaves, and all of them where there
+is no kernel, is read here, with every step checked: this is the specification.
+"""
 
 from __future__ import annotations
 
-from itertools import repeat
-from operator import itemgetter
+from collections.abc import Callable
 from typing import Any, Final
 
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
-from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
-from kafkasniff.kafka.embedded.schema_registry import add_from_header
-from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, add_trace_id
-from kafkasniff.kafka.packed_records import read_record_list
-from kafkasniff.kafka.record_flaw import MalformedError, find_flaw, read_varint
+from kafkasniff.kafka.packed_records import read_record_list, with_header_facts
 from kafkasniff.native.calls import Base
 
-__all__ = ["MAX_HEADER_RATE", "MAX_RECORD_RATE", "decode_record_list", "too_many_records", "wrap64"]
+__all__ = [
+    "MAX_HEADER_RATE",
+    "MAX_RECORD_RATE",
+    "MalformedError",
+    "decode_record_list",
+    "read_varint",
+    "too_many_records",
+    "wrap64",
+]
 
 MAX_RECORD_RATE: Final = 4
 """Records for each byte that their batch takes on the wire. Writers number the records of a batch, so that no two are
@@ -26,12 +33,25 @@ MAX_HEADER_RATE: Final = 16
 """Headers of records for each byte that their batch takes on the wire. They may all be alike: nine to each record come
 to it where records take the least."""
 
-_NO_WRAP: Final = 1 << 62
-_MALFORMED: Final = -1
-"""A position that no record has."""
-_key: Final = itemgetter("key")
-_ZIGZAG: Final = tuple(number >> 1 ^ -(number & 1) for number in range(128))
-"""Numbers that varints of one byte stand for."""
+_ANY_WIRE: Final = 1 << 60
+"""Stands for the size of a batch of which nothing is known."""
+
+
+class MalformedError(ValueError):
+    """A varint of more bytes than its type can have."""
+
+
+class _FlawError(Exception):
+    """A record is not as it should be; never leaves this module."""
+
+    def __init__(self, position: int, detail: str) -> None:
+        super().__init__(detail)
+        self.position = position
+        self.detail = detail
+
+
+class _TooManyHeadersError(Exception):
+    """A record has more headers than may be read; never leaves this module."""
 
 
 def decode_record_list(  # noqa: PLR0917 - called for each batch, where keywords would cost
@@ -46,243 +66,213 @@ def decode_record_list(  # noqa: PLR0917 - called for each batch, where keywords
     budget: int,
     wire: int | None = None,
 ) -> tuple[list[dict[str, Any]], bool, int]:
-    """Decode the records in `data[position:end]`; hot, see below.
+    """Decode the records in `data[position:end]`.
 
     `append_timestamp` (ms) is that of all records where the broker set it. `batch_position` is the place for problems
     where `data` was decompressed and has no places of its own. At most `budget` records and as many headers are read,
     and where the batch takes `wire` bytes on the wire, no more than so many may hold. Returns the records, whether they
     were read to the end (after a malformed one nothing is read), and what is left of the budget.
-
-    Hot: one pass in one function, varints of one and two bytes inline, and no bounds checked on the way. A malformed
-    record shows at its end at the latest, where the position is not the one that its length gave, or past the end
-    (slices never raise, an index beyond `data` does); only then `find_flaw` reads it again, carefully, to say what is
-    wrong. Positions are doubled where a length comes in, since a zigzag varint is twice the number that it stands for:
-    an odd one, a negative length, then equals no position.
     """
-    most_wire = 1 << 60 if wire is None else wire
-    base = Base(base_offset, base_timestamp, append_timestamp or 0, append_timestamp is not None, most_wire)
-    found = read_record_list(data, position, end, base, budget)
+    base = Base(
+        base_offset,
+        base_timestamp,
+        append_timestamp or 0,
+        append_timestamp is not None,
+        _ANY_WIRE if wire is None else wire,
+    )
+    found = read_record_list(data, position, end, base, budget, context.options.max_decompressed)
     if found is not None:
-        if found[2]:
-            context.telling = True
-        return found[0], True, budget - found[1]
-    records: list[dict[str, Any]] = []
-    append = records.append
-    zigzag = _ZIGZAG
-    most, most_headers = budget, budget
-    if wire is not None:
-        most, most_headers = min(budget, MAX_RECORD_RATE * wire), min(budget, MAX_HEADER_RATE * wire)
-    headers_left = most_headers
-    begin = start = position
-    try:
-        for _ in repeat(None, most):
-            if position >= end:
+        records, count, may_say_more = found
+        context.telling |= may_say_more
+        return records, True, budget - count
+    reader = _Records(data, base, budget)
+    place = reader.read(position, end)
+    if reader.records and not context.telling:
+        context.telling = _may_say_more(reader.records)
+    _look_at_headers(reader.records, context, position if batch_position is None else batch_position)
+    _report(reader, place, context, batch_position, wire)
+    exhausted = reader.exceeded == budget
+    left = 0 if exhausted else max(budget - max(len(reader.records), reader.headers), 0)
+    return reader.records, reader.flaw is None and reader.exceeded is None, left
+
+
+class _Records:
+    """Reads records up to the first that is malformed, or beyond a bound."""
+
+    def __init__(self, data: bytes, base: Base, budget: int) -> None:
+        self.data = data
+        self.base = base
+        self.records: list[dict[str, Any]] = []
+        self.headers = 0
+        """Headers of all records, those counted that were not read."""
+        self.flaw: _FlawError | None = None
+        self.exceeded: int | None = None
+        """The bound that was reached."""
+        self.exceeds = "records"
+        self.budget = budget
+        self.most = min(budget, MAX_RECORD_RATE * base.wire)
+        self.most_headers = min(budget, MAX_HEADER_RATE * base.wire)
+
+    def read(self, position: int, end: int) -> int:
+        """Read `data[position:end]`; returns where the record begins at which reading ended."""
+        while position < end:
+            if len(self.records) == self.most:
+                self.exceeded = self.most
                 break
-            start = position
-            byte = data[position]
-            position += 1
-            if byte > 127:
-                high = data[position]
-                if high < 128:
-                    byte += (high << 7) - 128
-                    position += 1
-                else:
-                    byte, position = read_varint(data, position - 1, 5)
-            twice_stop = position + position + byte
-
-            # One byte of attributes comes first, of which none is defined.
-            byte = data[position + 1]
-            position += 2
-            if byte < 128:
-                timestamp = base_timestamp + zigzag[byte]
-            else:
-                high = data[position]
-                if high < 128:
-                    byte += (high << 7) - 128
-                    position += 1
-                else:
-                    byte, position = read_varint(data, position - 1, 10)
-                timestamp = base_timestamp + ((byte >> 1) ^ -(byte & 1))
-                if byte > 0xFFFFFFFF:
-                    timestamp = wrap64(timestamp)
-
-            byte = data[position]
-            position += 1
-            if byte < 128:
-                offset = base_offset + zigzag[byte]
-            else:
-                high = data[position]
-                if high < 128:
-                    byte += (high << 7) - 128
-                    position += 1
-                else:
-                    byte, position = read_varint(data, position - 1, 5)
-                offset = base_offset + ((byte >> 1) ^ -(byte & 1))
-
-            byte = data[position]
-            position += 1
-            if byte > 127:
-                high = data[position]
-                if high < 128:
-                    byte += (high << 7) - 128
-                    position += 1
-                else:
-                    byte, position = read_varint(data, position - 1, 5)
-            if byte & 1:
-                if byte != 1:
-                    position = _MALFORMED
-                    break
-                key = None
-                byte = data[position]
-                position += 1
-            else:
-                field_end = position + (byte >> 1)
-                key = data[position:field_end]
-                byte = data[field_end]
-                position = field_end + 1
-
-            if byte > 127:
-                high = data[position]
-                if high < 128:
-                    byte += (high << 7) - 128
-                    position += 1
-                else:
-                    byte, position = read_varint(data, position - 1, 5)
-            if byte & 1:
-                if byte != 1:
-                    position = _MALFORMED
-                    break
-                value = None
-            else:
-                field_end = position + (byte >> 1)
-                value = data[position:field_end]
-                position = field_end
-
-            byte = data[position]
-            position += 1
-            headers: list[dict[str, Any]] = []
-            if byte:
-                if byte > 127:
-                    byte, position = read_varint(data, position - 1, 5)
-                # Each header takes two bytes or more, so that the count cannot make the loop run on.
-                if byte & 1 or byte > (twice_stop >> 1) - position or byte > end - position:
-                    position = _MALFORMED
-                    break
-                headers_left -= byte >> 1
-                if headers_left < 0:
-                    position = _MALFORMED
-                    break
-                for _ in range(byte >> 1):
-                    byte = data[position]
-                    position += 1
-                    if byte > 127:
-                        byte, position = read_varint(data, position - 1, 5)
-                    if byte & 1:
-                        raise MalformedError
-                    field_end = position + (byte >> 1)
-                    name_bytes = data[position:field_end]
-                    byte = data[field_end]
-                    position = field_end + 1
-                    try:
-                        name: str | bytes = str(name_bytes, "utf-8")
-                    except UnicodeDecodeError:
-                        name = name_bytes
-                    if byte > 127:
-                        byte, position = read_varint(data, position - 1, 5)
-                    if byte & 1:
-                        if byte != 1:
-                            raise MalformedError
-                        headers.append({"key": name, "value": None})
-                        continue
-                    field_end = position + (byte >> 1)
-                    headers.append({"key": name, "value": data[position:field_end]})
-                    position = field_end
-            if position + position != twice_stop:
-                position = _MALFORMED
+            try:
+                record, position = _read_record(self.data, position, end, self.headers_allowed)
+            except _FlawError as flaw:
+                self.flaw = flaw
                 break
-            append({"offset": offset, "timestamp": timestamp, "key": key, "value": value, "headers": headers})
-    except (IndexError, MalformedError):
-        position = _MALFORMED
-    if records and not context.telling:
-        context.telling = _may_tell(records)
-    if (
-        position == end
-        and headers_left == most_headers
-        and append_timestamp is None
-        and 0 <= base_offset | base_timestamp < _NO_WRAP
-    ):
-        # As nearly always: what follows would change nothing.
-        return records, True, budget - len(records)
-    if position > end:
-        records.pop()
-        position = _MALFORMED
-    if headers_left != most_headers:
-        _look_at_headers(records, context, begin if batch_position is None else batch_position)
-    if append_timestamp is not None:
-        for record in records:
-            record["timestamp"] = append_timestamp
-    if base_offset > _NO_WRAP or base_offset < -_NO_WRAP or base_timestamp > _NO_WRAP or base_timestamp < -_NO_WRAP:
-        for record in records:
-            record["offset"] = wrap64(record["offset"])
-            record["timestamp"] = wrap64(record["timestamp"])
-    place = start if batch_position is None else batch_position
-    left = max(budget - max(len(records), most_headers - headers_left), 0)
-    if headers_left < 0 or 0 <= position < end:
-        reached = most_headers if headers_left < 0 else most
-        if reached < budget:
-            detail = f"more than {reached} {'headers' if headers_left < 0 else 'records'} in a batch of {wire} bytes"
-            context.problem("record-bound", detail, place)
-            return records, False, left
-        context.problem("record-bound", too_many_records(context), place)
-        return records, False, 0
-    if position == _MALFORMED:
-        at, detail = find_flaw(data, start, end)
-        detail = f"record {len(records)} of the batch: {detail}"
+            except _TooManyHeadersError:
+                self.exceeded, self.exceeds = self.most_headers, "headers"
+                break
+            record["offset"] = wrap64(self.base.offset + record["offset"])
+            timestamp = self.base.append if self.base.appends else self.base.timestamp + record["timestamp"]
+            record["timestamp"] = wrap64(timestamp)
+            self.records.append(record)
+        return position
+
+    def headers_allowed(self, count: int) -> bool:
+        """Count headers; whether there may be so many."""
+        self.headers += count
+        return bool(self.headers <= self.most_headers)
+
+
+def _report(reader: _Records, place: int, context: DecodeContext, batch_position: int | None, wire: int | None) -> None:
+    """Report why reading ended."""
+    shown = place if batch_position is None else batch_position
+    if reader.exceeded is not None:
+        detail = too_many_records(context)
+        if reader.exceeded < reader.budget:
+            detail = f"more than {reader.exceeded} {reader.exceeds} in a batch of {wire} bytes"
+        context.problem("record-bound", detail, shown)
+    elif reader.flaw is not None:
+        at, detail = reader.flaw.position, f"record {len(reader.records)} of the batch: {reader.flaw.detail}"
         if batch_position is None:
-            place = at
+            shown = at
         else:
             detail += f" (at byte {at} of the decompressed records)"
-        context.problem("record-malformed", detail, place)
-        return records, False, left
-    return records, True, left
+        context.problem("record-malformed", detail, shown)
+
+
+def read_varint(data: bytes, position: int, size: int) -> tuple[int, int]:
+    """Unsigned varint of at most `size` bytes; raises IndexError past the end, MalformedError where it does not end."""
+    value = shift = 0
+    for index in range(position, position + size):
+        byte = data[index]
+        value |= (byte & 0x7F) << shift
+        if byte < 128:
+            # 5 bytes carry 35 bits and 10 carry 70: Java drops those beyond its type.
+            return value & (0xFFFFFFFF if size == 5 else 0xFFFFFFFFFFFFFFFF), index + 1
+        shift += 7
+    raise MalformedError
+
+
+class _Cursor:
+    """Reads the fields of one record, which ends at `stop`; raises _FlawError."""
+
+    def __init__(self, data: bytes, position: int, stop: int) -> None:
+        self.data = data
+        self.position = position
+        self.stop = stop
+
+    def number(self, name: str, size: int) -> int:
+        """A zigzag varint of at most `size` bytes."""
+        try:
+            value, after = read_varint(self.data, self.position, size)
+        except MalformedError:
+            raise _FlawError(self.position, f"{name} is a varint of more than {size} bytes") from None
+        except IndexError:
+            raise _FlawError(self.position, f"{name} is cut off") from None
+        if after > self.stop:
+            raise _FlawError(self.position, f"{name} is cut off")
+        self.position = after
+        return value >> 1 ^ -(value & 1)
+
+    def field(self, name: str) -> bytes | None:
+        """Bytes behind their length; None for -1."""
+        at = self.position
+        length = self.number(f"the length of {name}", 5)
+        if length < -1:
+            raise _FlawError(at, f"{name} has the length {length}")
+        return None if length < 0 else self.take(name, length)
+
+    def header_key(self, name: str) -> str | bytes:
+        """A key of a header, which is never null; bytes where it is not UTF-8."""
+        at = self.position
+        length = self.number(f"the length of {name}", 5)
+        if length < 0:
+            raise _FlawError(at, f"{name} has the length {length}")
+        raw = self.take(name, length)
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            return raw
+
+    def take(self, name: str, length: int) -> bytes:
+        left = self.stop - self.position
+        if length > left:
+            raise _FlawError(self.position, f"{name} of {length} bytes where {left} are left")
+        begin, self.position = self.position, self.position + length
+        return self.data[begin : self.position]
+
+
+def _read_record(
+    data: bytes, start: int, end: int, headers_allowed: Callable[[int], bool]
+) -> tuple[dict[str, Any], int]:
+    """The record at `start`, whose timestamp and offset are deltas, and the position behind it.
+
+    Raises _FlawError, and _TooManyHeadersError where `headers_allowed` says so of its number of headers.
+    """
+    cursor = _Cursor(data, start, end)
+    length = cursor.number("its length", 5)
+    if length < 0 or length > end - cursor.position:
+        left = end - cursor.position
+        raise _FlawError(start, f"its length is {length} where {left} bytes are left in the batch")
+    cursor.stop = cursor.position + length
+    if length == 0:
+        raise _FlawError(start, f"its length is {length}")
+    cursor.position += 1  # attributes, of which none is defined
+    timestamp = cursor.number("the timestamp delta", 10)
+    offset = cursor.number("the offset delta", 5)
+    key, value = cursor.field("the key"), cursor.field("the value")
+    at = cursor.position
+    count = cursor.number("the number of headers", 5)
+    if count < 0 or count > (cursor.stop - cursor.position) // 2:
+        raise _FlawError(at, f"{count} headers where {cursor.stop - cursor.position} bytes are left")
+    if not headers_allowed(count):
+        raise _TooManyHeadersError
+    headers = [
+        {"key": cursor.header_key(f"the key of header {index}"), "value": cursor.field(f"the value of header {index}")}
+        for index in range(count)
+    ]
+    if cursor.position != cursor.stop:
+        left = cursor.stop - cursor.position
+        raise _FlawError(cursor.position, f"{left} bytes are left over behind its fields")
+    record = {"offset": offset, "timestamp": timestamp, "key": key, "value": value, "headers": headers}
+    return record, cursor.position
 
 
 def _look_at_headers(records: list[dict[str, Any]], context: DecodeContext, position: int) -> None:
-    """Tell of keys of headers that are not UTF-8, which the loop leaves as bytes, and of schema and trace ids there."""
+    """Read schema and trace ids in headers, and report keys that are not UTF-8."""
     for index, record in enumerate(records):
+        with_header_facts(record)
         for header in record["headers"]:
-            if header["key"] in SCHEMA_HEADERS:
-                add_from_header(record, header)
-            elif header["key"] in TRACE_HEADERS:
-                add_trace_id(record, header)
-            elif isinstance(header["key"], bytes):
-                context.problem(
-                    "string-not-utf8", f"a header key of record {index} of the batch is not UTF-8", position
-                )
+            if isinstance(header["key"], bytes):
+                detail = f"a header key of record {index} of the batch is not UTF-8"
+                context.problem("string-not-utf8", detail, position)
 
 
-def _may_tell(records: list[dict[str, Any]]) -> bool:
+def _may_say_more(records: list[dict[str, Any]]) -> bool:
     """Whether interpreters may add something to these records.
 
     That is so where the framing of a schema registry may be in front of the first or the last key or value, and where a
-    key may begin like one of Kafka Connect's. Hot: most records are looked at here and nowhere else.
+    key may begin like one of Kafka Connect's.
     """
-    first = records[0]
-    key, value = first["key"], first["value"]
-    if (key and not key[0]) or (value and not value[0]):
-        return True
-    if len(records) > 1:
-        last = records[-1]
-        key, value = last["key"], last["value"]
-        if (key and not key[0]) or (value and not value[0]):
-            return True
-        # Searching all keys at once takes half of the time that looking at each does. They are a part of the batch.
-        key = b"".join(filter(None, map(_key, records)))
-    if key:
-        for mark in CONNECT_KEYS:
-            if mark in key:
-                return True
-    return False
+    ends = [record[name] for record in (records[0], records[-1]) for name in ("key", "value")]
+    keys = [record["key"] for record in records if record["key"]]
+    return any(value and not value[0] for value in ends) or any(mark in key for key in keys for mark in CONNECT_KEYS)
 
 
 def too_many_records(context: DecodeContext) -> str:

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkasniff.kafka.ahead import Programs
 from kafkasniff.kafka.compression import decompress
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions, RenderingOptions
 from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
@@ -20,27 +21,21 @@ from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
 from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS
 from kafkasniff.kafka.errors import error_name
 from kafkasniff.kafka.message import Decoded, read_rest
-from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
+from kafkasniff.kafka.message_plan import Plan
 from kafkasniff.kafka.program import ops_of, program_of
 from kafkasniff.kafka.record_batch import HEADER_SIZE
 from kafkasniff.kafka.records import decode_records
 from kafkasniff.model import Direction, ErrorCode, RenderedBody, RenderedRecords
-from kafkasniff.native.caller import ITEM, Caller, Code, Program, Wanted
+from kafkasniff.native.caller import Caller, Code, Program, Wanted, read_notes
 from kafkasniff.native.calls import COMPRESSED, DONE, FORMS, RECORDS, SHOW_SECRETS
 from kafkasniff.native.library import Kernel
 
-__all__ = ["Ahead", "Renderer", "program_for"]
+__all__ = ["Renderer", "program_for"]
 
-MAX_KINDS: Final = 4096
-"""Kinds of messages of which is kept whether they are rendered; versions come from the wire."""
 MAX_SIZE: Final = 1 << 20
 """Bytes of a message of which anything is rendered: what lies behind them is Python's."""
 MAX_INFLATED: Final = 4 << 20
 """Bytes that its batches may decompress to; as above. The JSON takes less memory than the records would as dicts."""
-AT_ONCE: Final = 128
-"""Bodies that are rendered ahead: as many as are told at a time (`inspector.SLICE`)."""
-
-Kind = tuple[int, int, Direction]
 
 
 def program_for(plan: Plan, *, show_secrets: bool = False) -> bytes | None:
@@ -65,15 +60,11 @@ class Renderer:
     """
 
     def __init__(self, kernel: Kernel, form: str, renders: Callable[[int, int, Direction], bool]) -> None:
-        self._kernel = kernel
         self._form = FORMS[form]
         self._renders = renders
         marks = [name.encode() for name in (*SCHEMA_HEADERS, *TRACE_HEADERS)]
         self._caller = Caller(kernel, headers=marks, marks=CONNECT_KEYS)
-        self._programs: dict[Kind, Program | None] = {}
-        self._kept: dict[int, Program] = {}
-        """By their addresses, which bodies that are still to be rendered are kept with: there is one at most for each
-        known version, direction, and whether secrets are shown."""
+        self._programs = Programs(kernel, self._code)
         self._options: DecodeOptions | None = None
         self._active = False
 
@@ -91,22 +82,13 @@ class Renderer:
 
     def program(self, key: int, version: int, direction: Direction) -> Program | None:
         """The program for bodies of a kind; None where Python reads them."""
-        kind = key, version, direction
-        try:
-            return self._programs[kind]
-        except KeyError:
-            found: Program | None = None
-            if self._active and self._renders(key, version, direction):
-                plan = request_plan(key, version) if direction == "request" else response_plan(key, version)
-                assert self._options is not None
-                program = program_for(plan, show_secrets=self._options.show_secrets)
-                if program is not None:
-                    found = Program(self._kernel, program)
-                    self._kept[found.address] = found
-            if len(self._programs) >= MAX_KINDS:
-                self._programs.clear()
-            self._programs[kind] = found
-            return found
+        if not self._active or not self._renders(key, version, direction):
+            return None
+        return self._programs.get(key, version, direction)
+
+    def _code(self, plan: Plan) -> bytes | None:
+        assert self._options is not None
+        return program_for(plan, show_secrets=self._options.show_secrets)
 
     def body(self, program: Program, data: bytes, start: int, end: int) -> RenderedBody | None:
         """The body `data[start:end]`; None where Python has to read it."""
@@ -139,19 +121,6 @@ class Renderer:
             lambda: decode_records(raw, 0, len(raw), DecodeContext(options)),  # type: ignore[return-value,arg-type]
         )
 
-    def ahead(
-        self,
-        data: bytes,
-        programs: NDArray[np.uint64],
-        start: NDArray[np.int64],
-        end: NDArray[np.int64],
-        order: NDArray[np.int64],
-    ) -> Ahead:
-        """The bodies of messages; see `Ahead`. `programs`: addresses, 0 where Python reads the body."""
-        items = np.zeros(len(start), ITEM)
-        items["program"], items["start"], items["end"] = programs, start, end
-        return Ahead(self, data, items, order)
-
     def rest(self, decoded: Decoded, *, is_request: bool) -> Decoded | None:
         """The message with its body, of which only the header was read; None where Python has to read it."""
         rest = decoded.rest
@@ -168,9 +137,9 @@ class Renderer:
         # Its body is for a sink alone: see `RenderedBody`.
         return msgspec.structs.replace(decoded, body=body, errors=body.errors, rest=None)
 
-    def bodies(self, data: bytes, items: NDArray[np.void]) -> list[RenderedBody | None]:
-        """Several, of which `items` (`caller.ITEM`) have program and place; those that were looked at. Hot."""
-        looked, json = self._caller.bodies(data, items)
+    def bodies(self, data: bytes, items: NDArray[np.void], _: list[int]) -> list[RenderedBody | None]:
+        """Some bodies; see `ahead.BodyMaker`. Hot."""
+        looked, json, notes = self._caller.bodies(data, items)
         found: list[RenderedBody | None] = []
         begin = notes_begin = 0
         items = items[:looked]
@@ -180,7 +149,7 @@ class Renderer:
                 if notes_end == notes_begin and after == end:
                     found.append(RenderedBody(json[begin:output_end]))
                 else:
-                    codes, problems = self._caller.notes(notes_begin, notes_end)
+                    codes, problems = read_notes(notes, notes_begin, notes_end)
                     odd = (problems, after) if problems or after != end else None
                     found.append(RenderedBody(json[begin:output_end], _error_codes(codes), odd))
                     notes_begin = notes_end
@@ -193,7 +162,7 @@ class Renderer:
 
     def _compressed(self, data: bytes, item: np.void) -> RenderedBody | None:
         """A message whose records have to be decompressed first."""
-        return self.body(self._kept[int(item["program"])], data, int(item["start"]), int(item["end"]))
+        return self.body(self._programs.kept[int(item["program"])][0], data, int(item["start"]), int(item["end"]))
 
 
 def _error_codes(codes: list[Code]) -> tuple[ErrorCode, ...]:
@@ -216,35 +185,3 @@ class _Inflate:
         result = decompress(batch.codec, data, self._limit - self.produced)
         self.produced += result.produced
         return None if result.failure is not None or result.detail else result.data
-
-
-class Ahead:
-    """The bodies of messages that are told one after the other, rendered some at a time.
-
-    `items`: program, start and end of each (`caller.ITEM`), 0 where there is no program; `order`: their indices in the
-    order in which they are told.
-    """
-
-    __slots__ = ("_data", "_items", "_made", "_order", "_rank", "_renderer")
-
-    def __init__(self, renderer: Renderer, data: bytes, items: NDArray[np.void], order: NDArray[np.int64]) -> None:
-        self._renderer = renderer
-        self._data = data
-        self._items = items
-        self._order = order
-        self._rank: list[int] = np.argsort(order).tolist()
-        self._made: dict[int, RenderedBody | None] = {}
-
-    def take(self, index: int) -> RenderedBody | None:
-        """The body of an item; None where Python has to read it. Hot."""
-        try:
-            return self._made.pop(index)
-        except KeyError:
-            self._render(self._rank[index])
-            return self._made.pop(index)
-
-    def _render(self, first: int) -> None:
-        """Render the items that are told from here on."""
-        chosen = self._order[first : first + AT_ONCE]
-        bodies = self._renderer.bodies(self._data, np.ascontiguousarray(self._items[chosen]))
-        self._made = dict(zip(chosen.tolist(), bodies, strict=False))

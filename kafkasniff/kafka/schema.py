@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.definition import MessageDefinition
 from kafkasniff.kafka.layout import Struct, cut
-from kafkasniff.kafka.packed import Decoder, decoder_of
 from kafkasniff.kafka.walker import Span, Walk, walk
 from kafkasniff.kafka.wire import Ended, Odd
 from kafkasniff.native.library import kernel
 
+if TYPE_CHECKING:
+    from kafkasniff.kafka.packed import Decoder
+
 __all__ = ["Schema"]
-
-
-def _leave(data: bytes, position: int, end: int, context: DecodeContext) -> tuple[dict[str, Any], int]:
-    """Without the kernel the walker reads everything."""
-    raise Odd
 
 
 class Schema:
@@ -41,9 +38,24 @@ class Schema:
 
     @functools.cached_property
     def decode(self) -> Decoder:
-        """Reads clean bytes by the native kernel: at others, and without the kernel, it raises; `read` is for all."""
+        """Reads clean bytes, by the native kernel where it is there; raises Odd at others. `read` is for all bytes."""
         found = kernel()
-        return _leave if found is None else decoder_of(found, self.root)
+        if found is None:
+            return self._decode_by_walker
+        # Imported here because it knows what is read inside of records, which schemas describe.
+        from kafkasniff.kafka.packed import decoder_of  # noqa: PLC0415
+
+        return decoder_of(found, self.root)
+
+    def _decode_by_walker(
+        self, data: bytes, position: int, end: int, context: DecodeContext
+    ) -> tuple[dict[str, Any], int]:
+        mark = context.mark()
+        body, after, complete = walk(self.root, data, position, end, context)
+        if not complete or len(context.problems) > mark[0]:
+            context.rewind(mark)
+            raise Odd
+        return body, after
 
     def read(self, data: bytes, position: int, end: int, context: DecodeContext) -> Walk:
         """Decode `data[position:end]`, whatever it holds: what is not clean is read by the walker.

@@ -22,6 +22,7 @@ from bisect import bisect_left, bisect_right
 from struct import Struct
 from typing import Final, Protocol
 
+from kafkasniff.kafka.named_apis import API_VERSIONS
 from kafkasniff.kafka.other_protocols import is_gssapi_token
 from kafkasniff.kafka.plausibility import BEGINNING, has_request_form, is_answer, judge_request, may_begin_request
 from kafkasniff.kafka.scan import (
@@ -62,7 +63,7 @@ _CHUNK: Final = 4096
 """Bytes that are scanned for candidates at once, so that a frame that is found soon does not cost a scan of all that
 stands behind it: a segment may hold hundreds of places where frames begin and end again."""
 
-_API_VERSIONS: Final = (18).to_bytes(2, "big")
+_API_VERSIONS: Final = API_VERSIONS.to_bytes(2, "big")
 _INT = Struct(">i")
 _RESPONSE = Struct(">ii")
 _REQUEST = Struct(">i4xi")

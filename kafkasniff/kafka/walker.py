@@ -1,4 +1,4 @@
-"""Reads a message field by field from its layout: the executable specification of what compiled decoders do.
+"""Reads a message field by field from its layout: the executable specification of what the native kernel does.
 
 It is several times slower and knows everything: it keeps what came before a failure, reports what is odd, and can tell
 where each field lies.

@@ -1,13 +1,12 @@
-"""What compiled decoders call off their fast path, and the bounds that decoders keep.
+"""The bounds that decoders keep, and what they note of a message beside its body.
 
-Compiled decoders know only clean messages: at anything else they raise `Odd`, and the walker, which knows everything,
-reads the message again (`kafkasniff.kafka.schema.Schema.read`).
+The native kernel knows only clean messages: at anything else its decoders raise `Odd`, and the walker, which knows
+everything, reads the message again (`kafkasniff.kafka.schema.Schema.read`).
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
-from struct import Struct
 from typing import Any, Final
 
 from kafkasniff.kafka.context import DecodeContext
@@ -15,8 +14,6 @@ from kafkasniff.kafka.errors import error_name
 from kafkasniff.model import ErrorCode
 
 __all__ = [
-    "ARRAYS",
-    "COUNTS",
     "MAX_ELEMENTS",
     "MAX_UNKNOWN_TAGS",
     "ZERO_SIZE_SLACK",
@@ -24,7 +21,6 @@ __all__ = [
     "Odd",
     "add_error",
     "keep_tag",
-    "unknown_tags",
     "varint_rest",
 ]
 
@@ -38,18 +34,9 @@ MAX_UNKNOWN_TAGS: Final = 100_000
 ZERO_SIZE_SLACK: Final = 64
 """Where elements may take no byte at all, a count may exceed the bytes left by this much and no more."""
 
-ARRAYS: Final = {
-    letter: tuple(Struct(f">{count}{letter}").unpack_from for count in range(17)) for letter in ("b", "h", "i", "q")
-}
-"""Unpackers of arrays of up to 16 integers (replicas, partitions) by format letter."""
-
-
-COUNTS: Final = tuple(tuple(range(count)) for count in range(17))
-"""`range(count)` for arrays of up to 16 elements, which most are: made once."""
-
 
 class Odd(Exception):  # noqa: N818 - not an error: it says that the walker has to read this message
-    """Something that a compiled decoder leaves to the walker."""
+    """Something that the kernel leaves to the walker."""
 
 
 class Ended(Odd):
@@ -96,33 +83,3 @@ def keep_tag(context: DecodeContext, struct: dict[str, Any], tag: int, value: by
     else:
         kept["redacted"] = len(value)
     struct.setdefault("_unknown_tags", []).append(kept)
-
-
-def unknown_tags(  # noqa: PLR0917 - called by compiled decoders, where keywords would cost
-    context: DecodeContext, data: bytes, position: int, end: int, count: int, struct: dict[str, Any], show: bool
-) -> int:
-    """Read the tag section of a struct that has no tagged fields of its own; returns the position after it.
-
-    `count` is the first byte of the section's count, which is not 0. Raises Odd and IndexError as varint_rest does.
-    """
-    if count > 0x7F:
-        count, position = varint_rest(data, position, count)
-    if count * 2 > end - position:
-        raise Odd
-    previous = -1
-    for _ in range(count):
-        tag = data[position]
-        position += 1
-        if tag > 0x7F:
-            tag, position = varint_rest(data, position, tag)
-        size = data[position]
-        position += 1
-        if size > 0x7F:
-            size, position = varint_rest(data, position, size)
-        stop = position + size
-        if stop > end or tag <= previous:
-            raise Odd
-        previous = tag
-        keep_tag(context, struct, tag, data[position:stop], show)
-        position = stop
-    return position

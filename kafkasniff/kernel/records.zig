@@ -186,8 +186,8 @@ fn decompressed(account: *Account, position: usize, size: usize, codec: u32, cou
 /// The records in `bytes`, which they fill; returns how many they are.
 pub fn records(out: anytype, bytes: []const u8, base: calls.Base, account: *Account) Error!u64 {
     const Out = @TypeOf(out.*);
-    const most = @min(account.left, MAX_RECORD_RATE * base.wire);
-    const most_headers = @min(account.left, MAX_HEADER_RATE * base.wire);
+    const most = @min(account.left, MAX_RECORD_RATE *| base.wire);
+    const most_headers = @min(account.left, MAX_HEADER_RATE *| base.wire);
     const call = account.call;
     var reader = Reader{ .bytes = bytes };
     var count: u64 = 0;

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kafkasniff.native.calls import COMPRESSED, DONE, NO_ROOM, Base, Batch, Call, Item
 from kafkasniff.native.library import Kernel
 
-__all__ = ["MAX_BATCHES", "MAX_OUTPUT", "NOTE", "Caller", "Code", "Made", "Noted", "Program", "Wanted"]
+__all__ = ["MAX_BATCHES", "MAX_OUTPUT", "NOTE", "Caller", "Code", "Made", "Noted", "Program", "Wanted", "read_notes"]
 
 FIRST_OUTPUT: Final = 256 << 10
 MAX_OUTPUT: Final = 8 << 20
@@ -109,7 +109,7 @@ class Caller:
         most_output: int | None = None,
     ) -> None:
         self._kernel = kernel
-        self._most_output = MAX_OUTPUT if most_output is None else most_output
+        self.most_output = MAX_OUTPUT if most_output is None else most_output
         self._call = Call()
         notes = bytearray(NOTES)
         self._notes = memoryview(notes)
@@ -154,9 +154,9 @@ class Caller:
     def _more(self) -> bool:
         """Make more room; False where there is as much as there may be."""
         size = self._call.output_size
-        if size >= self._most_output:
+        if size >= self.most_output:
             return False
-        self._grow(min(4 * size, self._most_output))
+        self._grow(min(4 * size, self.most_output))
         return True
 
     def body(
@@ -179,7 +179,8 @@ class Caller:
             status = function()
             if status == DONE:
                 json = ctypes.string_at(self._address, call.written)
-                codes, problems = self.notes(0, call.notes_written)
+                size = call.notes_written
+                codes, problems = read_notes(self.notes(size), 0, size)
                 return Made(json, codes, problems, call.records, call.truncated, call.after)
             if status == COMPRESSED and not given:
                 for batch in self._batches[: call.batches_wanted]:
@@ -231,27 +232,25 @@ class Caller:
         if self._size > KEPT_OUTPUT:
             self._grow(KEPT_OUTPUT)
 
-    def notes(self, begin: int, end: int) -> tuple[list[Code], list[Noted]]:
-        """Error codes and problems, each in the order of their places: these bytes of the notes of the last call."""
-        codes: list[Code] = []
-        problems: list[Noted] = []
-        notes = self._notes
-        while begin < end:
-            kind, size, position, *numbers = _note.unpack_from(notes, begin)
-            begin += NOTE
-            path = str(notes[begin : begin + size], "ascii")
-            begin += size
-            if kind:
-                problems.append(Noted(kind, path, position, (numbers[0], numbers[1], numbers[2])))
-            else:
-                codes.append((numbers[0], path))
-        return codes, problems
+    def notes(self, size: int) -> bytes:
+        """The first `size` bytes of the notes of the last call, for `read_notes`."""
+        return bytes(self._notes[:size])
 
-    def bodies(self, data: bytes, items: NDArray[np.void]) -> tuple[int, bytes]:
+    def pack_bodies(self, data: bytes, items: NDArray[np.void]) -> int:
+        """Bodies one behind the other as MessagePack in `view`; returns how many items were looked at, 1 or more."""
+        return self._run_items(data, items)
+
+    def bodies(self, data: bytes, items: NDArray[np.void]) -> tuple[int, bytes, bytes]:
         """Bodies one behind the other; `items` are of `ITEM`, whose results are filled in.
 
-        Returns how many items were looked at, and their JSON; `notes` has theirs until the next call.
+        Returns how many items were looked at, their JSON, and their notes.
         """
+        looked = self._run_items(data, items)
+        call = self._call
+        return looked, ctypes.string_at(self._address, call.written), self.notes(call.notes_written)
+
+    def _run_items(self, data: bytes, items: NDArray[np.void]) -> int:
+        """How many items were looked at: the first one alone, and for nothing, where it is too large."""
         call = self._call
         call.batches_given = 0
         place = ctypes.cast(items.ctypes.data, ctypes.POINTER(Item))
@@ -259,11 +258,28 @@ class Caller:
         while looked == 0:
             looked = self._kernel.bodies(self._pointer, data, len(data), place, len(items))
             if looked == 0 and not self._more():
-                # The first one is too large.
-                return 1, b""
-        return looked, ctypes.string_at(self._address, call.written)
+                items["status"][0] = NO_ROOM
+                call.written = call.notes_written = 0
+                return 1
+        return looked
 
 
 def _listed(texts: Iterable[bytes]) -> bytes:
     """Texts, each behind its length."""
     return b"".join(bytes((len(text),)) + text for text in texts)
+
+
+def read_notes(notes: bytes, begin: int, end: int) -> tuple[list[Code], list[Noted]]:
+    """Error codes and problems, each in the order of their places, from these bytes of notes."""
+    codes: list[Code] = []
+    problems: list[Noted] = []
+    while begin < end:
+        kind, size, position, *numbers = _note.unpack_from(notes, begin)
+        begin += NOTE
+        path = notes[begin : begin + size].decode("ascii")
+        begin += size
+        if kind:
+            problems.append(Noted(kind, path, position, (numbers[0], numbers[1], numbers[2])))
+        else:
+            codes.append((numbers[0], path))
+    return codes, problems

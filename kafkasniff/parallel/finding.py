@@ -16,10 +16,10 @@ from kafkasniff.bulk import BulkEntry, Version
 from kafkasniff.bulk_messages import read_request, read_response
 from kafkasniff.bulk_sessions import has_sessions, requested_session, responded_session
 from kafkasniff.enrich.apart import SessionStep, Teller, Ways, session_step, ways_to_tell
-from kafkasniff.enrich.sessions import FETCH
 from kafkasniff.kafka.detail import AHEAD_BYTES
 from kafkasniff.kafka.events import ExchangeEvent, MessageEvent, VerdictEvent
 from kafkasniff.kafka.message_plan import Plan
+from kafkasniff.kafka.named_apis import FETCH
 from kafkasniff.kafka.weight import likely_bytes
 from kafkasniff.model import Body, Direction
 from kafkasniff.parallel.numbered import EVENT, Entry, EventEntry
@@ -146,7 +146,9 @@ class Finder:
         """The body of a message that was not taken in bulk; read once more for its line where it takes too much."""
         decoded = event.read()
         if event.decoded.rest is not None:
-            size = likely_bytes(decoded.api_key, event.frame.size, decoded.body)
+            size = likely_bytes(
+                decoded.api_key, "request" if event.is_request else "response", event.frame.size, decoded.body
+            )
             if self._ahead + size <= AHEAD_BYTES:
                 self._ahead += size
                 event.decoded = decoded

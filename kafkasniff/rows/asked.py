@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 from kafkasniff.kafka.waits import UNLIMITED_NS, Role, WaitReason, asked_limit_ns, planned_role, wait_plan
 from kafkasniff.model import Exchange
@@ -20,13 +20,13 @@ class Asked(NamedTuple):
 
 
 UNKNOWN: Final = Asked()
-_NOTHING: Final = Asked(None, 0)
+_NO_WAIT: Final[dict[Role | None, Asked]] = {sender: Asked(sender, 0) for sender in (None, *get_args(Role))}
 
 
-def asked_wait(exchange: Exchange) -> Asked | tuple[Role | None, int | None, WaitReason | None]:
-    """The sender, and the wait of the exchange's latency, or what it has leave for where nothing answered. Hot.
+def asked_wait(exchange: Exchange) -> Asked:
+    """The sender, and the wait within the exchange's latency, or the allowed wait where nothing answered. Hot.
 
-    Without what stood in front of it (`behind_ns`, `muted_ns`). The answer is an `Asked`, or its values.
+    The time that the request spent behind earlier ones of its connection (`behind_ns`, `muted_ns`) does not count.
     """
     request = exchange.request
     body = None if request is None else request.body
@@ -35,14 +35,12 @@ def asked_wait(exchange: Exchange) -> Asked | tuple[Role | None, int | None, Wai
     plan = wait_plan(request.api_key)
     if plan is None:
         # Most APIs.
-        return _NOTHING
+        return _NO_WAIT[None]
     sender = planned_role(plan, body) if plan.replica_ids else None
     reason = plan.reason
-    if reason is None:
-        return sender, 0, None
-    limit = asked_limit_ns(plan, body)
-    if limit == 0:
-        return sender, 0, None
+    limit = None if reason is None else asked_limit_ns(plan, body)
+    if reason is None or limit == 0:
+        return _NO_WAIT[sender]
     latency = exchange.latency_ns
     if exchange.response is None or latency is None:
         wait = UNLIMITED_NS if limit is None else limit
@@ -51,4 +49,4 @@ def asked_wait(exchange: Exchange) -> Asked | tuple[Role | None, int | None, Wai
         wait = max(wait, 0)
         if limit is not None and limit < wait:
             wait = limit
-    return sender, wait // 1000, reason
+    return Asked(sender, wait // 1000, reason)

@@ -7,13 +7,15 @@ the column `_pending` says what there is to do; names that were known when a mes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 import pyarrow as pa
 
-from kafkasniff.enrich.sessions import FETCH, FINAL_EPOCH, INITIAL_EPOCH
+from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from kafkasniff.entities import Mentions, mentions, only, record_count, text
+from kafkasniff.kafka.message_plan import client_software
+from kafkasniff.kafka.named_apis import FETCH
 from kafkasniff.model import Exchange, Message, Problem
 from kafkasniff.rows.asked import UNKNOWN, asked_wait
 from kafkasniff.rows.staged import STAGED, Pending, SessionStep
@@ -92,8 +94,8 @@ def exchange_row(
         "api_version": seen.api_version,
         "correlation_id": seen.correlation_id,
         "client_id": text(seen.client_id),
-        "software_name": exchange.software_name or _software(request, "client_software_name"),
-        "software_version": exchange.software_version or _software(request, "client_software_version"),
+        "software_name": exchange.software_name or _software(request, 0),
+        "software_version": exchange.software_version or _software(request, 1),
         "status": exchange.status,
         "request_size": None if request is None else request.size,
         "response_size": None if response is None else response.size,
@@ -179,9 +181,10 @@ def _listed(topics: object, into: dict[str, list[int]]) -> bool:
     return by_id
 
 
-def _software(request: Message | None, field: str) -> str | None:
-    """What an ApiVersions request says itself; other exchanges of its connection know it by `kafkasniff.enrich`."""
-    return text(_value(request, field)) if request is not None and request.api == "ApiVersions" else None
+def _software(request: Message | None, which: Literal[0, 1]) -> str | None:
+    """Name or version, of a request that says it itself; others of its connection know it by `kafkasniff.enrich`."""
+    fields = None if request is None else client_software(request.api_key)
+    return None if fields is None else text(_value(request, fields[which]))
 
 
 def _member_id(request: Message | None, response: Message | None) -> str | None:

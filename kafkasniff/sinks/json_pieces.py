@@ -10,12 +10,13 @@ from __future__ import annotations
 import codecs
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal
 
 import orjson
 
 from kafkasniff.model import Body, RenderedRecords
+from kafkasniff.sinks.lines import joined
 
 __all__ = ["LONG_VALUE", "PIECE_BYTES", "BytesForm", "Pieces", "bytes_default"]
 
@@ -112,7 +113,7 @@ class Pieces:
 
     def of(self, item: dict[str, Any], body: Body) -> Iterator[bytes]:
         """The line of an item, of which `body` is a part, with its line feed, in pieces of some `PIECE_BYTES`."""
-        return _joined(self._line(item, body))
+        return joined(self._line(item, body), b"", PIECE_BYTES)
 
     def _line(self, item: dict[str, Any], body: Body) -> Iterator[bytes]:
         lists = [(batch, batch["records"]) for batch in _batches(body) if len(batch.get("records") or ()) > 0]
@@ -225,17 +226,3 @@ def _batches(body: Any) -> Iterator[dict[str, Any]]:
             yield from one["batches"]
         else:
             left.extend([inner for inner in one.values() if isinstance(inner, dict | list)])
-
-
-def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same in pieces of `PIECE_BYTES` or more, but for the last one."""
-    held: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        held.append(piece)
-        size += len(piece)
-        if size >= PIECE_BYTES:
-            yield b"".join(held)
-            held, size = [], 0
-    if held:
-        yield b"".join(held)

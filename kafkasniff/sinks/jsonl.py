@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import orjson
 
+from kafkasniff.kafka.embedded import may_have_floats
 from kafkasniff.model import (
     Body,
     Endpoint,
@@ -32,7 +33,6 @@ from kafkasniff.sinks.shared import MadeOfShared
 from kafkasniff.sinks.times import rfc3339
 
 __all__ = [
-    "FLOAT_APIS",
     "BytesForm",
     "JsonSink",
     "body_json",
@@ -41,10 +41,6 @@ __all__ = [
     "message_object",
     "plain",
 ]
-
-FLOAT_APIS: Final = frozenset({48, 49, 58, 72})
-"""Keys of the APIs that have float64 fields: DescribeClientQuotas, AlterClientQuotas, those that may lie in an
-Envelope, and the metrics of PushTelemetry."""
 
 CONNECTIONS_KEPT: Final = 4096
 """Connections whose ends are kept as text."""
@@ -261,7 +257,7 @@ class JsonSink:
                 body = orjson.Fragment(body.json)
             elif body.__class__ is SharedBody:
                 body = self._shared.made.get(id(body)) or self._share(body)
-            elif event.api_key in FLOAT_APIS:
+            elif body is not None and event.api_key is not None and may_have_floats(event.api_key):
                 body = _finite(body)
             ends = self._ends.get(event.connection)
             if ends is None or ends[0] is not event.client or ends[1] is not event.broker:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from collections.abc import Iterable, Iterator
+from typing import AnyStr, Final, Protocol
 
-__all__ = ["BLOCK_BYTES", "ByteStream", "LineWriter", "TextWriter"]
+__all__ = ["BLOCK_BYTES", "ByteStream", "LineWriter", "TextWriter", "joined"]
 
 BLOCK_BYTES: Final = 64 << 10
 """Bytes collected before they are written: as much as a pipe takes at once."""
@@ -18,6 +19,20 @@ class ByteStream(Protocol):
 
     def flush(self) -> object:
         """Hand on what was written."""
+
+
+def joined(parts: Iterable[AnyStr], separator: AnyStr, at_least: int) -> Iterator[AnyStr]:
+    """The parts in pieces, with separators within a piece. Each but the last has `at_least` characters of parts."""
+    held: list[AnyStr] = []
+    size = 0
+    for part in parts:
+        held.append(part)
+        size += len(part)
+        if size >= at_least:
+            yield separator.join(held)
+            held, size = [], 0
+    if held:
+        yield separator.join(held)
 
 
 class LineWriter:

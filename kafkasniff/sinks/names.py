@@ -11,7 +11,7 @@ from kafkasniff.kafka.enums import enum_text
 from kafkasniff.kafka.layout import Field, Struct
 from kafkasniff.model import Body, Direction, ErrorCode, Message
 
-__all__ = ["enum_name", "error_name", "field_at", "layout_inside", "layout_of"]
+__all__ = ["enum_name", "error_name", "field_at", "layout_inside", "layout_of", "nested_field"]
 
 _INDEX: Final = re.compile(r"\[\d+\]")
 
@@ -38,6 +38,20 @@ def layout_of(message: Message) -> Struct | None:
     if found is None or version is None or version not in found.versions:
         return None
     return (found.request(version) if message.type == "request" else found.response(version)).root
+
+
+def nested_field(message: Message) -> str | None:
+    """The field of the message that holds another one; None where there is none."""
+    return None if message.api_key is None else _nested_field(message.api_key, message.type)
+
+
+@lru_cache(maxsize=1024)  # keys come from the wire
+def _nested_field(api_key: int, direction: Direction) -> str | None:
+    found = dissectors.api(api_key)
+    if found is None:
+        return None
+    nested = (found.definition.request if direction == "request" else found.definition.response).nested
+    return None if nested is None else nested[0]
 
 
 def layout_inside(told: Body) -> Struct | None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from kafkasniff.model import Body, Endpoint, Exchange, LargeBody, Message, Problem, SaslToken, SharedBody
 from kafkasniff.payload import SHOWN, BesideRecords, Payload
-from kafkasniff.sinks.lines import ByteStream, TextWriter
+from kafkasniff.sinks.lines import ByteStream, TextWriter, joined
 from kafkasniff.sinks.paint import COLOUR, PLAIN
 from kafkasniff.sinks.printable import display_width, printable, word
 from kafkasniff.sinks.shared import MadeOfShared
@@ -76,20 +76,6 @@ def _client(client_id: str | bytes | None) -> str:
 
 def _read_as(message: Message, told: str) -> str:
     return f"{told}, read as v{message.body_version}"
-
-
-def _in_pieces(lines: Iterable[str]) -> Iterator[str]:
-    """Lines, as many at a time as are `PIECE_CHARACTERS` or more, without the last line feed."""
-    held: list[str] = []
-    size = 0
-    for line in lines:
-        held.append(line)
-        size += len(line)
-        if size >= PIECE_CHARACTERS:
-            yield "\n".join(held)
-            held, size = [], 0
-    if held:
-        yield "\n".join(held)
 
 
 class TextSink:
@@ -197,7 +183,11 @@ class TextSink:
                 message = self._beside.hide(message)
             else:
                 message = self._payload.hide(message)
-        below = _in_pieces(self._below(message, hide)) if message.problems or self._verbosity else iter(())
+        below = (
+            joined(self._below(message, hide), "\n", PIECE_CHARACTERS)
+            if message.problems or self._verbosity
+            else iter(())
+        )
         told = summary(message, self._paint)
         return told if message.body_version is None else _read_as(message, told), below
 

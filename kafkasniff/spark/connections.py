@@ -16,12 +16,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from kafkasniff.enrich.sessions import FETCH
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.exports.beginning import load_state
 from kafkasniff.exports.carried import ShardState
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.shard import parts
+from kafkasniff.kafka.named_apis import FETCH
 from kafkasniff.memory_limits import checked_memory
 from kafkasniff.model import Connection, Exchange, Problem, Summary
 from kafkasniff.packets import COLUMNS, NO_TIME, PacketBatch

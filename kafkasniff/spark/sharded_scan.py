@@ -17,7 +17,6 @@ import pyarrow as pa
 from kafkasniff.capture.key_log_file import open_key_log
 from kafkasniff.capture.source import open_captures
 from kafkasniff.enrich import Catalog
-from kafkasniff.enrich.sessions import FETCH
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.errors import UsageError
 from kafkasniff.exports.beginning import new_state
@@ -27,6 +26,7 @@ from kafkasniff.exports.partitions import Partitions
 from kafkasniff.exports.shard import parts
 from kafkasniff.exports.staged import StagedFiles
 from kafkasniff.exports.stager import Stager
+from kafkasniff.kafka.named_apis import FETCH
 from kafkasniff.model import Connection, Exchange, Problem
 from kafkasniff.rows.exchanges import session_step
 from kafkasniff.rows.resolve import Names

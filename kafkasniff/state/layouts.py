@@ -191,7 +191,7 @@ _RUNS: Final = (
         },
         new=Inspector,
         # Which bodies messages may share, and how much memory there is, is for those who resume it to say.
-        without=frozenset({"_memory", "_renderer", "_repeats", "slice_bytes"}),
+        without=frozenset({"_maker", "_memory", "_renderer", "_repeats", "slice_bytes"}),
         after=_complete,
         alone=True,
     ),

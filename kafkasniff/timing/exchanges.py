@@ -9,7 +9,7 @@ import msgspec
 
 from kafkasniff.entities import mentions
 from kafkasniff.inspector import Output
-from kafkasniff.kafka.waits import Turns, Wait, answers_at_once, throttle_ns, wait_of
+from kafkasniff.kafka.waits import Turns, Wait, answers_at_once, throttle_ns, wait_of, wait_plan
 from kafkasniff.model import Connection, Exchange, Message, SaslToken
 from kafkasniff.packets import PacketBatch
 from kafkasniff.timing.link import Link, Trouble
@@ -20,7 +20,6 @@ __all__ = ["ExchangeTimes", "Timed"]
 
 MAX_BEFORE: Final = 1 << 17
 """Connections of which it is known what came last; those whose end was seen are let go of."""
-_FETCHES: Final = (1, 78)
 
 
 class Timed(msgspec.Struct, frozen=True):
@@ -134,7 +133,8 @@ def _marks(exchange: Exchange, request: Message, response: Message, before: _Bef
 
 def _wait(request: Message, response: Message) -> Wait | None:
     fetched = 0
-    if request.api_key in _FETCHES:
+    plan = wait_plan(request.api_key)
+    if plan is not None and plan.reason == "data":
         facts = mentions(request, response).partitions.values()
         fetched = sum(one.bytes or 0 for one in facts)
     return wait_of(request.api_key, request.body, response.body, fetched, len(response.errors))

@@ -12,17 +12,16 @@ from typing import Final
 
 from kafkasniff.tls.half import Half
 from kafkasniff.tls.record import APPLICATION_DATA, Record
+from kafkasniff.tls.wording import (
+    CLIENT_LEFT,
+    CLIENT_REFUSED,
+    LEFT_AT_ONCE,
+    NO_CLIENT_CERTIFICATE,
+    SERVER_LEFT,
+    SERVER_REFUSED,
+)
 
-__all__ = [
-    "CLIENT_LEFT",
-    "CLIENT_REFUSED",
-    "LEFT_AT_ONCE",
-    "NO_CLIENT_CERTIFICATE",
-    "SERVER_LEFT",
-    "SERVER_REFUSED",
-    "is_settled",
-    "why_failed",
-]
+__all__ = ["is_settled", "why_failed"]
 
 _TAGS: Final = (16, 8)
 """Bytes of the tags of cipher suites of TLS 1.3 (RFC 8446, B.4); CCM_8 has the short one."""
@@ -35,19 +34,6 @@ _FINISHED: Final = (36, 52)
 _EMPTY_CERTIFICATE: Final = frozenset(8 + 1 + tag + padding for tag in _TAGS for padding in _PADDING) | frozenset(
     8 + finished + 1 + _TAGS[0] + padding for finished in _FINISHED for padding in _PADDING
 )
-
-CLIENT_REFUSED: Final = (
-    "the client answered the server's part of the handshake with a record as short as an alert: it refused the "
-    "handshake, probably the server's certificate"
-)
-CLIENT_LEFT: Final = "the client closed the connection after the server's part of the handshake, without an alert"
-NO_CLIENT_CERTIFICATE: Final = "the server asked for a certificate, and the client has none"
-SERVER_REFUSED: Final = (
-    "the server answered the client's part of the handshake with a record as short as an alert: it refused the client"
-)
-SERVER_LEFT: Final = "the server closed the connection after the client's part of the handshake, without an alert"
-
-LEFT_AT_ONCE: Final = "the client closed the connection before the server could say anything after the handshake"
 
 
 def is_settled(client: Half, server: Half) -> bool:

@@ -33,13 +33,14 @@ from kafkasniff.streams import (
     Wrapped,
 )
 from kafkasniff.tls.clear import ClearBytes
-from kafkasniff.tls.failing import NO_CLIENT_CERTIFICATE, is_settled, why_failed
+from kafkasniff.tls.failing import is_settled, why_failed
 from kafkasniff.tls.half import Half, Loss
 from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.negotiation import MAX_FOREIGN, Negotiation
 from kafkasniff.tls.protection import Epoch
 from kafkasniff.tls.record import ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, Record
 from kafkasniff.tls.telling import alert_name
+from kafkasniff.tls.wording import NAMED, NO_ANSWER, NO_CLIENT_CERTIFICATE, NO_KEYS, OTHER_KEYS, ended_with_alert
 
 __all__ = ["MAX_DAMAGED", "MAX_FLIGHT", "MAX_WAITING", "MAX_WAITING_RECORDS", "TlsSession"]
 
@@ -356,12 +357,12 @@ class TlsSession:
     def _alert(self, half: Half, data: bytes) -> None:
         if len(data) != 2 or data[1] in _QUIET or (data[0] != _FATAL and not self._talk.is_13):
             return
-        side = "the client" if self._talk.is_client(half) else "the other side"
+        client = self._talk.is_client(half)
+        why = ended_with_alert(alert_name(data[1]), by_client=client, in_handshake=not self._flowing)
         if self._flowing:
-            self._problem("tls-alert", f"{side} ended TLS with the alert {alert_name(data[1])}", half)
+            self._problem("tls-alert", why, half)
         else:
-            why = f"{side} ended the handshake with the alert {alert_name(data[1])}"
-            if self._talk.lacks_certificate and not self._talk.is_client(half):
+            if self._talk.lacks_certificate and not client:
                 why += f": {NO_CLIENT_CERTIFICATE}"
             self._reject(why)
 
@@ -437,17 +438,17 @@ class TlsSession:
         if self._keys.given(self._order):
             if self._talk.resumed:
                 return (
-                    "there are keys, but none for it: it resumes a session of TLS 1.2, whose secret some clients log "
-                    "with the first connection only"
+                    f"{OTHER_KEYS}: it resumes a session of TLS 1.2, whose secret some clients log with the first "
+                    "connection only"
                 )
-            return "there are keys, but none for it"
-        return "there are no keys for it (--keylog FILE)"
+            return OTHER_KEYS
+        return f"{NO_KEYS} (--keylog FILE)"
 
     def _reason_at_end(self) -> str:
         if self._talk.hello is None:
             return "its ClientHello is not in the capture"
         if self._talk.server is None:
-            return "no answer of the other side is in the capture: a listener without TLS just closes the connection"
+            return f"{NO_ANSWER}: a listener without TLS just closes the connection"
         if any(half.waiting for half in self._halves):
             return self._no_keys()
         return "it ended before its handshake was over"
@@ -461,7 +462,7 @@ class TlsSession:
         likely = self._talk.hello is not None and not self._talk.hello.alpn
         direction = 0 if self._talk.client is None else self._talk.client
         place = self._packet, self._time
-        self._put(Rejected(self._order, direction, "tls-not-decrypted", f"this is {what}; {reason}", *place, likely))
+        self._put(Rejected(self._order, direction, "tls-not-decrypted", f"{NAMED}{what}; {reason}", *place, likely))
         self._stop()
 
     def _stop(self) -> None:

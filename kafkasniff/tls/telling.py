@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Final
 from kafkasniff.streams import NO_TIME
 from kafkasniff.tls.ciphers import suite
 from kafkasniff.tls.handshake import TLS12, TLS13, ClientHello, ServerHello
+from kafkasniff.tls.wording import EXPIRED, NOT_YET_VALID, OTHER_NAME
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
-__all__ = ["EXPIRED", "NOT_YET_VALID", "OTHER_NAME", "alert_name", "describe", "version_name"]
+__all__ = ["alert_name", "describe", "version_name"]
 
 MAX_SUBJECT: Final = 300
 """Characters of a certificate's subject, and of its names."""
 MAX_NAMES: Final = 5
 """Names of a certificate that are shown."""
-EXPIRED: Final = "expired on"
-NOT_YET_VALID: Final = "not valid before"
-OTHER_NAME: Final = "not for this server name but for"
 
 _VERSIONS: Final = {0x0300: "SSL 3.0", 0x0301: "TLS 1.0", 0x0302: "TLS 1.1", TLS12: "TLS 1.2", TLS13: "TLS 1.3"}
 

@@ -1,10 +1,17 @@
-"""Which topics a message carries records of, and how many: Produce, Fetch and ShareFetch."""
+"""Which topics a message carries records of, and how many: Produce, Fetch, ShareFetch, and whatever else has records.
+
+Where they are is read off the definitions. Requests with records produce, and so do their responses; responses with
+records to requests without any fetch.
+"""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from kafkasniff.model import Message
+from kafkasniff.kafka import dissectors
+from kafkasniff.kafka.definition import FieldDefinition
+from kafkasniff.model import Direction, Message
 
 __all__ = ["FETCHED", "PRODUCED", "TopicTraffic", "topic_traffic"]
 
@@ -13,14 +20,6 @@ FETCHED: Final = "fetched"
 
 BATCH_OVERHEAD: Final = 12
 """Bytes in front of what `batch_length` counts: base offset and the length itself, alike in all three formats."""
-
-# (API key, direction) → the arrays of topics and of their partitions, and which way the records go.
-_PLACES: Final[dict[tuple[int | None, str], tuple[str, str, str]]] = {
-    (0, "request"): ("topic_data", "partition_data", PRODUCED),
-    (0, "response"): ("responses", "partition_responses", PRODUCED),
-    (1, "response"): ("responses", "partitions", FETCHED),
-    (78, "response"): ("responses", "partitions", FETCHED),
-}
 
 
 class TopicTraffic(NamedTuple):
@@ -38,36 +37,86 @@ class TopicTraffic(NamedTuple):
     """Partitions with an error code."""
 
 
+class _Place(NamedTuple):
+    """What counts in a struct, over all versions, and the structs in it where something does."""
+
+    topic: tuple[str, ...]
+    """Fields with the topic's name, or else its id, the first one that is there."""
+    error: str | None
+    records: tuple[str, ...]
+    inner: tuple[tuple[str, _Place], ...]
+
+
+@lru_cache(maxsize=1024)  # keys come from the wire
+def _place_of(api_key: int | None, direction: Direction) -> tuple[_Place, str] | None:
+    """Where messages carry records of topics, or answer those that do, and which way the records go."""
+    api = None if api_key is None else dissectors.api(api_key)
+    if api is None:
+        return None
+    request, response = api.definition.request, api.definition.response
+    produces = _carries(request.fields)
+    if not produces and (direction == "request" or not _carries(response.fields)):
+        return None
+    place = _place(request.fields if direction == "request" else response.fields)
+    return place, PRODUCED if produces else FETCHED
+
+
+def _carries(fields: tuple[FieldDefinition, ...]) -> bool:
+    """Whether there are records, but for slices of files (FetchSnapshot)."""
+    return any((field.type == "records" and not field.unaligned) or _carries(field.fields) for field in fields)
+
+
+def _place(fields: tuple[FieldDefinition, ...]) -> _Place:
+    names = [field.name for field in fields if field.entity == "topic_name" and not field.array]
+    ids = [field.name for field in fields if field.name == "topic_id" and field.type == "uuid"]
+    error = next((field.name for field in fields if field.type == "error" and not field.array), None)
+    records = tuple(field.name for field in fields if field.type == "records" and not field.unaligned)
+    below = [(field.name, _place(field.fields)) for field in fields if field.fields]
+    inner = tuple((name, place) for name, place in below if any(place))
+    named = (*names, "_topic_name", *ids) if (names or ids) and (error or records or inner) else ()
+    return _Place(named, error, records, inner)
+
+
 def topic_traffic(message: Message) -> list[TopicTraffic]:
     """One entry for each topic of the message, none for messages without records. Hot: once for each message."""
-    place = _PLACES.get((message.api_key, message.type))
-    if place is None or message.body is None:
+    found = _place_of(message.api_key, message.type)
+    if found is None or message.body is None:
         return []
-    topics, partitions, way = place
-    found: list[TopicTraffic] = []
-    for topic in _structs(message.body.get(topics)):
-        name = topic.get("name")
-        if name is None:
-            name = topic.get("topic")
-        if name is None:
-            name = topic.get("_topic_name")
-        if name is None:
-            name = topic.get("topic_id")
-        if not isinstance(name, str | bytes):
-            continue
-        records = size = errors = 0
-        for partition in _structs(topic.get(partitions)):
-            if partition.get("error_code"):
-                errors += 1
-            held = partition.get("records")
-            if isinstance(held, dict):
-                for batch in held["batches"]:
-                    records += batch.get("record_count") or 0
-                    size += BATCH_OVERHEAD + batch["batch_length"]
-        found.append(TopicTraffic(name, way, records, size, errors))
-    return found
+    place, way = found
+    counts: list[_Counts] = []
+    _count(place, message.body, None, counts)
+    return [TopicTraffic(topic, way, records, size, errors) for topic, records, size, errors in counts]
 
 
-def _structs(value: Any) -> list[dict[str, Any]]:
-    """An array of structs; a body that broke off may lack it, or end in a struct that does."""
-    return value if isinstance(value, list) else []
+_Counts = list[Any]
+"""A topic, and its records, bytes and errors so far."""
+
+
+def _count(place: _Place, struct: dict[str, Any], into: _Counts | None, counts: list[_Counts]) -> None:
+    """Count what is in a struct; `into`: of the topic that a struct around it names. Hot."""
+    topic, error, records, inner = place
+    if topic:
+        into = None
+        for field in topic:
+            name = struct.get(field)
+            if name is not None:
+                if isinstance(name, str | bytes):
+                    into = [name, 0, 0, 0]
+                    counts.append(into)
+                break
+    if into is not None:
+        if error is not None and struct.get(error):
+            into[3] += 1
+        for field in records:
+            value = struct.get(field)
+            for held in value if value.__class__ is list else (value,):
+                if isinstance(held, dict):
+                    for batch in held["batches"]:
+                        into[1] += batch.get("record_count") or 0
+                        into[2] += BATCH_OVERHEAD + batch["batch_length"]
+    for field, below in inner:
+        value = struct.get(field)
+        # A body that broke off may lack it, or end in a struct that does.
+        for one in value if value.__class__ is list else (value,):
+            if one.__class__ is dict:
+                _count(below, one, into, counts)

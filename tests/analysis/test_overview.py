@@ -21,7 +21,7 @@ from kafkasniff.exports.run import export
 from kafkasniff.packets import PacketBatch
 from kafkasniff.rows import CONNECTIONS, EXCHANGES, PROBLEMS, RECORDS
 from tests.analysis.tables import START_NS, Row, connection, exchange, partition, record
-from tests.choice import DEEP
+from tests.choice import DEEP, one_in
 from tests.conftest import ROOT
 from tests.craft import kafka_bytes as kafka
 from tests.craft.conversation import Conversation, interleaved
@@ -287,7 +287,7 @@ SHIPPED = (
 )
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", one_in(2, SHIPPED))
 def test_a_capture_and_its_export(name: str, tmp_path: Path) -> None:
     path = str(ROOT / "captures" / name)
     answer = of_captures([path])

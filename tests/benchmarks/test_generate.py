@@ -36,7 +36,16 @@ pytestmark = pytest.mark.xdist_group("benchmark-captures")
 
 CAPTURES = Path(__file__).resolve().parents[2] / "captures"
 RECORDED = CAPTURES / "franz-go.pcap"
-SIZES = Sizes(base_mb=1, large_copies=2, segment_copies=2, disturbed_copies=2, packets=3_000, connections=40, seed=5)
+SIZES = Sizes(
+    base_mb=1,
+    large_copies=2,
+    segment_copies=2,
+    disturbed_copies=2,
+    packets=3_000,
+    connections=40,
+    seed=5,
+    deep_exchanges=1_000,
+)
 
 
 def broker_ports(capture: Path) -> list[int]:
@@ -55,13 +64,22 @@ def give_recordings(data: Path) -> None:
         path.with_suffix(".json").write_text(json.dumps({"ports": broker_ports(RECORDED)}))
 
 
+def give_mixed(path: Path, megabytes: int) -> list[int]:
+    """In the place of `mixed_recording.record`."""
+    assert megabytes == SIZES.mixed_mb
+    shutil.copy(RECORDED, path)
+    return broker_ports(RECORDED)
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     give_recordings(folder)
     maker = Maker(folder, SIZES)
-    for form in generate.FORMS:
-        maker.make(form)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generate, "record_mixed", give_mixed)
+        for form in generate.FORMS:
+            maker.make(form)
     return folder
 
 
@@ -86,7 +104,7 @@ def test_everything_is_made_with_facts(data: Path) -> None:
     assert not list(data.rglob("*.part"))
 
 
-@pytest.mark.parametrize("form", ["A", "B", "B-ipv6", "Bx", "C", "A-new", "C-new"])
+@pytest.mark.parametrize("form", ["A", "B", "B-ipv6", "Bx", "C", "A-new", "C-new", "C-deep"])
 def test_kafkasniff_finds_no_problem(data: Path, form: str) -> None:
     found = outcome(data, form)
     assert found.summary.requests > 50
@@ -110,7 +128,7 @@ def test_what_is_seeded_is_the_same(data: Path, tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "bases", maker.data / "bases")
     for path in (other.data / "bases").iterdir():
         path.rename(path.with_name(path.name.replace("-5-", "-6-")))
-    for form in ("Bx", "C", "C-new"):
+    for form in ("Bx", "C", "C-new", "C-deep"):
         before = path_of(data, form).read_bytes()
         same.make(form)
         other.make(form)
@@ -150,6 +168,29 @@ def test_without_a_recording_the_others_are_made(
     assert set(captures(tmp_path)) == {"C", "start"}
     assert "not made: A, Bx: no right to record" in capsys.readouterr().err
     assert main(["--data", str(tmp_path / "nothing"), "A"]) == 1
+
+
+def test_each_reason_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> list[int]:
+        raise RecordingError("no broker")
+
+    def refuse_clients() -> str:
+        raise RecordingError("no client")
+
+    monkeypatch.setattr(generate, "record_mixed", refuse)
+    monkeypatch.setattr(generate, "client_python", refuse_clients)
+    assert main(["--data", str(tmp_path), "A", "mixed", "B", "start"]) == 0
+    assert set(captures(tmp_path)) == {"start"}
+    said = capsys.readouterr().err
+    assert "not made: A, B: no client\n" in said
+    assert "not made: mixed: no broker\n" in said
+
+
+def test_ports_of_what_is_recorded_are_kept(data: Path) -> None:
+    assert captures(data)["mixed"].ports == broker_ports(RECORDED)
+    assert made_with(data)["mixed"] == {"mixed_mb": SIZES.mixed_mb, "format": SIZES.format}
 
 
 def test_wrong_arguments_are_refused() -> None:

@@ -12,7 +12,6 @@ import pytest
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.main import run
 from kafkasniff.kafka import coverage
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 
 
 def command(*arguments: str, width: int = 120) -> tuple[int, str, str]:
@@ -85,16 +84,13 @@ def test_structures() -> None:
     assert values("RequestHeader")["kind"] == "header"
 
 
-def test_code_is_what_runs() -> None:
-    out = text("Heartbeat", "4", "--code", width=200)
-    request, _, response = out.partition("# Heartbeat response")
-    namespace: dict[str, Any] = {}
-    exec(request, namespace)
-    body, position = namespace["decode"](b"\x02g\x00\x00\x00\x05\x02m\x00\x00", 0, 10, DecodeContext(DecodeOptions()))
-    assert body == {"group_id": "g", "generation_id": 5, "member_id": "m", "group_instance_id": None}
-    assert position == 10
-    assert "def decode(" in response
-    assert values("Heartbeat", "4", "--code")[0]["source"] in out
+def test_program() -> None:
+    out = text("Heartbeat", "4", "--program", width=200)
+    assert "# Heartbeat request, version 4: 5 ops" in out
+    assert "# Heartbeat response, version 4: 3 ops" in out
+    assert ["2", "generation_id", "int32", "least=4"] in words(out)
+    assert text("Heartbeat", "4", "--code", width=200) == out  # its name when it showed compiled Python
+    assert values("Heartbeat", "4", "--program")[0]["ops"][1]["name"] == "group_id"
 
 
 def test_release() -> None:
@@ -176,10 +172,10 @@ def test_coverage_as_it_is() -> None:
         (["123456789012345678901234567890"], "no API has the key"),
         (["Produce", "99"], "Produce has no version 99: it has 0-13"),
         (["ConfigRecord", "5"], "ConfigRecord has no version 5: it has 0"),
-        (["Produce", "--code"], "--code needs a version"),
-        (["--code"], "--code needs an API and a version"),
+        (["Produce", "--program"], "--program needs a version"),
+        (["--program"], "--program needs an API and a version"),
         (["--release", "9.9"], "release '9.9' is not known"),
-        (["--release", "3.9", "--code", "Produce", "1"], "--release tells the versions"),
+        (["--release", "3.9", "--program", "Produce", "1"], "--release tells the versions"),
         (["--coverage", "Produce"], "--coverage is about all APIs"),
         (["ConfigRecord", "--release", "3.9"], "ConfigRecord is no API"),
         (["Produce", "-1"], "No such option"),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kafkasniff.cli.environment import Exit
 from kafkasniff.sinks.printable import printable
+from tests.choice import one_in
 from tests.cli.console import environment, kafkasniff
 from tests.conftest import ROOT
 from tests.test_hostile_strings import EVIL, harmless
@@ -84,7 +85,7 @@ def test_names_of_files(name: str, tmp_path: Path) -> None:
         assert all(line.startswith("kafkasniff: ") for line in result.err.splitlines())
 
 
-@pytest.mark.parametrize("evil", EVIL.values(), ids=EVIL)
+@pytest.mark.parametrize("evil", one_in(3, list(EVIL.values())))
 def test_a_manifest_of_somebody_else(evil: str, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     assert kafkasniff("export", CAPTURE, "--output", folder).code == Exit.OK

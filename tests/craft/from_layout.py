@@ -6,6 +6,7 @@ As `tests.kafka.encode` it shares the layout with the decoders, and neither form
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from struct import pack
 from typing import Any
 
 from kafkasniff.kafka import dissectors
@@ -44,6 +45,8 @@ def _one(field: Field, value: Any) -> bytes:
         if value is None:
             return b"\xff" if field.tag is None else b"\0"
         return b"\1" + encoded(field.struct, value)
+    if field.type == "float64":
+        return pack(">d", value or 0.0)
     if field.type in SIZES:
         if isinstance(value, bytes):
             return value

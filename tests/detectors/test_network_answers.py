@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from kafkasniff.detectors import Finding, run
+from kafkasniff.detectors import Finding, broker_facts, run
 from kafkasniff.detectors import listeners as listening
-from kafkasniff.detectors import members_told as members
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 from tests.craft.conversation import Conversation
@@ -514,7 +513,7 @@ def test_real_captures(name: str, told: dict[str, set[str | None]], tmp_path: Pa
 
 
 def test_bodies_of_no_use() -> None:
-    long = "x" * (members.MAX_BODY + 1)
+    long = "x" * (broker_facts.MAX_BODY + 1)
     for body in ("", "{", '{"brokers":[}', '{"brokers":[{"node_id":"x"}]}', long):
         assert listening._brokers(body) == []
     assert listening._brokers('{"throttle_time_ms":0,"brokers":[{"node_id":1,"host":"a","port":9}]}') == [("a", 9)]
@@ -530,18 +529,20 @@ def test_one_direction_of_tls(tmp_path: Path) -> None:
         assert run([str(source)], only=["wrong-protocol", "tls-failures"]).findings == []
 
 
-def test_what_brokers_tell_that_is_of_no_use() -> None:
+def test_bodies_without_facts_of_brokers() -> None:
     for body in (
         "",
         "{",
         '{"brokers":[}',
-        '{"brokers":[{"node_id":"x"}]}',
         '{"brokers":[',
-        "x" * (members.MAX_BODY + 1),
+        '{"brokers":[],"topics":[{"name":"t","partitions":[{"partition_index":0,"leader_id":9223372036854775808}]}]}',
+        "x" * (broker_facts.MAX_BODY + 1),
     ):
-        assert members._read(body) == members._Metadata()
-        assert members._parse(members._REQUEST, body or None) in (None, members._Request())
-    assert [one.node_id for one in members._read('{"brokers":[{"node_id":3}]}').brokers] == [3]
+        assert broker_facts._read(body) == broker_facts._Metadata()
+        assert broker_facts._parse(broker_facts._REQUEST, body or None) in (None, broker_facts._Request())
+    assert broker_facts._parse(broker_facts._REQUEST, '{"broker_id":1,"broker_epoch":9223372036854775808}') is None
+    odd = '{"brokers":[{"node_id":"x"},{"node_id":3},{"node_id":true},{"node_id":4294967296},{"node_id":-1},{}]}'
+    assert [one.node for one in broker_facts._read(odd).brokers] == [None, 3, None, None, None, None]
 
 
 def test_cut_captures(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""The grammar of `dissectors/`: text to definitions, layouts, compiled decoders.
+"""The grammar of `dissectors/`: text to definitions, layouts, programs.
 
 The first byte of an input says whether the text is that of an API or of data blocks; the text follows. Text that does
-not parse raises DefinitionError and nothing else. Of what parses every version compiles, and its compiled decoder
+not parse raises DefinitionError and nothing else. Of what parses every version makes a program, by which the kernel
 agrees with the walker on a few bytes.
 """
 

@@ -2,7 +2,7 @@
 
 The first byte of an input says which direction and with what options; a request follows, or the key and version that a
 response answers and the response. What is decoded does not depend on bytes around the message; where a body is right to
-its last byte it can be written again and reads the same; the compiled decoder and the walker agree; the walker's spans
+its last byte it can be written again and reads the same; the kernel and the walker agree; the walker's spans
 cover each byte once.
 """
 
@@ -95,7 +95,7 @@ def check_schema(schema: Schema, data: bytes) -> None:
     context, walked, placed = (DecodeContext(options) for _ in range(3))
     read = schema.read(data, 0, len(data), context)
     result = schema.walk(data, 0, len(data), walked)
-    assert repr(read) == repr(result), "the compiled decoder and the walker differ"
+    assert repr(read) == repr(result), "the kernel and the walker differ"
     assert context.errors == walked.errors
     assert context.problems == walked.problems
     again, spans = schema.spans(data, 0, len(data), placed)

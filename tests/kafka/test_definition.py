@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.definition import MAX_DEPTH, Versions, parse_api, parse_data
+from kafkasniff.kafka.definition import MAX_DEPTH, EntityChoice, Versions, parse_api, parse_data
+from kafkasniff.kafka.layout import cut
 from kafkasniff.kafka.schema import Schema
 
 PATH = Path("900_sample.txt")
@@ -78,12 +79,52 @@ def test_sample() -> None:
         ("x  bytes  secret  nests message", "request or response"),
         ("x  bytes  nests request", "only secret bytes nest"),
         ("x  string  secret  nests request", "only secret bytes nest"),
+        ("x  bytes  whole", "only records are whole"),
+        ("x  bytes  entity_by y=0:group_id", "only strings without an entity"),
+        ("x  string  entity group_id  entity_by y=0:group_id", "only strings without an entity"),
+        ("x  string  payload  entity_by y=0:group_id", "payload names nothing"),
+        ("x  string  entity_by y", "entity_by is followed by"),
     ],
 )
 def test_marks_that_nothing_would_obey_are_refused(field: str, detail: str) -> None:
     text = f"api 900 Sample   versions 0\n\nrequest\n  {field}\n    y  int8\n\nresponse\n"
     with pytest.raises(DefinitionError, match=rf"^900_sample\.txt:4: .*{detail}"):
         parse_api(PATH, text)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "  x  []bytes  secret  nests request",
+        "  x  []\n    y  bytes  secret  nests request",
+        "  x  bytes  secret  nests request\n  y  bytes  secret  nests request",
+    ],
+)
+def test_a_message_nests_one_other_in_its_body(fields: str) -> None:
+    text = f"api 900 Sample   versions 0\n\nrequest\n{fields}\n\nresponse\n"
+    with pytest.raises(DefinitionError, match="nests one other at most"):
+        parse_api(PATH, text)
+
+
+def test_what_requests_are() -> None:
+    fields = "  kind  int8\n  x  []string  entity_by kind=0:group_id,2:topic_name\n"
+    text = f"api 900 Sample   versions 0\n{{}}\nrequest\n{fields}response\n"
+    plain, marked = parse_api(PATH, text.format("")), parse_api(PATH, text.format("reports\nfrom_brokers\n"))
+    assert (plain.reports, plain.from_brokers) == (False, False)
+    assert (marked.reports, marked.from_brokers) == (True, True)
+    assert plain.request.fields[1].entity_by == EntityChoice("kind", ((0, "group_id"), (2, "topic_name")))
+    with pytest.raises(DefinitionError, match="x has no int8 'kind' beside it"):
+        parse_api(PATH, text.format("").replace("int8", "int16"))
+    for line in ("reports\nreports", "reports request", "from_brokers 1+"):
+        with pytest.raises(DefinitionError, match="not known here"):
+            parse_api(PATH, text.format(f"{line}\n"))
+
+
+def test_records_that_are_whole() -> None:
+    text = "api 900 Sample   versions 0-2\nrequest\n  x  []\n    y  records  1+  whole\nresponse\n"
+    message = parse_api(PATH, text).request
+    assert [cut(message, version).whole_records for version in range(3)] == [False, True, True]
+    assert (message.has_records, message.has_floats, message.nested) == (True, False, None)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ from kafkasniff.kafka.enums import enum_by_name
 from kafkasniff.kafka.releases import first_release
 
 ENTITIES = {None, "topic_name", "broker_id", "group_id", "producer_id", "transactional_id"}
+CLIENT = {"software_name", "software_version"}
+"""What ApiVersions says of the client, which Kafka's own definitions have no entity for."""
 
 
 def apis() -> list[Api]:
@@ -68,7 +70,7 @@ def test_every_definition_says_what_it_is_for() -> None:
 
 def test_attributes_refer_to_what_is_there() -> None:
     assert [place for place, field in all_fields() if field.enum and enum_by_name(field.enum) is None] == []
-    assert {field.entity for _, field in all_fields()} == ENTITIES
+    assert {field.entity for _, field in all_fields()} == ENTITIES | CLIENT
     # Every secret configuration value has a name beside it.
     for place, field in all_fields():
         if field.secret == "config":

@@ -15,8 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkasniff.kafka import record_list, records
-from kafkasniff.kafka.record_flaw import find_flaw
-from kafkasniff.kafka.record_list import decode_record_list, wrap64
+from kafkasniff.kafka.record_list import wrap64
 from kafkasniff.kafka.records import decode_records
 from tests.kafka.records_craft import (
     COMPRESSORS,
@@ -386,33 +385,6 @@ def test_delete_horizon():
     assert out["batches"][0]["_delete_horizon"] == TIME
     assert out["batches"][0]["records"][1]["timestamp"] == TIME + 1
     assert "_delete_horizon" not in decode(batch_of(SIMPLE))[0]["batches"][0]
-
-
-@given(st.binary(max_size=60), st.integers(0, 9))
-def test_the_loop_and_the_careful_reading_agree(tail, start):
-    """A record that the loop takes has no flaw, and one that it refuses has one that is named."""
-    data = bytes(start) + tail
-    where = context()
-    found, complete, _ = decode_record_list(
-        data,
-        start,
-        len(data),
-        base_offset=0,
-        base_timestamp=0,
-        append_timestamp=None,
-        context=where,
-        batch_position=None,
-        budget=100,
-    )
-    position = start
-    for _ in found:
-        at, detail = find_flaw(data, position, len(data))
-        assert detail.startswith("0 bytes are left over")
-        position = at
-    assert complete == (position == len(data))
-    if not complete:
-        assert "record-malformed" in kinds(where)
-        assert not find_flaw(data, position, len(data))[1].startswith("0 bytes")
 
 
 WHOLE = batch_of(SIMPLE, GZIP) + batch_of([Record(0, 5, None, bytes(200), (("a", b"b"),))]) + batch_of(SIMPLE, LZ4)

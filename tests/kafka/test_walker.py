@@ -1,4 +1,4 @@
-"""What only the walker does: spans, and failures in detail. Its agreement with the compiler is in test_compiler."""
+"""What only the walker does: spans, and failures in detail. Its agreement with the kernel is in test_packed."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from kafkasniff.model import RenderedRecords
 from kafkasniff.sinks.jsonl import BytesForm, json_default
 from tests.choice import examples
 from tests.kafka import records_craft as craft
-from tests.native.kernel_and_walker import the_kernel
+from tests.native.kernel_and_walker import the_kernel, without_kernel
 
 TEXTS = st.one_of(st.none(), st.binary(max_size=40), st.text(max_size=20).map(str.encode))
 HEADERS = st.lists(st.tuples(st.sampled_from(["a", "größe", "trace", "", '"\\']), TEXTS), max_size=3)
@@ -40,7 +40,12 @@ def both(data: bytes, form: BytesForm = "auto", **options: Any) -> bool:
     renderer = Renderer(the_kernel(), form, lambda *_: False)
     rendering.options = RenderingOptions(**options, renderer=renderer)
     default = json_default(form)
-    expected = decode_records(b"\1" + data + b"\1", 1, 1 + len(data), plain)
+    with without_kernel():
+        expected = decode_records(b"\1" + data + b"\1", 1, 1 + len(data), plain)
+    packed = DecodeContext(DecodeOptions(**options))
+    assert decode_records(b"\1" + data + b"\1", 1, 1 + len(data), packed) == expected
+    for name in ("problems", "decompressed", "truncated", "records", "telling"):
+        assert getattr(packed, name) == getattr(plain, name), name
     found = decode_records(b"\1" + data + b"\1", 1, 1 + len(data), rendering)
     assert orjson.dumps(found, default=default) == orjson.dumps(expected, default=default)
     assert rendering.problems == plain.problems

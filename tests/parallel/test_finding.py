@@ -9,7 +9,7 @@ import pytest
 from kafkasniff.enrich import Catalog
 from kafkasniff.enrich.apart import Teller, TopicTold, ways_to_tell
 from kafkasniff.filters import topic_filter
-from kafkasniff.kafka.message_plan import OF_A_CONNECTION
+from kafkasniff.kafka.message_plan import request_plan
 from kafkasniff.parallel import finding
 from kafkasniff.parallel.numbered import NumberedInspector
 from tests.craft import kafka_bytes as kafka
@@ -219,4 +219,5 @@ def test_which_messages_may_tell() -> None:
     assert metadata is not None
     assert teller.may_tell(metadata, b"", 0, 0)
     # What is read by what was said on the connection is never left unread; Envelopes, which hold anything, too.
-    assert {14, 58} < OF_A_CONNECTION
+    assert request_plan(14, 5).asks_connection
+    assert request_plan(58, 0).asks_connection

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkasniff.sinks.lines import BLOCK_BYTES, LineWriter, TextWriter
+from kafkasniff.sinks.lines import BLOCK_BYTES, LineWriter, TextWriter, joined
 
 
 class Stream:
@@ -98,3 +98,13 @@ def test_a_failing_stream_is_not_given_the_same_lines_again() -> None:
         except OSError:
             continue
     assert stream.writes == [b"a\n"]
+
+
+def test_parts_are_joined_into_pieces() -> None:
+    assert list(joined(["a", "bc", "def", "", "g"], "\n", 3)) == ["a\nbc", "def", "\ng"]
+    assert list(joined([b"a", b"bc"], b"", 1)) == [b"a", b"bc"]
+    assert list(joined(iter(()), "\n", 3)) == []
+    parts = iter([b"ab", b"c"])
+    # Parts are taken when their piece is wanted.
+    assert next(joined(parts, b"", 2)) == b"ab"
+    assert list(parts) == [b"c"]

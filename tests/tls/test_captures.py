@@ -15,7 +15,7 @@ import pytest
 
 from kafkasniff.capture import open_captures
 from kafkasniff.packets import PacketBatch
-from kafkasniff.tls.failing import CLIENT_LEFT, LEFT_AT_ONCE
+from kafkasniff.tls.wording import CLIENT_LEFT, LEFT_AT_ONCE
 from tests.cli.console import kafkasniff
 from tests.craft.outcome import Line, output, packets_outcome
 from tests.craft.write import pcap_bytes

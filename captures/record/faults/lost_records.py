@@ -20,28 +20,26 @@ def _acks_zero(*arguments: str) -> Sequence[str]:
     return librdkafka(*arguments, "client.id=careless", "acks=0", "linger.ms=5", "enable.idempotence=false")
 
 
-def _acks_zero_refused(stage: Stage) -> None:
-    """Batches of one record of 5 kB each, for a topic that takes 2 kB."""
+def _beside_a_careful_one(stage: Stage, size: int) -> None:
+    """Batches of one record of this size with acks=0, beside a producer that waits for its answers."""
     broker = stage.broker()
     stage.clients.append(_LIBRDKAFKA)
     stage.run(java_waits("topic", broker.bootstrap(), "small", "1", _SMALL_TOPIC))
     with stage.recording(broker.port()):
         careful = stage.start(librdkafka("stay", broker.bootstrap(), "small", "1", "50", "client.id=careful", "acks=1"))
         time.sleep(1.5)
-        stage.run(_acks_zero("stay", broker.bootstrap(), "small", "3", "5000", "batch.num.messages=1"))
+        stage.run(_acks_zero("stay", broker.bootstrap(), "small", "3", str(size), "batch.num.messages=1"))
         careful.wait()
+
+
+def _acks_zero_refused(stage: Stage) -> None:
+    """Records of 5 kB, for a topic that takes 2 kB."""
+    _beside_a_careful_one(stage, 5000)
 
 
 def _acks_zero_closed(stage: Stage) -> None:
-    """Batches that the topic takes; the client closes when it is done."""
-    broker = stage.broker()
-    stage.clients.append(_LIBRDKAFKA)
-    stage.run(java_waits("topic", broker.bootstrap(), "small", "1", _SMALL_TOPIC))
-    with stage.recording(broker.port()):
-        careful = stage.start(librdkafka("stay", broker.bootstrap(), "small", "1", "50", "client.id=careful", "acks=1"))
-        time.sleep(1.5)
-        stage.run(_acks_zero("stay", broker.bootstrap(), "small", "3", "500", "batch.num.messages=1"))
-        careful.wait()
+    """Records that the topic takes; the client closes when it is done."""
+    _beside_a_careful_one(stage, 500)
 
 
 def _java_producer(stage: Stage, count: int, size: int) -> None:

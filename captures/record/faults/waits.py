@@ -39,28 +39,41 @@ def pause(broker: RealBroker, seconds: float) -> None:
     os.kill(broker.pid, signal.SIGCONT)
 
 
+def _orders(stage: Stage, broker: RealBroker, replicas: str = "1") -> None:
+    """A topic on these nodes, for librdkafka's clients."""
+    stage.clients.append(_LIBRDKAFKA)
+    stage.run(java_waits("topic", broker.bootstrap(), "orders", replicas))
+
+
+def _burst(broker: RealBroker, size: int, client_id: str, acks: str) -> Sequence[str]:
+    """A producer of 60 records of this size, four in a batch."""
+    settings = (f"client.id={client_id}", f"acks={acks}", "linger.ms=5", "batch.num.messages=4")
+    return librdkafka("burst", broker.bootstrap(), "orders", "60", str(size), *settings, "enable.idempotence=false")
+
+
+def _paused_burst(stage: Stage, burst: Sequence[str], broker: RealBroker) -> None:
+    """The producer, with this broker's process stopped for 3 seconds meanwhile."""
+    producer = stage.start(burst)
+    time.sleep(0.6)
+    pause(broker, 3.0)
+    producer.wait()
+
+
 def _throttled(stage: Stage) -> None:
     """The producer is over its quota, and sends on while the broker does not read."""
     broker = stage.broker(properties=_SMALL_BUFFERS)
-    stage.clients.append(_LIBRDKAFKA)
-    stage.run(java_waits("topic", broker.bootstrap(), "orders", "1"))
+    _orders(stage, broker)
     stage.run(java_waits("quota", broker.bootstrap(), "greedy", "producer_byte_rate", "8000"))
-    settings = ("client.id=greedy", "acks=1", "linger.ms=5", "batch.num.messages=4", "enable.idempotence=false")
     with stage.recording(broker.port()):
-        stage.run(librdkafka("burst", broker.bootstrap(), "orders", "60", "1000", *settings))
+        stage.run(_burst(broker, 1000, "greedy", "1"))
 
 
 def _slow(stage: Stage) -> None:
-    """The same producer and broker without a quota; the broker stands still twice."""
+    """The same producer and broker without a quota; the broker stands still."""
     broker = stage.broker(properties=_SMALL_BUFFERS)
-    stage.clients.append(_LIBRDKAFKA)
-    stage.run(java_waits("topic", broker.bootstrap(), "orders", "1"))
-    settings = ("client.id=greedy", "acks=1", "linger.ms=5", "batch.num.messages=4", "enable.idempotence=false")
+    _orders(stage, broker)
     with stage.recording(broker.port()):
-        producer = stage.start(librdkafka("burst", broker.bootstrap(), "orders", "60", "1000", *settings))
-        time.sleep(0.6)
-        pause(broker, 3.0)
-        producer.wait()
+        _paused_burst(stage, _burst(broker, 1000, "greedy", "1"), broker)
 
 
 def _reader(broker: RealBroker, seconds: float) -> Sequence[str]:
@@ -75,8 +88,7 @@ def _trickle(broker: RealBroker) -> Sequence[str]:
 def _min_bytes(stage: Stage) -> None:
     """Few records, and a consumer that wants a megabyte at once: each fetch takes its max wait and brings some."""
     broker = stage.broker()
-    stage.clients.append(_LIBRDKAFKA)
-    stage.run(java_waits("topic", broker.bootstrap(), "orders", "1"))
+    _orders(stage, broker)
     with stage.recording(broker.port()):
         reader = stage.start(_reader(broker, 19))
         for _ in range(5):
@@ -88,8 +100,7 @@ def _min_bytes(stage: Stage) -> None:
 def _late_fetch(stage: Stage) -> None:
     """The same, and the broker stands still in a fetch, far beyond its max wait."""
     broker = stage.broker()
-    stage.clients.append(_LIBRDKAFKA)
-    stage.run(java_waits("topic", broker.bootstrap(), "orders", "1"))
+    _orders(stage, broker)
     with stage.recording(broker.port()):
         reader = stage.start(_reader(broker, 10))
         stage.run(_trickle(broker))
@@ -102,14 +113,9 @@ def _slow_replica(stage: Stage) -> None:
     """A producer with acks=all; the process of the follower stands still, and the leader waits for it."""
     leader = stage.broker()
     follower = stage.broker(controller=leader)
-    stage.clients.append(_LIBRDKAFKA)
-    stage.run(java_waits("topic", leader.bootstrap(), "orders", "1,2"))
-    settings = ("client.id=careful", "acks=all", "linger.ms=5", "batch.num.messages=4", "enable.idempotence=false")
+    _orders(stage, leader, "1,2")
     with stage.recording(leader.port()):
-        producer = stage.start(librdkafka("burst", leader.bootstrap(), "orders", "60", "100", *settings))
-        time.sleep(0.6)
-        pause(follower, 3.0)
-        producer.wait()
+        _paused_burst(stage, _burst(leader, 100, "careful", "all"), follower)
 
 
 FAULTS = [

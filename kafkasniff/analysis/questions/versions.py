@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,11 +14,10 @@ from kafkasniff.analysis.columns import TIME, column, datetimes, only, table_of
 from kafkasniff.analysis.dimensions import Dimensions
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.errors import UsageError
+from kafkasniff.kafka.named_apis import API_VERSIONS
 from kafkasniff.kafka.releases import find_release, releases, spoken, spoken_by
 
-__all__ = ["API_VERSIONS", "VersionParameters", "Versions", "verdict"]
-
-API_VERSIONS: Final = 18
+__all__ = ["VersionParameters", "Versions", "verdict"]
 
 
 class VersionParameters(Parameters, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
-"""Envelopes (KIP-590): a broker forwards a client's request to the controller, whole, with the client's principal.
+"""Messages in others, which definitions mark with `nests`, and the principal that comes with Kafka's (KIP-590).
 
-The message inside is a message as any other, header and body, so it is decoded by the same functions. Its bytes stay
-redacted, since it may hold a secret; what is decoded of it hides its own secrets field by field.
+With an Envelope a broker forwards a client's request to the controller, whole. The message inside has header and body
+as any other, so the same functions decode it. Its bytes stay redacted, since it may hold a secret; its own secrets are
+hidden field by field.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import msgspec
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.dissectors import data_schema
 from kafkasniff.kafka.message import Decoded, decode_request, decode_response
-from kafkasniff.model import Body
+from kafkasniff.kafka.plausibility import has_request_form
+from kafkasniff.model import Body, Problem
 
-__all__ = ["MAX_DEPTH", "envelope_request", "envelope_response"]
+__all__ = ["MAX_DEPTH", "open_request", "open_response", "principal"]
 
 MAX_DEPTH: Final = 3
 """Envelopes in each other that are opened. Brokers refuse any (`RequestChannel.Request`, `ApiKeys.forwardable`)."""
@@ -33,19 +35,31 @@ class _Inner(NamedTuple):
     carry: object
 
 
-def envelope_request(body: Body, _version: int, context: DecodeContext) -> None:
-    """Add `_request` (the message inside), `_request_principal` and `_client_host_address`."""
-    data = context.revealed(body.get("request_data"))
+def open_request(field: str, body: Body, _version: int, context: DecodeContext) -> None:
+    """Add `_request`, the request that a field holds."""
+    data = context.revealed(body.get(field))
     if data is not None and _may_open(context, "_request"):
         # No memory: the request is one of another connection, the client's with the broker that forwards it.
         inner = decode_request(data, 0, len(data), context.options, depth=context.depth + 1)
+        if (
+            inner.api is None
+            and not context.options.show_secrets
+            and not has_request_form(data, 0, len(data), len(data))
+        ):
+            # What looks like a key, an id and a name may be a secret: nothing of it is shown.
+            problem = Problem("header-truncated", f"not a header: {len(data)} bytes that are no request")
+            inner = Decoded(problems=(problem,))
         body["_request"] = _message(inner, request=True)
         _tell(inner, "_request", context)
         if inner.api_key is not None and inner.api_version is not None:
             context.carry = _Inner(inner.api_key, inner.api_version, inner.carry)
-    principal = context.revealed(body.get("request_principal"))
-    if principal is not None:
-        told = _principal(principal, context)
+
+
+def principal(body: Body, _version: int, context: DecodeContext) -> None:
+    """Add `_request_principal` and `_client_host_address`, whose the request in an Envelope is."""
+    data = context.revealed(body.get("request_principal"))
+    if data is not None:
+        told = _principal(data, context)
         if told is not None:
             body["_request_principal"] = told
     address = body.get("client_host_address")
@@ -53,9 +67,9 @@ def envelope_request(body: Body, _version: int, context: DecodeContext) -> None:
         body["_client_host_address"] = str(ip_address(address))
 
 
-def envelope_response(body: Body, _version: int, context: DecodeContext) -> None:
-    """Add `_response`, the message inside, read as the answer to the request that was inside of the request."""
-    data = context.revealed(body.get("response_data"))
+def open_response(field: str, body: Body, _version: int, context: DecodeContext) -> None:
+    """Add `_response`, the message that a field holds, read as the answer to the one that was inside of the request."""
+    data = context.revealed(body.get(field))
     request = context.request
     if data is None or not isinstance(request, _Inner) or not _may_open(context, "_response"):
         return

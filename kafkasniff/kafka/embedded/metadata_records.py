@@ -1,4 +1,4 @@
-"""Records of KRaft's metadata log (KIP-500, KIP-595, KIP-630): Fetch responses and slices of snapshots.
+"""Records of KRaft's metadata log (KIP-500, KIP-595, KIP-630): those of its topic, and slices of snapshots.
 
 Each gets a `_value` beside its `value`. The log holds SCRAM credentials and sensitive configuration, so bytes are shown
 only where all of them were read and are no secret: a damaged or unknown record says nothing but its length.
@@ -8,28 +8,22 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kafkasniff.kafka.cluster_metadata import TOPIC_NAME, names_metadata
+from kafkasniff.kafka.cluster_metadata import TOPIC_NAME, metadata_records
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.embedded.framed_records import read_framed
 from kafkasniff.kafka.secrets import redacted
-from kafkasniff.model import Body
+from kafkasniff.model import Body, Direction
 
-__all__ = ["fetch_response", "interpret_metadata"]
+__all__ = ["interpret_metadata", "read_topic"]
 
 PROBLEM: Final = "internal-record"
 
 
-def fetch_response(body: Body, _version: int, context: DecodeContext) -> None:
-    """Read the metadata records of a Fetch response; other topics are passed over. Hot."""
-    for topic in body.get("responses") or ():
-        if names_metadata(topic):
-            for partition in topic.get("partitions") or ():
-                _interpret_field(partition.get("records"), context)
-
-
-def _interpret_field(records: dict[str, Any] | None, context: DecodeContext) -> None:
-    if records is not None:
-        interpret_metadata(records, context)
+def read_topic(api_key: int, direction: Direction, body: Body, _version: int, context: DecodeContext) -> None:
+    """Read the metadata records of a message with records of topics; other topics are passed over. Hot."""
+    for records in metadata_records(api_key, direction, body):
+        if records is not None:
+            interpret_metadata(records, context)
 
 
 def interpret_metadata(records: dict[str, Any], context: DecodeContext) -> None:

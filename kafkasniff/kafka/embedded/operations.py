@@ -1,6 +1,6 @@
 """Sets of authorized operations (KIP-430): bit n of an int32 stands for the AclOperation of code n.
 
-Which fields hold such sets is read off the definitions: those with the table `acl_operation_bits`. Responses have them
+Which fields hold such sets is read off the definitions: those with the table `OPERATION_BITS`. Responses have them
 where the request asked; else they hold -2147483648 and nothing is added.
 """
 
@@ -12,25 +12,15 @@ from typing import Any, Final
 
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.dissectors import api
+from kafkasniff.kafka.embedded import OPERATION_BITS
 from kafkasniff.kafka.enums import enum_text
 from kafkasniff.kafka.layout import Struct
 from kafkasniff.model import Body
 
-__all__ = [
-    "consumer_group_describe",
-    "describe_cluster",
-    "describe_groups",
-    "describe_topic_partitions",
-    "metadata",
-    "operation_names",
-    "operation_places",
-    "share_group_describe",
-    "streams_group_describe",
-]
+__all__ = ["add_names", "operation_names", "operation_places"]
 
 NOT_ASKED_FOR: Final = -0x80000000
 """`org.apache.kafka.common.requests.MetadataResponse.AUTHORIZED_OPERATIONS_OMITTED` and the other responses' alike."""
-_TABLE: Final = "acl_operation_bits"
 
 Place = tuple[tuple[str, ...], str]
 """The arrays on the way from the body, and the field in their elements."""
@@ -44,7 +34,7 @@ def operation_names(bits: int) -> tuple[str, ...]:
         mask = 1 << bit
         if bits & mask:
             # The sign bit alone stands for "not asked for"; in a set it is one without a name.
-            found.append((enum_text(_TABLE, mask) if bit < 31 else None) or f"bit {bit}")
+            found.append((enum_text(OPERATION_BITS, mask) if bit < 31 else None) or f"bit {bit}")
     return tuple(found)
 
 
@@ -58,14 +48,14 @@ def operation_places(api_key: int, version: int) -> tuple[Place, ...]:
 
 
 def _places(struct: Struct, arrays: tuple[str, ...]) -> list[Place]:
-    found: list[Place] = [(arrays, field.name) for field in struct.fields if field.enum == _TABLE]
+    found: list[Place] = [(arrays, field.name) for field in struct.fields if field.enum == OPERATION_BITS]
     for field in struct.fields:
         if field.struct is not None and field.array:
             found += _places(field.struct, (*arrays, field.name))
     return found
 
 
-def _add(api_key: int, body: Body, version: int, _context: DecodeContext) -> None:
+def add_names(api_key: int, body: Body, version: int, _context: DecodeContext) -> None:
     """Add `_<field>` beside the sets of a response. Hot: a Metadata response can name 100,000 topics."""
     for arrays, name in operation_places(api_key, version):
         structs: Iterable[dict[str, Any]] = (body,)
@@ -76,12 +66,3 @@ def _add(api_key: int, body: Body, version: int, _context: DecodeContext) -> Non
             bits = struct.get(name)
             if bits is not None and bits != NOT_ASKED_FOR:
                 struct[f"_{name}"] = list(operation_names(bits))
-
-
-metadata: Final = functools.partial(_add, 3)
-describe_groups: Final = functools.partial(_add, 15)
-describe_cluster: Final = functools.partial(_add, 60)
-consumer_group_describe: Final = functools.partial(_add, 69)
-describe_topic_partitions: Final = functools.partial(_add, 75)
-share_group_describe: Final = functools.partial(_add, 77)
-streams_group_describe: Final = functools.partial(_add, 89)

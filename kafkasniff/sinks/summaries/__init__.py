@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkasniff.kafka.named_apis import METADATA
 from kafkasniff.model import Message
+from kafkasniff.sinks.names import nested_field
 from kafkasniff.sinks.paint import Paint
 from kafkasniff.sinks.summaries import cluster, data, groups, kraft, sasl
 from kafkasniff.sinks.summaries.general import general
@@ -59,15 +61,17 @@ def full_summary(message: Message, paint: Paint) -> str:
     body, key = message.body, message.api_key
     if body is None or key is None:
         return ""
-    if key == kraft.ENVELOPE:
-        return kraft.envelope(message, paint, summary)
     if message.type == "request":
-        if key == 3 and message.api_version == 0 and not body.get("topics"):
+        if key == METADATA and message.api_version == 0 and not body.get("topics"):
             # Only v0 asks for all topics by naming none.
             return "all topics"
         summarise = _REQUESTS.get(key)
-        return general(message) if summarise is None else summarise(body)
+        if summarise is not None:
+            return summarise(body)
+        return general(message) if nested_field(message) is None else kraft.envelope(message, paint, summary)
     summarise = _RESPONSES.get(key)
+    if summarise is None and nested_field(message) is not None:
+        return kraft.envelope(message, paint, summary)
     text = general(message) if summarise is None else summarise(body)
     if message.errors:
         errors = error_phrase(message, paint)

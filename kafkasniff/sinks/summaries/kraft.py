@@ -10,6 +10,7 @@ import msgspec
 
 from kafkasniff.kafka.cluster_metadata import TOPIC_ID
 from kafkasniff.model import Body, Message
+from kafkasniff.sinks.names import nested_field
 from kafkasniff.sinks.paint import Paint
 from kafkasniff.sinks.printable import word
 from kafkasniff.sinks.summaries.phrases import (
@@ -22,9 +23,7 @@ from kafkasniff.sinks.summaries.phrases import (
     rows,
 )
 
-__all__ = ["ENVELOPE", "INTERNAL", "REQUESTS", "RESPONSES", "envelope", "record_types"]
-
-ENVELOPE: Final = 58
+__all__ = ["INTERNAL", "REQUESTS", "RESPONSES", "envelope", "record_types"]
 
 TYPES_SHOWN: Final = 4
 """Types of records that a line shows."""
@@ -87,16 +86,16 @@ def _fetch_snapshot_response(body: Body) -> str:
 
 
 def envelope(message: Message, paint: Paint, summary: Callable[[Message, Paint], str]) -> str:
-    """What lies in an Envelope, as `summary` tells it, with its API in front; in a request, whose it is."""
+    """The message in an Envelope, as `summary` tells it, with its API in front; in a request, whose it is."""
     body = message.body or {}
     outer = [error for error in message.errors if not error.path.startswith("_response.")]
     told = error_phrase(msgspec.structs.replace(message, errors=tuple(outer)), paint) if outer else ""
     request = message.type == "request"
     inside = body.get("_request" if request else "_response")
-    if isinstance(inside, dict):
+    if isinstance(inside, dict) and inside.get("api_key") is not None:
         text = _inside(message, inside, paint, summary)
         return f"{told}; {text}" if told else text
-    value = body.get("request_data" if request else "response_data")
+    value = body.get(nested_field(message) or "")
     if isinstance(value, dict) and "redacted" in value:
         return told or f"{amount(value['redacted'])}, redacted"
     return told or (amount(len(value)) if isinstance(value, bytes) else "")

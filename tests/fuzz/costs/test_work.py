@@ -63,7 +63,7 @@ def lines(work: Callable[[], object]) -> int:
         return line
 
     def called(frame: FrameType, _event: str, _argument: Any) -> Any:
-        # Compiled decoders have no file.
+        # Generated methods have no file.
         name = frame.f_code.co_filename
         return line if "kafkasniff" in name or name.startswith("<") else None
 

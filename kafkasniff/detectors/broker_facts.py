@@ -1,7 +1,7 @@
-"""What brokers tell of each other: addresses, leaders, who is in the cluster, and the epochs in which they registered.
+"""What brokers say of each other: addresses, leaders, the members of the cluster, and the epochs of brokers.
 
 A broker gets a new epoch each time that it registers with the controller (KIP-500, KIP-631), which it does when it
-starts. It is in BrokerRegistration and BrokerHeartbeat, and in fetches of replicas (KIP-903). Metadata names the
+starts. Epochs are in BrokerRegistration and BrokerHeartbeat, and in fetches of replicas (KIP-903). Metadata names the
 brokers that are registered and not fenced, and the leader of each partition.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import numpy as np
@@ -18,19 +18,20 @@ import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator, Reading
 from kafkasniff.analysis.columns import broker_endpoint, column, floor_divided, in_any, only
+from kafkasniff.analysis.listed_brokers import ListedBroker
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.detectors.detector import Bodies, Detector
-from kafkasniff.detectors.tally import CLUSTER, CLUSTER_COLUMNS, clusters
+from kafkasniff.detectors.detector import Bodies
+from kafkasniff.detectors.tally import BROKER, CLUSTER, CLUSTER_COLUMNS, clusters
 from kafkasniff.model import Message
 
-__all__ = ["BODIES", "EXCHANGES", "add_told", "epochs_of", "listed_again", "node_of", "told_shapes"]
+__all__ = ["BODIES", "EXCHANGES", "add_facts", "fact_shapes"]
 
 MAX_BODY: Final = 1 << 20
-"""Characters of a body that is looked into."""
+"""Characters of a body that is parsed."""
 MAX_LEADERS: Final = 1 << 17
-"""Partitions by leader; also brokers that answers list, by the second."""
+"""Partitions by leader; also lists of brokers, by the second."""
 MAX_NODES: Final = 1 << 14
-_LOCAL: Final = {"localhost": "127.0.0.1"}
+"""Endpoints of brokers; also epochs of brokers."""
 _BODY: Final = re.compile(r'"brokers":\[')
 _REPLICA: Final = r'"replica_state":\{"replica_id":(?P<node>[0-9]{1,9}),"replica_epoch":(?P<epoch>[0-9]{1,18})\}'
 _LEADER: Final = ("topic", "partition", "leader", "count", "first", "last")
@@ -38,7 +39,7 @@ _APIS: Final = ("Metadata", "BrokerRegistration", "BrokerHeartbeat", "Fetch")
 
 
 def _is_replica(message: Message) -> bool:
-    """Whether a Fetch request names a replica's epoch."""
+    """Whether a Fetch request has a replica's epoch."""
     body = message.body
     if not isinstance(body, Mapping):
         return True
@@ -56,14 +57,14 @@ BODIES: Final[Bodies] = {
 EXCHANGES: Final = Reading(("time_ns", "api", *CLUSTER_COLUMNS, "request_body", "response_body"), _APIS)
 
 
-def told_shapes() -> dict[str, Shape]:
+def fact_shapes() -> dict[str, Shape]:
     """For `Detector.shapes`."""
     count: Any = (("count", pa.int64(), "sum"),)
     seen: Any = (("first", pa.int64(), "min"), ("last", pa.int64(), "max"))
     partition = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int64()), ("leader", pa.int64()))
-    node = (("node", pa.int64()), ("host", pa.string()), ("port", pa.int64()))
+    node = ("node", pa.int64())
     return {
-        "nodes": Shape(keys=node, measures=count, weight="count", bound=MAX_NODES),
+        "nodes": Shape(keys=(node, *BROKER), measures=count, weight="count", bound=MAX_NODES),
         "leaders": Shape(keys=partition, measures=(*count, *seen), weight="count", bound=MAX_LEADERS),
         "listed": Shape(
             keys=(*CLUSTER, ("nodes", pa.string()), ("second", pa.int64())),
@@ -72,7 +73,7 @@ def told_shapes() -> dict[str, Shape]:
             bound=MAX_LEADERS,
         ),
         "epochs": Shape(
-            keys=(*CLUSTER, ("node", pa.int64()), ("epoch", pa.int64())),
+            keys=(*CLUSTER, node, ("epoch", pa.int64())),
             measures=(*count, *seen),
             weight="count",
             bound=MAX_NODES,
@@ -80,61 +81,24 @@ def told_shapes() -> dict[str, Shape]:
     }
 
 
-def add_told(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
+def add_facts(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     """Take rows of the table `exchanges` with the columns of `EXCHANGES`."""
     _metadata(detector, only(batch, in_any(batch, "api", ("Metadata",))))
     _registrations(detector, only(batch, in_any(batch, "api", ("BrokerRegistration", "BrokerHeartbeat"))))
     _replicas(detector, only(batch, in_any(batch, "api", ("Fetch",))))
 
 
-def epochs_of(detector: Detector[Any]) -> dict[tuple[str | None, int], list[dict[str, Any]]]:
-    """By cluster and node, its epochs in ascending order, with the times of the first and last word of each."""
-    found: dict[tuple[str | None, int], list[dict[str, Any]]] = {}
-    for row in detector.told("epochs").to_pylist():
-        if row["first"] is not None:
-            found.setdefault((row["cluster"], row["node"]), []).append(row)
-    for rows in found.values():
-        rows.sort(key=lambda row: row["epoch"])
-    return found
-
-
-def node_of(detector: Detector[Any], broker: str) -> int | None:
-    """The node at an endpoint, `address:port`; None where it is a name, or there are two clusters."""
-    host, _, port = broker.rpartition(":")
-    rows = detector.parts["nodes"].table().to_pylist()
-    own = {row["node"] for row in rows if (str(row["host"]), str(row["port"])) == (host.strip("[]"), port)}
-    return own.pop() if len(own) == 1 else None
-
-
-def listed_again(detector: Detector[Any], cluster: str | None, node: int, since_ns: int) -> int | None:
-    """When Metadata named a node again after it had not, from a time on; None: it never did both."""
-    rows = [
-        row for row in detector.told("listed").to_pylist() if row["first"] is not None and row["cluster"] == cluster
-    ]
-    rows.sort(key=lambda row: (row["second"], row["first"]))
-    missing = False
-    for row in rows:
-        if row["last"] < since_ns:
-            continue
-        there = str(node) in row["nodes"].split(",")
-        if there and missing:
-            return max(int(row["first"]), since_ns)
-        missing = missing or not there
-    return None
-
-
 def _metadata(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     batch = only(batch, pc.is_valid(column(batch, "response_body")))
     if not batch.num_rows:
         return
-    nodes: dict[str, list[Any]] = {name: [] for name in ("node", "host", "port", "count")}
+    nodes: dict[str, list[Any]] = {name: [] for name in ("node", "broker", "count")}
     listed: dict[str, list[Any]] = {name: [] for name in ("cluster", "nodes", "second", "count", "first", "last")}
     leaders: dict[str, list[Any]] = {name: [] for name in ("cluster", *_LEADER)}
     time = column(batch, "time_ns")
     second = floor_divided(time, 1_000_000_000)
-    told = {**clusters(batch), "time": time, "second": second, "body": column(batch, "response_body")}
-    rows = pa.table(told)
-    # Many requests get the same answer: each text is read once.
+    rows = pa.table({**clusters(batch), "time": time, "second": second, "body": column(batch, "response_body")})
+    # Many requests get the same answer: each text is parsed once.
     known: dict[str, _Metadata] = {}
     times = [("time", "min"), ("time", "max"), ([], "count_all")]
     for row in rows.group_by(["cluster", "body", "second"]).aggregate(times).to_pylist():
@@ -142,11 +106,12 @@ def _metadata(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
         if body is None:
             body = known[row["body"]] = _read(row["body"])
         seen = row["count_all"], row["time_min"], row["time_max"]
-        if body.brokers:
-            names = ",".join(str(number) for number in sorted({one.node_id for one in body.brokers}))
-            _append(listed, row["cluster"], names, row["second"], *seen)
+        numbers = {number for one in body.brokers if (number := one.node) is not None}
+        if numbers:
+            _append(listed, row["cluster"], ",".join(map(str, sorted(numbers))), row["second"], *seen)
         for one in body.brokers:
-            _append(nodes, one.node_id, _LOCAL.get(one.host, one.host), one.port, row["count_all"])
+            if one.node is not None and one.endpoint is not None:
+                _append(nodes, one.node, one.endpoint, row["count_all"])
         for topic in body.topics:
             for partition in topic.partitions:
                 name = topic.name or topic.topic_id
@@ -158,7 +123,7 @@ def _metadata(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
 
 def _registrations(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     epochs: dict[str, list[Any]] = {name: [] for name in ("cluster", "node", "epoch", "count", "first", "last")}
-    nodes: dict[str, list[Any]] = {name: [] for name in ("node", "host", "port", "count")}
+    nodes: dict[str, list[Any]] = {name: [] for name in ("node", "broker", "count")}
     brokers = broker_endpoint(batch).to_pylist()
     rows = batch.select(["time_ns", "api", "request_body", "response_body"]).to_pylist()
     for row, broker in zip(rows, brokers, strict=True):
@@ -170,7 +135,8 @@ def _registrations(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
             answer = _parse(_REGISTERED, row["response_body"])
             epoch = -1 if answer is None or answer.error_code else answer.broker_epoch
             for one in asked.listeners:
-                _append(nodes, asked.broker_id, _LOCAL.get(one.host, one.host), one.port, 1)
+                if asked.broker_id >= 0 and one.endpoint is not None:
+                    _append(nodes, asked.broker_id, one.endpoint, 1)
         if asked.broker_id >= 0 and epoch >= 0:
             _append(epochs, broker, asked.broker_id, epoch, 1, row["time_ns"], row["time_ns"])
     detector.parts["nodes"].add(nodes)
@@ -197,15 +163,13 @@ def _replicas(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     )
 
 
-class _Broker(msgspec.Struct):
-    node_id: int = -1
-    host: str = ""
-    port: int = -1
+_Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+_Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class _Partition(msgspec.Struct):
-    partition_index: int = -1
-    leader_id: int = -1
+    partition_index: _Int32 = -1
+    leader_id: _Int32 = -1
 
 
 class _Topic(msgspec.Struct):
@@ -215,21 +179,21 @@ class _Topic(msgspec.Struct):
 
 
 class _Metadata(msgspec.Struct):
-    brokers: list[_Broker] = []
+    brokers: list[ListedBroker] = []
     topics: list[_Topic] = []
 
 
 class _Request(msgspec.Struct):
-    """Of BrokerRegistration or BrokerHeartbeat."""
+    """The body of a BrokerRegistration or BrokerHeartbeat request."""
 
-    broker_id: int = -1
-    broker_epoch: int = -1
-    listeners: list[_Broker] = []
+    broker_id: _Int32 = -1
+    broker_epoch: _Int64 = -1
+    listeners: list[ListedBroker] = []
 
 
 class _Registered(msgspec.Struct):
-    error_code: int = 0
-    broker_epoch: int = -1
+    error_code: _Int32 = 0
+    broker_epoch: _Int64 = -1
 
 
 _DECODER: Final = msgspec.json.Decoder(_Metadata)
@@ -238,14 +202,14 @@ _REGISTERED: Final = msgspec.json.Decoder(_Registered)
 
 
 def _read(body: str) -> _Metadata:
-    """Brokers and leaders of an answer; nothing where it is too long or has other forms."""
+    """Brokers and leaders of a response; none where the body is too long or has another form."""
     if _BODY.search(body) is None:
         return _Metadata()
     return _parse(_DECODER, body) or _Metadata()
 
 
 def _parse(decoder: Any, body: str | None) -> Any:
-    """A body as far as it is of use; None where it is too long or has other forms."""
+    """The needed fields of a body; None where it is too long or has another form."""
     if body is None or len(body) > MAX_BODY:
         return None
     try:

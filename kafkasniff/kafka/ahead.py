@@ -1,0 +1,122 @@
+"""Bodies of messages that are taken in bulk, made some at a time by the native kernel.
+
+A call of it costs a microsecond, which is more than most bodies do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
+from kafkasniff.model import Body, Direction, RenderedBody
+from kafkasniff.native.caller import ITEM, Program
+from kafkasniff.native.library import Kernel
+
+__all__ = ["AT_ONCE", "Ahead", "BodyMaker", "Programs"]
+
+MAX_KINDS: Final = 4096
+"""Kinds of messages whose programs are kept; versions come from the wire."""
+AT_ONCE: Final = 128
+"""Bodies that are made ahead: as many as are told at a time (`inspector.SLICE`)."""
+
+Made = RenderedBody | Body | None
+
+
+class BodyMaker(Protocol):
+    """Makes bodies: JSON (`rendered.Renderer`) or dicts (`packed_bodies.PackedBodies`)."""
+
+    def use(self, options: DecodeOptions) -> bool:
+        """From here on make them as these options say; whether any are made."""
+
+    def program(self, key: int, version: int, direction: Direction) -> Program | None:
+        """The program for bodies of a kind; None where they are read one by one."""
+
+    def bodies(self, data: bytes, items: NDArray[np.void], bases: list[int]) -> list[Any]:
+        """Some bodies, in the order of `items` (`caller.ITEM`), None for those that are read one by one.
+
+        `bases`: where their messages begin. Returns one or more.
+        """
+
+
+class Programs:
+    """Programs by the kind of messages; `made`: what makes one for a plan, None where there is none."""
+
+    def __init__(self, kernel: Kernel, made: Callable[[Plan], bytes | None]) -> None:
+        self._kernel = kernel
+        self._make = made
+        self._programs: dict[tuple[int, int, Direction], Program | None] = {}
+        self.kept: dict[int, tuple[Program, Plan, bool]] = {}
+        """By their addresses, which bodies that are still to be made are kept with: there is one at most for each known
+        version, direction, and whether secrets are shown. With the plan, and whether its bodies have no extensions."""
+
+    def clear(self) -> None:
+        """Ask again for each kind: the options have changed."""
+        self._programs.clear()
+
+    def get(self, key: int, version: int, direction: Direction) -> Program | None:
+        """The program for bodies of a kind."""
+        kind = key, version, direction
+        try:
+            return self._programs[kind]
+        except KeyError:
+            plan = request_plan(key, version) if direction == "request" else response_plan(key, version)
+            code = self._make(plan)
+            found = None if code is None else Program(self._kernel, code)
+            if found is not None:
+                assert plan.schema is not None
+                root = plan.schema.root
+                self.kept[found.address] = found, plan, not (root.records or root.secrets)
+            if len(self._programs) >= MAX_KINDS:
+                self._programs.clear()
+            self._programs[kind] = found
+            return found
+
+
+class Ahead:
+    """The bodies of messages that are told one after the other, made some at a time.
+
+    `programs`: addresses, 0 where a body is read alone; `base`, `start`, `end`: where messages and their bodies begin
+    and end; `order`: their indices in the order in which they are told.
+    """
+
+    __slots__ = ("_bases", "_data", "_items", "_made", "_maker", "_order", "_rank")
+
+    def __init__(  # noqa: PLR0917 - columns
+        self,
+        maker: BodyMaker,
+        data: bytes,
+        programs: NDArray[np.uint64],
+        base: NDArray[np.int64],
+        start: NDArray[np.int64],
+        end: NDArray[np.int64],
+        order: NDArray[np.int64],
+    ) -> None:
+        items = np.zeros(len(start), ITEM)
+        items["program"], items["start"], items["end"] = programs, start, end
+        self._maker = maker
+        self._data = data
+        self._items = items
+        self._bases = base
+        self._order = order
+        self._rank: list[int] = np.argsort(order).tolist()
+        self._made: dict[int, Made] = {}
+
+    def take(self, index: int) -> Made:
+        """The body of an item; None where it has to be read alone. Hot."""
+        try:
+            return self._made.pop(index)
+        except KeyError:
+            self._make(self._rank[index])
+            return self._made.pop(index)
+
+    def _make(self, first: int) -> None:
+        """Make those that are told from here on."""
+        chosen = self._order[first : first + AT_ONCE]
+        items = np.ascontiguousarray(self._items[chosen])
+        bodies = self._maker.bodies(self._data, items, self._bases[chosen].tolist())
+        self._made = dict(zip(chosen.tolist(), bodies, strict=False))
