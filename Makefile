@@ -92,6 +92,7 @@ KERNEL_FUZZ ?= --executions 100000000
 fuzz-kernel: $(VENV)/.installed-test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ)
+	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --columns
 
 vectors: $(VENV)/.installed-test
 	$(BIN)/python -m tests.vectors make

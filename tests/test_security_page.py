@@ -43,7 +43,6 @@ NO_MATTER_OF_MEMORY = {
     "kafka.plausibility.MAX_ODDITY": "what is plausible",
     "kafka.plausibility.MAX_VERSION": "what is plausible",
     "kafka.proxy.MAX_PROLOGUE": "PROXY's own limit",
-    "kafka.record_columns.MAX_COLUMN_HEADERS": "which of two ways is taken",
     "kafka.search.MAX_ANSWER": "work: bytes that are kept anyway",
     "kafka.search.MAX_FORM": "what is plausible",
     "kafka.search.MAX_ODD": "work: bytes that are kept anyway",

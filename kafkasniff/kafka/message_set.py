@@ -13,11 +13,13 @@ from typing import Any, Final, NamedTuple
 from isal import isal_zlib
 
 from kafkasniff.kafka.compression import MAX_RATIO, codec_name, decompress
-from kafkasniff.kafka.context import DecodeContext
-from kafkasniff.kafka.record_batch import LOG_APPEND_TIME, Batch
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.record_batch import LOG_APPEND_TIME, Batch, HeldRecords
 from kafkasniff.kafka.record_list import MAX_RECORD_RATE, too_many_records, wrap64
+from kafkasniff.native import kernel
+from kafkasniff.native.columns import count_messages
 
-__all__ = ["MAX_NESTING", "MIN_SIZES", "decode_message"]
+__all__ = ["MAX_NESTING", "MIN_SIZES", "decode_held_set", "decode_message"]
 
 MIN_SIZES: Final = (14, 22)
 """Bytes that a message has at least behind its size field, by magic."""
@@ -50,7 +52,7 @@ class _Message(NamedTuple):
 class _Account:
     """What an outermost message holds on all levels together, and the bounds on that."""
 
-    __slots__ = ("budget", "budget_given", "ceiling", "full", "messages", "place", "records", "size")
+    __slots__ = ("budget", "budget_given", "ceiling", "full", "held", "messages", "place", "records", "size")
 
     def __init__(self, place: int, size: int, budget: int, decompressed: int) -> None:
         self.records: list[dict[str, Any]] = []
@@ -63,6 +65,8 @@ class _Account:
         self.budget_given = budget
         self.messages = 0
         """How many were read."""
+        self.held: bytes | None = None
+        """Instead of the records: a set of so many `messages` that are not compressed."""
         self.ceiling = decompressed + MAX_RATIO * size
         """What `DecodeContext.decompressed` may come to: the levels share what the bytes on the wire may become.
 
@@ -105,15 +109,41 @@ def decode_message(
         batch["max_timestamp"] = message.timestamp
     _check_attributes(message, position, context)
     inside = _Account(position, end - position, budget, context.decompressed)
-    complete = _expand(message, message.offset, None, inside, context, 0)
-    batch["record_count"] = len(inside.records) if complete else None
+    complete = True
+    if codec == 0 and budget > 0 and context.options.records == "columns" and kernel() is not None:
+        inside.held, inside.messages = data[position:end], 1
+    else:
+        complete = _expand(message, message.offset, None, inside, context, 0)
+    count = len(inside.records) if inside.held is None else inside.messages
+    batch["record_count"] = count if complete else None
     if context.options.records == "full":
         batch["records"] = inside.records
         context.telling = True
     elif context.options.records == "columns":
         batch = Batch(batch)
-        batch.records = inside.records
-    return batch, budget - len(inside.records)
+        if inside.held is None:
+            batch.records = inside.records
+        else:
+            batch.held = HeldRecords(inside.held, position - context.base)
+    return batch, budget - count
+
+
+def decode_held_set(batch: Batch, held: HeldRecords) -> list[dict[str, Any]]:
+    """The records of a message whose set is held (`records.decode_held`)."""
+    # What is wrong with it was reported when it was decoded.
+    context = DecodeContext(DecodeOptions())
+    size = len(held.wire)
+    inside = _Account(0, size, size, 0)
+    messages, _ = _read_set(held.wire, batch["magic"], inside, context)
+    base = 0
+    append_timestamp = None
+    if messages and batch["compression"] != "none" and batch["magic"] == 1:
+        base = max(batch["base_offset"] - messages[-1].offset, 0)
+        if batch["timestamp_type"] == "LogAppendTime":
+            append_timestamp = batch["max_timestamp"]
+    for message in messages:
+        _expand(message, wrap64(base + message.offset), append_timestamp, inside, context, 1)
+    return inside.records
 
 
 def _expand(  # noqa: PLR0917 - a message, where it is, and what it adds to
@@ -155,6 +185,8 @@ def _expand(  # noqa: PLR0917 - a message, where it is, and what it adds to
         return False
     if result.detail:
         context.problem("decompression-trailing", result.detail, into.place)
+    if depth == 0 and _hold(result.data, message.magic, into, context):
+        return True
     messages, complete = _read_set(result.data, message.magic, into, context)
     if not messages:
         if complete:
@@ -173,6 +205,16 @@ def _expand(  # noqa: PLR0917 - a message, where it is, and what it adds to
         at = wrap64(base + inner.offset)
         complete = _expand(inner, at, append_timestamp, into, context, depth + 1) and complete
     return complete
+
+
+def _hold(data: bytes, magic: int, into: _Account, context: DecodeContext) -> bool:
+    """Leave a decompressed set to the kernel, where its records are wanted as columns and nothing is wrong with it."""
+    found = kernel() if context.options.records == "columns" else None
+    count = 0 if found is None else count_messages(found, data, magic, into.budget)
+    if count == 0:
+        return False
+    into.held, into.messages = data, count
+    return True
 
 
 def _read_set(data: bytes, magic: int, into: _Account, context: DecodeContext) -> tuple[list[_Message], bool]:

@@ -54,7 +54,7 @@ _free: Final[list[Caller]] = []
 
 
 def read_record_list(
-    data: bytes, start: int, end: int, base: Base, budget: int, most: int
+    data: bytes, start: int, end: int, base: Base, *, budget: int, most: int
 ) -> tuple[list[dict[str, Any]], int, bool] | None:
     """The records that fill `data[start:end]`; None where Python has to read them.
 

@@ -18,6 +18,7 @@ from kafkasniff.kafka.record_list import decode_record_list
 
 __all__ = [
     "CONTROL",
+    "CRC_START",
     "DELETE_HORIZON",
     "HEADER",
     "HEADER_SIZE",
@@ -27,7 +28,7 @@ __all__ = [
     "HeldRecords",
     "batch_payload",
     "decode_batch",
-    "decode_held",
+    "decode_held_batch",
 ]
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
@@ -43,7 +44,8 @@ CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 _UNKNOWN_BITS: Final = 0xFF80
 
-_CRC_START: Final = 21
+CRC_START: Final = 21
+"""Where the attributes begin, and with them what the CRC covers."""
 _COPIED: Final = 2048
 """Bytes that are copied in less time than it takes to make a view of them."""
 _ATTRIBUTES: Final = struct.Struct(">h")
@@ -60,10 +62,11 @@ _MEANINGS: Final = tuple(
 
 
 class HeldRecords(msgspec.Struct, gc=False):
-    """The bytes of a batch whose records are read later, by `decode_held` or as columns."""
+    """The bytes of a batch whose records are read later, by `records.decode_held` or as columns."""
 
     wire: bytes
-    """The batch as on the wire, its header included."""
+    """Of magic 2: the batch as on the wire, its header included. Else a set of messages that are not compressed: the
+    message itself, or those that it wraps."""
     offset: int
     """Of the batch within its message, for problems."""
 
@@ -76,9 +79,8 @@ class Batch(dict[str, Any]):
 
     # Defaults of the class and no `__init__`, since one is made for each batch.
     held: HeldRecords | None = None
-    """Of a batch of magic 2: the bytes."""
     records: list[dict[str, Any]] | None = None
-    """Of a legacy message: its records, or those that it wraps."""
+    """Of a legacy message that is not held: its records, or those that it wraps."""
     uncompressed: int | None = None
     """Bytes of a compressed batch of magic 2, were it not; None until its records were decompressed."""
 
@@ -107,7 +109,7 @@ def decode_batch(
         record_count,
     ) = HEADER.unpack_from(data, position)
     seen = data if end - position <= _COPIED else memoryview(data)
-    crc_found = crc32c(seen[position + _CRC_START : end])
+    crc_found = crc32c(seen[position + CRC_START : end])
     if crc_found != crc:
         context.problem(
             "crc-mismatch", f"the batch's CRC-32C is {crc:#010x}, its bytes have {crc_found:#010x}", position
@@ -153,16 +155,12 @@ def decode_batch(
     return batch, budget
 
 
-def decode_held(batch: Batch, context: DecodeContext, budget: int) -> tuple[list[dict[str, Any]], int]:
-    """The records of a batch that was decoded with `records="columns"`, and what is left of the budget.
-
-    `context` is one for the same message; problems go there, and what is decompressed counts there.
-    """
-    held = batch.held
-    if held is None:
-        return batch.records or [], budget
+def decode_held_batch(
+    batch: Batch, held: HeldRecords, context: DecodeContext, budget: int
+) -> tuple[list[dict[str, Any]], int]:
+    """The records of a batch of magic 2 that is held (`records.decode_held`)."""
     context.base = -held.offset
-    (attributes,) = _ATTRIBUTES.unpack_from(held.wire, _CRC_START)
+    (attributes,) = _ATTRIBUTES.unpack_from(held.wire, CRC_START)
     return _batch_records(batch, held.wire, 0, len(held.wire), attributes, context, budget)
 
 

@@ -80,7 +80,7 @@ def decode_record_list(  # noqa: PLR0917 - called for each batch, where keywords
         append_timestamp is not None,
         _ANY_WIRE if wire is None else wire,
     )
-    found = read_record_list(data, position, end, base, budget, context.options.max_decompressed)
+    found = read_record_list(data, position, end, base, budget=budget, most=context.options.max_decompressed)
     if found is not None:
         records, count, may_say_more = found
         context.telling |= may_say_more

@@ -12,14 +12,15 @@ from typing import Any, Final
 
 from kafkasniff.kafka.checksum import crc32c
 from kafkasniff.kafka.context import DecodeContext, RenderingOptions
-from kafkasniff.kafka.message_set import MIN_SIZES, decode_message
-from kafkasniff.kafka.record_batch import HEADER, HEADER_SIZE, decode_batch
+from kafkasniff.kafka.message_set import MIN_SIZES, decode_held_set, decode_message
+from kafkasniff.kafka.record_batch import HEADER, HEADER_SIZE, Batch, decode_batch, decode_held_batch
 from kafkasniff.model import RenderedRecords
 
 __all__ = [
     "MAX_BATCHES",
     "MAX_BATCH_LENGTH",
     "MAX_SEARCH",
+    "decode_held",
     "decode_records",
     "decode_unaligned",
     "find_batches",
@@ -112,6 +113,19 @@ def decode_unaligned(data: bytes, start: int, end: int, context: DecodeContext) 
         if first == end and _is_cut_batch(data, start, end):
             first = start
     return {"leading_bytes": first - start, **_decode(data, first, end, context)}
+
+
+def decode_held(batch: Batch, context: DecodeContext, budget: int) -> tuple[list[dict[str, Any]], int]:
+    """The records of a batch that was decoded with `records="columns"`, and what is left of the budget.
+
+    `context` is one for the same message; problems go there, and what is decompressed counts there.
+    """
+    if batch.held is None:
+        return batch.records or [], budget
+    if batch["magic"] < 2:
+        # They were counted, and what is wrong with them was reported, when the message was decoded.
+        return decode_held_set(batch, batch.held), budget
+    return decode_held_batch(batch, batch.held, context, budget)
 
 
 def find_batches(data: bytes, start: int, end: int, context: DecodeContext) -> tuple[list[BatchSpan], int]:

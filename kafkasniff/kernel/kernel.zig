@@ -2,6 +2,7 @@
 
 const build = @import("build_facts");
 pub const calls = @import("call.zig");
+pub const columns = @import("columns.zig");
 const json = @import("json.zig");
 const packing = @import("pack.zig");
 const programs = @import("program.zig");
@@ -10,6 +11,7 @@ const record_fields = @import("records.zig");
 const std = @import("std");
 const walking = @import("walk.zig");
 
+pub const crc32 = @import("checksum.zig").crc32;
 pub const crc32c = @import("checksum.zig").crc32c;
 
 const Call = calls.Call;
@@ -208,4 +210,14 @@ fn status(reason: reading.Error) Status {
         error.Odd => .odd,
         error.NoRoom => .no_room,
     };
+}
+
+/// What the batches of `call` hold (`columns.Batch`).
+pub export fn kafkasniff_columns_measure(call: *columns.Columns) void {
+    columns.measure(call);
+}
+
+/// Their records as columns: of those that were measured as `done` and are so still.
+pub export fn kafkasniff_columns_write(call: *columns.Columns) Status {
+    return columns.write(call);
 }

@@ -13,7 +13,19 @@ from numpy.typing import NDArray
 from kafkasniff.native.calls import COMPRESSED, DONE, NO_ROOM, Base, Batch, Call, Item
 from kafkasniff.native.library import Kernel
 
-__all__ = ["MAX_BATCHES", "MAX_OUTPUT", "NOTE", "Caller", "Code", "Made", "Noted", "Program", "Wanted", "read_notes"]
+__all__ = [
+    "MAX_BATCHES",
+    "MAX_OUTPUT",
+    "NOTE",
+    "Caller",
+    "Code",
+    "Made",
+    "Noted",
+    "Program",
+    "Wanted",
+    "listed",
+    "read_notes",
+]
 
 FIRST_OUTPUT: Final = 256 << 10
 MAX_OUTPUT: Final = 8 << 20
@@ -114,7 +126,7 @@ class Caller:
         notes = bytearray(NOTES)
         self._notes = memoryview(notes)
         self._batches = (Batch * MAX_BATCHES)()
-        self._headers, self._marks = _listed(headers), _listed(marks)
+        self._headers, self._marks = listed(headers), listed(marks)
         call = self._call
         call.notes, call.notes_size = ctypes.addressof(ctypes.c_char.from_buffer(notes)), NOTES
         call.batches, call.batches_size = self._batches, MAX_BATCHES
@@ -264,7 +276,7 @@ class Caller:
         return looked
 
 
-def _listed(texts: Iterable[bytes]) -> bytes:
+def listed(texts: Iterable[bytes]) -> bytes:
     """Texts, each behind its length."""
     return b"".join(bytes((len(text),)) + text for text in texts)
 

@@ -55,6 +55,12 @@ class Kernel:
         self.bodies = library.kafkasniff_bodies
         self.bodies.argtypes = (ctypes.POINTER(Call), ctypes.c_char_p, number, ctypes.POINTER(Item), number)
         self.bodies.restype = number
+        self.columns_measure = library.kafkasniff_columns_measure
+        self.columns_measure.argtypes = (pointer,)
+        self.columns_measure.restype = None
+        self.columns_write = library.kafkasniff_columns_write
+        self.columns_write.argtypes = (pointer,)
+        self.columns_write.restype = ctypes.c_int32
 
 
 class _Found(NamedTuple):

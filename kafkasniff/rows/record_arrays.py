@@ -1,4 +1,4 @@
-"""Arrow arrays of records: cut out of joined bytes, or made of records that were decoded one by one."""
+"""Arrow arrays of records: around the columns that the kernel wrote, or made of records decoded one by one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,26 @@ from kafkasniff.entities import text
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS, told_of_secrets
 from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, add_trace_id
-from kafkasniff.kafka.record_columns import RecordColumns
+from kafkasniff.kafka.record_batch import Batch
+from kafkasniff.kafka.records import decode_held
 from kafkasniff.model import Exchange, Message
+from kafkasniff.native.columns import Binary, RecordColumns
 from kafkasniff.payload import Payload
 from kafkasniff.rows.exchanges import capture_name
 from kafkasniff.rows.schemas import HEADER
 from kafkasniff.rows.staged import STAGED
 
-__all__ = ["Field", "Numbers", "Piece", "columns_of", "cut", "plain_columns_of", "shared_of", "without_payload"]
+__all__ = [
+    "FIRST_TIME",
+    "LAST_TIME",
+    "Field",
+    "Numbers",
+    "Piece",
+    "columns_of",
+    "plain_columns_of",
+    "shared_of",
+    "without_payload",
+]
 
 NO_TIMESTAMP: Final = -1
 """`org.apache.kafka.common.record.RecordBatch.NO_TIMESTAMP`."""
@@ -49,30 +61,23 @@ class Field(msgspec.Struct, eq=False, gc=False):
 class Piece:
     """One batch whose rows are being made."""
 
-    __slots__ = ("batch", "field", "rows")
+    __slots__ = ("batch", "data", "field", "rows")
 
     def __init__(self, field: Field, batch: dict[str, Any]) -> None:
         self.field = field
         self.batch = batch
         self.rows: list[dict[str, Any]] | None = None
-        """Its records where they go one by one; None: as columns."""
+        """Its records where they are read one by one."""
+        self.data: memoryview | None = None
+        """Else the bytes of its records, decompressed."""
 
-
-def cut(data: bytes, start: Numbers, length: Numbers) -> pa.Array:
-    """Pieces of `data` as an array of binary, null where the length is negative; starts and ends never fall.
-
-    The borders of all pieces are the offsets of an array with twice as many elements, every other of which is wanted:
-    so nothing is sliced in Python.
-    """
-    count = len(start)
-    borders = np.empty(2 * count + 1, np.int32)
-    borders[0 : 2 * count : 2] = start
-    borders[1 : 2 * count : 2] = start + np.maximum(length, 0)
-    borders[2 * count] = borders[2 * count - 1] if count else 0
-    both = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(borders), pa.py_buffer(data)])
-    nulls = length < 0
-    wanted = pa.array(np.arange(0, 2 * count, 2), mask=nulls if nulls.any() else None)
-    return both.take(wanted)
+    def decode(self) -> None:
+        """Read the records of a `Batch` one by one; what is wrong with them is reported to the field's context."""
+        assert isinstance(self.batch, Batch)
+        context = self.field.context
+        most = context.options.max_records
+        self.rows, left = decode_held(self.batch, context, most - context.records)
+        context.records = most - left
 
 
 def _timestamps(milliseconds: Numbers) -> pa.Array:
@@ -81,47 +86,42 @@ def _timestamps(milliseconds: Numbers) -> pa.Array:
     return pa.array(np.where(none, 0, milliseconds) * 1000, mask=none).cast(pa.timestamp("us", tz="UTC"))
 
 
-def _sequences(base: Numbers, delta: Numbers) -> Numbers:
-    """Sequence numbers of records; they go on from 0 behind the highest (`DefaultRecordBatch.incrementSequence`)."""
-    return np.where(base < 0, NO_SEQUENCE, (base + delta) & 0x7FFFFFFF)
+def _binary(column: Binary, kind: pa.DataType) -> pa.Array:
+    """Values of bytes; the memory stays where it is."""
+    valid = pa.py_buffer(column.valid) if column.nulls else None
+    buffers = [valid, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
+    return pa.Array.from_buffers(kind, len(column.offsets) - 1, buffers, column.nulls)
 
 
-def columns_of(
-    data: bytes, pieces: list[Piece], columns: RecordColumns, *, show_secrets: bool
-) -> tuple[Numbers, dict[str, pa.Array]]:
-    """The rows of the batches that were parsed as columns: the piece of each, and what differs from row to row."""
-    batches = [piece.batch if piece.rows is None else {} for piece in pieces]
-
-    def of_batch(name: str) -> Numbers:
-        return np.array([batch.get(name, 0) for batch in batches], np.int64)[columns.batch]
-
-    appended = np.array([batch.get("timestamp_type") == "LogAppendTime" for batch in batches], np.bool_)[columns.batch]
-    with np.errstate(over="ignore"):  # as Java's long
-        offset = of_batch("base_offset") + columns.offset_delta
-        timestamp = of_batch("base_timestamp") + columns.timestamp_delta
-    rows = len(columns.batch)
-    counts = np.bincount(columns.header_record, minlength=rows)
-    borders = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+def columns_of(columns: RecordColumns, legacy: NDArray[np.bool_] | None, *, show_secrets: bool) -> dict[str, pa.Array]:
+    """What differs from row to row, of records that the kernel read; `legacy`: which rows are of magic 0 or 1."""
+    rows = len(columns.offset)
+    times = [
+        pa.py_buffer(columns.timestamp_valid) if columns.timestamp_nulls else None,
+        pa.py_buffer(columns.timestamp),
+    ]
     headers = pa.StructArray.from_arrays(
-        [
-            cut(data, columns.header_key_start, columns.header_key_length).cast(pa.string()),
-            cut(data, columns.header_value_start, columns.header_value_length),
-        ],
-        fields=list(HEADER),
+        [_binary(columns.header_key, pa.string()), _binary(columns.header_value, pa.binary())], fields=list(HEADER)
     )
-    key, value = (
-        cut(data, *where)
-        for where in ((columns.key_start, columns.key_length), (columns.value_start, columns.value_length))
-    )
-    return columns.batch, {
-        "offset": pa.array(offset),
-        "timestamp": _timestamps(np.where(appended, of_batch("max_timestamp"), timestamp)),
+    key, value = _binary(columns.key, pa.binary()), _binary(columns.value, pa.binary())
+    trace_ids = pa.nulls(rows, _SCHEMA.field("trace_ids").type)
+    if columns.listed:
+        record_of = np.repeat(np.arange(rows), np.diff(columns.header_offsets))
+        trace_ids = _trace_ids(record_of, headers, rows)
+    return {
+        "offset": pa.array(columns.offset),
+        "timestamp": pa.Array.from_buffers(_SCHEMA.field("timestamp").type, rows, times, columns.timestamp_nulls),
         "key": key,
-        "value": value if show_secrets else _without_secrets(key, value),
-        "headers": pa.ListArray.from_arrays(pa.array(borders), headers, type=_SCHEMA.field("headers").type),
-        "sequence": pa.array(_sequences(of_batch("base_sequence"), columns.offset_delta).astype(np.int32)),
-        "control": pa.nulls(rows, pa.string()).dictionary_encode(),
-        "trace_ids": _trace_ids(columns.header_record, headers, rows),
+        "value": _without_secrets(key, value) if columns.marked and not show_secrets else value,
+        "headers": pa.ListArray.from_arrays(
+            pa.array(columns.header_offsets),
+            headers,
+            type=_SCHEMA.field("headers").type,
+            mask=None if legacy is None else pa.array(legacy),
+        ),
+        "sequence": pa.array(columns.sequence, mask=legacy),
+        "control": pa.DictionaryArray.from_arrays(pa.nulls(rows, pa.int32()), pa.array([], pa.string())),
+        "trace_ids": trace_ids,
     }
 
 

@@ -1,54 +1,44 @@
 """Rows of the table `records`: columns made from the bytes of many batches at once.
 
 Messages decoded with `records="columns"` keep their batches' bytes (`kafka.record_batch.Batch`). These are decompressed
-here, joined, and parsed as columns; keys, values and headers become Arrow arrays that are cut out of the joined bytes.
-What is not plainly right, control batches, legacy messages, and records that were decoded already (KRaft's metadata
-log, whose secrets are redacted; `records="full"`) go record by record. Both ways give the same rows.
+here, and the native kernel reads their records into Arrow's buffers. What is not right in every byte, control batches,
+and records that were decoded already (KRaft's metadata log, whose secrets are redacted; `records="full"`) are read
+record by record, and so is everything without the kernel. Both ways give the same rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from kafkasniff.entities import text
 from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.definition import FieldDefinition
-from kafkasniff.kafka.record_batch import HEADER_SIZE, Batch, batch_payload, decode_held
-from kafkasniff.kafka.record_columns import RecordColumns, parse_records
+from kafkasniff.kafka.record_batch import CRC_START, HEADER_SIZE, Batch, HeldRecords, batch_payload
 from kafkasniff.kafka.uuids import ZERO_UUID
 from kafkasniff.memory_limits import DEFAULT_MEMORY, in_proportion
 from kafkasniff.model import Direction, Exchange, Message, Problem
+from kafkasniff.native import kernel
 from kafkasniff.payload import SHOWN, Payload
-from kafkasniff.rows.record_arrays import (
-    Field,
-    Numbers,
-    Piece,
-    columns_of,
-    cut,
-    plain_columns_of,
-    shared_of,
-    without_payload,
-)
+from kafkasniff.rows.native_records import NativeRecords
+from kafkasniff.rows.record_arrays import Field, Numbers, Piece, plain_columns_of, shared_of, without_payload
 from kafkasniff.rows.staged import STAGED
 from kafkasniff.streams import NO_TIME
 
 __all__ = ["JOINED_BYTES", "RecordRows"]
 
 JOINED_BYTES: Final = 16 << 20
-"""Bytes of decompressed batches that are parsed together; one batch alone may have more (`MAX_DECOMPRESSED`). Columns
-take some three times as much, and up to 25 times where records are empty. Smaller in proportion below a memory budget
-of 1 GiB."""
+"""Bytes of decompressed batches that are read together; one batch alone may have more (`MAX_DECOMPRESSED`). Columns
+take about as much again, and up to 20 times as much where records are empty. Smaller in proportion below a memory
+budget of 1 GiB."""
 MAX_PLAIN: Final = 500_000
-"""Rows that wait as Python objects, some 500 bytes each, before they become columns: those of control batches, legacy
-messages and batches that are odd."""
+"""Rows that wait as Python objects, some 500 bytes each, before they become columns: those of control batches and of
+batches that are odd, and without the kernel all."""
 
 _DEFAULT: Final = DecodeOptions()
 _SCHEMA: Final = STAGED["records"]
@@ -116,10 +106,11 @@ class RecordRows:
         self._most_plain = in_proportion(MAX_PLAIN, memory)
         self._show_secrets = show_secrets
         self._payload = payload
+        found = kernel()
+        self._native = None if found is None else NativeRecords(found, limits, show_secrets=show_secrets)
         self._pieces: list[Piece] = []
-        self._chunks: list[memoryview] = []
-        self._columnar: list[int] = []
-        """Index of the piece of each chunk."""
+        self._read: dict[int, tuple[bytes, memoryview]] = {}
+        """Compressed batches that wait, by their CRC: the bytes that it covers, and their records."""
         self._joined = 0
         self._plain = 0
         self._batches: list[pa.RecordBatch] = []
@@ -169,11 +160,9 @@ class RecordRows:
         for batch in batches:
             piece = Piece(field, batch)
             if isinstance(batch, Batch) and "records" not in batch:
-                if batch.held is None or batch["control"]:
-                    context = field.context
-                    most = context.options.max_records
-                    piece.rows, left = decode_held(batch, context, most - context.records)
-                    context.records = most - left
+                if batch.held is None or self._native is None or batch.get("control"):
+                    piece.decode()
+                    self._joined += batch.uncompressed or (0 if batch.held is None else len(batch.held.wire))
                 elif not self._hold(piece, batch):
                     continue
             else:
@@ -185,23 +174,45 @@ class RecordRows:
                 self._flush()
 
     def _hold(self, piece: Piece, batch: Batch) -> bool:
-        """Decompress a batch and keep its bytes; False where that fails, which is told."""
-        held, context = batch.held, piece.field.context
+        """Decompress a batch and keep its records' bytes; False where that fails, which is reported."""
+        held = batch.held
         assert held is not None
-        context.base = -held.offset
-        # The codec's bits: low byte of the attributes.
-        codec = held.wire[22] & 7
-        payload = batch_payload(
-            held.wire, 0, len(held.wire), codec=codec, record_count=batch["record_count"], context=context
-        )
-        if payload is None:
-            return False
-        data, start, end = payload
-        batch.uncompressed = HEADER_SIZE + end - start
-        self._columnar.append(len(self._pieces))
-        self._chunks.append(memoryview(data)[start:end])
-        self._joined += end - start
+        if batch["magic"] < 2:
+            # A set of messages, decompressed already.
+            piece.data = memoryview(held.wire)
+        else:
+            data = self._decompressed(held, batch, piece.field.context)
+            if data is None:
+                return False
+            batch.uncompressed = HEADER_SIZE + len(data)
+            piece.data = data
+        self._joined += len(piece.data)
         return True
+
+    def _decompressed(self, held: HeldRecords, batch: Batch, context: DecodeContext) -> memoryview | None:
+        """The bytes of the records of a batch of magic 2; None where they cannot be had, which is reported.
+
+        A batch that is produced is fetched soon, by replicas and consumers, with the same bytes behind its CRC: it is
+        decompressed once.
+        """
+        wire, before = held.wire, len(context.problems)
+        # The codec's bits: low byte of the attributes.
+        codec = wire[22] & 7
+        if codec and batch["crc"] in self._read:
+            checked, data = self._read[batch["crc"]]
+            room = context.options.max_decompressed - context.decompressed
+            if len(data) <= room and len(checked) == len(wire) - CRC_START and wire.endswith(checked):
+                context.decompressed += len(data)
+                return data
+        context.base = -held.offset
+        payload = batch_payload(wire, 0, len(wire), codec=codec, record_count=batch["record_count"], context=context)
+        if payload is None:
+            return None
+        found, start, end = payload
+        data = memoryview(found)[start:end]
+        if codec and len(context.problems) == before and not context.problems_dropped:
+            self._read[batch["crc"]] = wire[CRC_START:], data
+        return data
 
     # -- rows -------------------------------------------------------------------------------------------------------
 
@@ -209,44 +220,28 @@ class RecordRows:
         """Make rows of all pieces."""
         if not self._pieces:
             return
-        pieces, data, spans, columnar, last = self._in_order()
-        wire = [_on_wire(pieces[index]) for index in columnar]
-        columns, refused = parse_records(data, spans, self._options.max_records, wire)
-        refused = sorted({*refused, *_odd_headers(data, columns), *_beyond_bound(pieces, columnar, columns, refused)})
-        if refused:
-            keep = ~np.isin(columns.batch, refused)
-            columns = _only(columns, keep)
-            for index in refused:
-                _decode_again(pieces[columnar[index]])
-        # From here on `batch` counts pieces.
-        columns = columns._replace(batch=columnar[columns.batch])
-        _check_counts(pieces, columnar, columns)
-        parts = [columns_of(data, pieces, columns, show_secrets=self._show_secrets)]
+        pieces, last = self._in_order()
+        parts = [] if self._native is None else self._native.read(pieces)
         plain = [index for index, piece in enumerate(pieces) if piece.rows]
         if plain:
             parts.append(plain_columns_of(pieces, plain, show_secrets=self._show_secrets))
         if self._payload.hides:
             parts = [(numbers, without_payload(own, self._payload)) for numbers, own in parts]
-        self._stage(pieces, parts, last)
+        if parts:
+            self._stage(pieces, parts, last)
         if self._full is not None:
             self._full()
 
-    def _in_order(self) -> tuple[list[Piece], bytes, list[tuple[int, int]], Numbers, int]:
-        """Pieces in the order of the table, their bytes, spans and places in it, and which piece came last of all.
+    def _in_order(self) -> tuple[list[Piece], int]:
+        """Pieces in the order of the table, and which of them came last. None wait afterwards.
 
-        None wait afterwards. Sorting pieces costs next to nothing, sorting the rows that come of them as much as making
-        them.
+        Sorting pieces costs next to nothing, sorting the rows that come of them as much as making them.
         """
-        waiting, chunk_of = self._pieces, dict(zip(self._columnar, self._chunks, strict=True))
+        waiting = self._pieces
         order = sorted(range(len(waiting)), key=lambda index: _sort_key(waiting[index].field))
-        chunks = [chunk_of[index] for index in order if index in chunk_of]
-        ends = list(accumulate(map(len, chunks)))
-        spans = list(zip([0, *ends], ends, strict=False))
-        columnar = np.array([place for place, index in enumerate(order) if index in chunk_of], np.int64)
-        self._pieces, self._columnar, self._chunks = [], [], []
+        self._pieces, self._read = [], {}
         self._joined = self._plain = 0
-        data = (_whole(chunks[0]) if len(chunks) == 1 else None) or b"".join(chunks)
-        return [waiting[index] for index in order], data, spans, columnar, order.index(len(order) - 1)
+        return [waiting[index] for index in order], order.index(len(order) - 1)
 
     def _stage(self, pieces: list[Piece], parts: list[tuple[Numbers, dict[str, pa.Array]]], last: int) -> None:
         """Put the parts together, in the order of the pieces, and add what is the same for all rows of a piece."""
@@ -278,19 +273,15 @@ class RecordRows:
         for index in range(1, len(pieces)):
             number[index] = number[index - 1] + (exchanges[index] != exchanges[index - 1])
         of_row = number[piece_of]
-        position: Numbers = np.arange(len(piece_of)) - np.searchsorted(of_row, of_row)
+        # Rows of one exchange follow each other.
+        starts = np.flatnonzero(np.append(True, of_row[1:] != of_row[:-1]))
+        position: Numbers = np.arange(len(piece_of)) - np.repeat(starts, np.diff(np.append(starts, len(piece_of))))
         begun, so_far = self._positions
         if begun in exchanges:
             position[of_row == number[exchanges.index(begun)]] += so_far
         rest = int(np.count_nonzero(of_row == number[last]))
         self._positions = exchanges[last], rest + (so_far if exchanges[last] == begun else 0)
         return position
-
-
-def _whole(chunk: memoryview) -> bytes | None:
-    """The bytes that it is a view of, if it is one of all of them: they need no copy."""
-    found = chunk.obj
-    return found if isinstance(found, bytes) and len(found) == len(chunk) else None
 
 
 def _sort_key(field: Field) -> tuple[str, int, int, int]:
@@ -317,89 +308,3 @@ def _fields(
                 number = partition.get(place.number)
                 known = topic_id if topic_id != ZERO_UUID else None
                 yield Field(exchange, message, context, name, known, number), records["batches"]
-
-
-# -- what the columns do not take -------------------------------------------------------------------------------
-
-
-def _only(columns: RecordColumns, keep: NDArray[np.bool_]) -> RecordColumns:
-    """The rows that are kept."""
-    place = np.cumsum(keep) - 1
-    kept = keep[columns.header_record]
-    records = [column[keep] for column in columns[:7]]
-    headers = [column[kept] for column in columns[8:]]
-    return RecordColumns._make([*records, place[columns.header_record[kept]], *headers])
-
-
-def _odd_headers(data: bytes, columns: RecordColumns) -> set[int]:
-    """The batches with header keys that are not UTF-8."""
-    if not len(columns.header_record):
-        return set()
-    names = cut(data, columns.header_key_start, columns.header_key_length).dictionary_encode()
-    bad = [index for index, name in enumerate(names.dictionary.to_pylist()) if not _is_utf8(name)]
-    if not bad:
-        return set()
-    rows = np.isin(names.indices.to_numpy(), bad)
-    return set(columns.batch[columns.header_record[rows]].tolist())
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _beyond_bound(pieces: list[Piece], columnar: Numbers, columns: RecordColumns, refused: list[int]) -> Iterator[int]:
-    """The batches of messages that have more records or headers than a message may have, where that may be."""
-    count = len(columnar)
-    most = np.maximum(
-        np.bincount(columns.batch, minlength=count),
-        np.bincount(columns.batch[columns.header_record], minlength=count),
-    ).tolist()
-    without = set(refused)
-    totals: dict[int, int] = {}
-    for index, piece in enumerate(columnar.tolist()):
-        context = pieces[piece].field.context
-        totals[id(context)] = totals.get(id(context), 0) + most[index]
-    for index, piece in enumerate(columnar.tolist()):
-        context = pieces[piece].field.context
-        if context.records + totals[id(context)] > context.options.max_records:
-            yield index
-        elif index not in without:
-            context.records += most[index]
-            totals[id(context)] -= most[index]
-
-
-def _on_wire(piece: Piece) -> int:
-    """Bytes of a batch whose records are read as columns."""
-    assert isinstance(piece.batch, Batch)
-    assert piece.batch.held is not None
-    return len(piece.batch.held.wire)
-
-
-def _decode_again(piece: Piece) -> None:
-    """Decode a batch record by record, which tells what is wrong with it."""
-    field = piece.field
-    assert isinstance(piece.batch, Batch)
-    # What is decompressed a second time does not count again.
-    decompressed, field.context.decompressed = field.context.decompressed, 0
-    most = field.context.options.max_records
-    piece.rows, left = decode_held(piece.batch, field.context, most - field.context.records)
-    field.context.decompressed = decompressed
-    field.context.records = most - left
-
-
-def _check_counts(pieces: list[Piece], columnar: Numbers, columns: RecordColumns) -> None:
-    found = np.bincount(columns.batch, minlength=len(pieces)).tolist()
-    for index in columnar.tolist():
-        piece = pieces[index]
-        batch = piece.batch
-        if piece.rows is None and found[index] != batch["record_count"]:
-            assert isinstance(batch, Batch)
-            assert batch.held is not None
-            context = piece.field.context
-            context.base = -batch.held.offset
-            stated = batch["record_count"]
-            context.problem("record-count", f"the batch states {stated} records and holds {found[index]}", 57)

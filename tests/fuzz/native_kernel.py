@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import mmap
 import random
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any, Final
 
-from hatch_build import PLATFORMS, ROOT, this_platform
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.layout import Struct
 from kafkasniff.kafka.program import program_of
@@ -26,6 +23,8 @@ from kafkasniff.kafka.records import decode_records
 from kafkasniff.native.calls import Batch, Call
 from kafkasniff.native.library import kernel
 from kafkasniff.sinks.jsonl import body_json
+from tests.fuzz import native_columns
+from tests.fuzz.compiled import Room, compiled
 from tests.fuzz.records import seeds as record_seeds
 from tests.kafka import records_craft as craft
 from tests.kafka.encode import Encoder, Plan
@@ -55,23 +54,6 @@ class _Run(ctypes.Structure):
         ("spare", ctypes.c_uint32),
         ("ended", ctypes.c_uint64 * 5),
     )
-
-
-def _compiled(folder: Path) -> ctypes.CDLL:
-    """The fuzzer with the kernel in it, compiled as the kernel is."""
-    name = this_platform()
-    if name is None:
-        raise SystemExit("there is no compiler for this platform")
-    facts, made = folder / "build_facts.zig", folder / "fuzz.so"
-    facts.write_text('pub const sources = "fuzz";\n')
-    command = [
-        *(sys.executable, "-m", "ziglang", "build-lib", "-dynamic", "-OReleaseSafe", "-fsingle-threaded"),
-        *(*PLATFORMS[name].zig, "--name", "fuzz", "--dep", "kernel", f"-Mroot={ROOT / 'tests/fuzz/native/fuzz.zig'}"),
-        *("--dep", "build_facts", f"-Mkernel={ROOT / 'kafkasniff/kernel/kernel.zig'}", f"-Mbuild_facts={facts}"),
-        *("--cache-dir", str(folder / "local"), "--global-cache-dir", str(folder / "global"), f"-femit-bin={made}"),
-    ]
-    subprocess.run(command, check=True, cwd=folder)
-    return ctypes.CDLL(str(made))
 
 
 def _records(rng: random.Random) -> list[bytes]:
@@ -108,13 +90,9 @@ def _fuzz(options: argparse.Namespace) -> int:
     seeds = (_Seed * len(inputs))(*[_Seed(address or None, data, len(data)) for address, data in inputs])
 
     with tempfile.TemporaryDirectory(prefix="kafkasniff-fuzz-") as folder:
-        library = _compiled(Path(folder))
+        library = compiled(Path(folder))
     function = library.kafkasniff_fuzz_programs if options.programs else library.kafkasniff_fuzz
-    area = mmap.mmap(-1, ROOM + mmap.PAGESIZE)
-    room = ctypes.addressof(ctypes.c_char.from_buffer(area))
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mprotect(ctypes.c_void_p(room + ROOM), mmap.PAGESIZE, 0) != 0:
-        raise OSError(ctypes.get_errno(), "mprotect")
+    room = Room(ROOM)
     output, notes, batches = ctypes.create_string_buffer(1 << 20), ctypes.create_string_buffer(4096), (Batch * 16)()
     headers, marks = b"\x0btraceparent", b"\x05task-"
     call = Call()
@@ -123,7 +101,7 @@ def _fuzz(options: argparse.Namespace) -> int:
     call.batches, call.batches_size = batches, len(batches)
     call.headers, call.headers_size, call.marks, call.marks_size = headers, len(headers), marks, len(marks)
     call.max_records = 100_000
-    run = _Run(ctypes.pointer(call), seeds, len(inputs), room, ROOM)
+    run = _Run(ctypes.pointer(call), seeds, len(inputs), room.address, ROOM)
     run.random = options.seed * 2 + 1
     asks, compared, taken, done = caller(), 0, 0, 0
     began, cpu = time.monotonic(), time.process_time()
@@ -134,7 +112,7 @@ def _fuzz(options: argparse.Namespace) -> int:
         function(ctypes.byref(run))
         done += run.executions
         if not options.programs:
-            data = ctypes.string_at(room + ROOM - run.size, run.size)
+            data = room.last(run.size)
             compared += 1
             taken += _compare(asks, layouts[run.seed], inputs[run.seed][0], data)
     counts = dict(zip(("done", "odd", "no room", "compressed", "misuse"), run.ended, strict=True))
@@ -178,9 +156,11 @@ def main() -> int:
     parser.add_argument("--records", action="store_true", help="fields of records alone")
     parser.add_argument("--bodies", action="store_true", help="bodies and fields of records (default: bodies alone)")
     parser.add_argument("--programs", action="store_true", help="programs that are damaged")
+    parser.add_argument("--columns", action="store_true", help="records as columns")
     if kernel() is None:
         raise SystemExit("the native kernel is not there")
-    return _fuzz(parser.parse_args())
+    options = parser.parse_args()
+    return native_columns.fuzz(options) if options.columns else _fuzz(options)
 
 
 if __name__ == "__main__":

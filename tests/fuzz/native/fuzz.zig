@@ -9,6 +9,10 @@ const std = @import("std");
 
 pub const panic = kernel.panic;
 
+comptime {
+    _ = @import("columns.zig");
+}
+
 const EDGES = [_]u8{ 0, 1, 2, 0x1F, 0x22, 0x5C, 0x61, 0x7F, 0x80, 0x81, 0xC2, 0xED, 0xF4, 0xFE, 0xFF };
 
 /// An input to begin with.
@@ -37,10 +41,10 @@ const Run = extern struct {
     ended: [5]u64,
 };
 
-const Random = struct {
+pub const Random = struct {
     state: u64,
 
-    fn next(self: *Random) u64 {
+    pub fn next(self: *Random) u64 {
         // xorshift64*
         self.state ^= self.state >> 12;
         self.state ^= self.state << 25;
@@ -48,12 +52,12 @@ const Random = struct {
         return self.state *% 0x2545F4914F6CDD1D;
     }
 
-    fn below(self: *Random, limit: u64) u64 {
+    pub fn below(self: *Random, limit: u64) u64 {
         return (self.next() >> 16) % limit;
     }
 };
 
-fn change(bytes: []u8, random: *Random) void {
+pub fn change(bytes: []u8, random: *Random) void {
     if (bytes.len == 0) return;
     const at = random.below(bytes.len);
     switch (random.below(8)) {

@@ -1,0 +1,46 @@
+"""The native fuzzer: `native/fuzz.zig` with the kernel in it, compiled as the kernel is."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import subprocess
+import sys
+from pathlib import Path
+
+from hatch_build import PLATFORMS, ROOT, this_platform
+
+__all__ = ["Room", "compiled"]
+
+
+def compiled(folder: Path) -> ctypes.CDLL:
+    """The fuzzer with the kernel in it, compiled as the kernel is."""
+    name = this_platform()
+    if name is None:
+        raise SystemExit("there is no compiler for this platform")
+    facts, made = folder / "build_facts.zig", folder / "fuzz.so"
+    facts.write_text('pub const sources = "fuzz";\n')
+    command = [
+        *(sys.executable, "-m", "ziglang", "build-lib", "-dynamic", "-OReleaseSafe", "-fsingle-threaded"),
+        *(*PLATFORMS[name].zig, "--name", "fuzz", "--dep", "kernel", f"-Mroot={ROOT / 'tests/fuzz/native/fuzz.zig'}"),
+        *("--dep", "build_facts", f"-Mkernel={ROOT / 'kafkasniff/kernel/kernel.zig'}", f"-Mbuild_facts={facts}"),
+        *("--cache-dir", str(folder / "local"), "--global-cache-dir", str(folder / "global"), f"-femit-bin={made}"),
+    ]
+    subprocess.run(command, check=True, cwd=folder)
+    return ctypes.CDLL(str(made))
+
+
+class Room:
+    """Memory for an input of at most `size` bytes, which ends where its memory does: a read behind it is a crash."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._area = mmap.mmap(-1, size + mmap.PAGESIZE)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._area))
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.mprotect(ctypes.c_void_p(self.address + size), mmap.PAGESIZE, 0) != 0:
+            raise OSError(ctypes.get_errno(), "mprotect")
+
+    def last(self, size: int) -> bytes:
+        """The last `size` bytes."""
+        return ctypes.string_at(self.address + self.size - size, size)

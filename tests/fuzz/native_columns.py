@@ -1,0 +1,118 @@
+"""Records as columns, by the native kernel, on millions of changed inputs; Python's readers are the oracle of some."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import random
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.record_list import decode_record_list
+from kafkasniff.kafka.records import decode_records
+from kafkasniff.native.columns import Columns
+from tests.fuzz.compiled import Room, compiled
+from tests.kafka import records_craft as craft
+from tests.native.kernel_columns import Given, expected, read
+
+ROOM: Final = 16 << 10
+OUTPUT: Final = 8 << 20
+"""More than three inputs can take as columns: a record of 7 bytes takes some 40."""
+MARKS: Final = b"\x05task-"
+HEADERS: Final = b"\x0btraceparent"
+
+
+class _Seed(ctypes.Structure):
+    _fields_ = (("bytes", ctypes.c_char_p), ("size", ctypes.c_uint64), ("magic", ctypes.c_uint64))
+
+
+class _Run(ctypes.Structure):
+    _fields_ = (
+        ("call", ctypes.POINTER(Columns)),
+        ("seeds", ctypes.POINTER(_Seed)),
+        ("seeds_count", ctypes.c_uint64),
+        ("room", ctypes.c_void_p),
+        ("room_size", ctypes.c_uint64),
+        ("output", ctypes.c_void_p),
+        ("output_size", ctypes.c_uint64),
+        *((name, ctypes.c_uint64) for name in ("executions", "random", "seed", "size")),
+        *((name, ctypes.c_uint64) for name in ("taken", "refused", "done", "ended")),
+    )
+
+
+def _inputs(rng: random.Random) -> list[tuple[int, bytes]]:
+    """Records of magic 2, and sets of messages, each with its magic."""
+    found = []
+    texts: list[bytes | None] = [None, b"", b"key", b"task-1", bytes(130), "größe".encode() * 9]
+    names = ("h", "", "traceparent", "größe")
+    for count in (0, 1, 2, 5, 20, 60):
+        for _ in range(8):
+            records = [
+                craft.Record(
+                    rng.choice([at, -1, 1 << 20]),
+                    rng.choice([at, -1, 1 << 40]),
+                    rng.choice(texts),
+                    rng.choice(texts),
+                    tuple((rng.choice(names), rng.choice(texts)) for _ in range(rng.choice([0, 0, 1, 3]))),
+                )
+                for at in range(count)
+            ]
+            found.append((2, b"".join(map(craft.record, records))))
+        for magic in (0, 1):
+            made = [
+                craft.message(at, rng.choice(texts), rng.choice(texts), magic=magic, attributes=rng.choice([0, 0, 8]))
+                for at in range(count)
+            ]
+            found.append((magic, b"".join(made)))
+    return [(magic, data) for magic, data in found if len(data) <= ROOM]
+
+
+def agrees(data: bytes, magic: int) -> bool:
+    """Whether the kernel takes a batch; raises AssertionError where Python's readers say something else of it."""
+    (rows,), _ = read([Given(data, magic)])
+    context = DecodeContext(DecodeOptions())
+    if magic == 2:
+        records, complete, _ = decode_record_list(data, 0, len(data), 0, 0, None, context, None, 1_000_000)
+    else:
+        found = decode_records(data, 0, len(data), context)
+        records = [record for batch in found["batches"] for record in batch["records"]]
+        complete = not found["truncated_bytes"]
+        # Unknown attributes of an outermost message are reported; those inside of another are not.
+        context.problems = [problem for problem in context.problems if problem.kind != "batch-attributes"]
+    if rows is None:
+        return False
+    assert complete
+    assert context.problems == []
+    for row in rows:
+        del row["sequence"]
+    assert rows == [expected(record) for record in records]
+    return True
+
+
+def fuzz(options: argparse.Namespace) -> int:
+    """Fuzz; a crash is the process's."""
+    inputs = _inputs(random.Random(options.seed))
+    seeds = (_Seed * len(inputs))(*[_Seed(data, len(data), magic) for magic, data in inputs])
+    with tempfile.TemporaryDirectory(prefix="kafkasniff-fuzz-") as folder:
+        library = compiled(Path(folder))
+    room, output = Room(ROOM), ctypes.create_string_buffer(OUTPUT)
+    call = Columns()
+    call.marks, call.marks_size, call.headers, call.headers_size = MARKS, len(MARKS), HEADERS, len(HEADERS)
+    run = _Run(ctypes.pointer(call), seeds, len(inputs), room.address, ROOM, ctypes.addressof(output), OUTPUT)
+    run.random = options.seed * 2 + 1
+    compared = taken = done = 0
+    began, cpu = time.monotonic(), time.process_time()
+    while done < options.executions and (not options.seconds or time.monotonic() - began < options.seconds):
+        run.executions = min(options.every, options.executions - done)
+        library.kafkasniff_fuzz_columns(ctypes.byref(run))
+        done += run.executions
+        compared += 1
+        taken += agrees(room.last(run.size), inputs[run.seed][0])
+    seconds = time.process_time() - cpu
+    print(f"{done:,} executions, {seconds:,.0f} s of CPU: of {run.taken + run.refused:,} batches {run.taken:,} taken,")
+    print(f"columns written {run.done:,} times, for want of room not {run.ended:,} times")
+    print(f"Python read {compared:,} of the inputs, the kernel took {taken:,} of these")
+    return 0
