@@ -32,22 +32,31 @@ def tell_request(entry: BulkEntry, number: int, capture: str | None) -> tuple[Me
         client_id = client_id_text(data[position : position + length])
         position += length
     body: Body | None = None
+    rendered: RenderedBody | None = None
     errors: tuple[ErrorCode, ...] = ()
     if client_id.__class__ is not bytes and context.options.bodies:
         context.base = start
         position += version.flexible
         made = None if bulk.ahead is None else bulk.ahead.take(index)
-        if made is not None:
-            body = made  # type: ignore[assignment]  # see `RenderedBody`
-            if made.__class__ is RenderedBody:
-                errors = made.errors
+        if made.__class__ is RenderedBody:
+            if made.odd is None:
+                body, errors = made, made.errors  # type: ignore[assignment]  # see `RenderedBody`
+            else:
+                rendered = made
+        elif made is not None:
+            body = made  # type: ignore[assignment]  # as above
         elif bulk.repeats is None:
             body = decode_body(version.request, data, position, start + size, context)
         else:
             body = bulk.repeats.body(version, version.request, data, position, start + size, context)
     packet &= PACKET_NUMBER
     if body is None:
-        decoded = read_request(bulk, version, start, size, length, correlation_id, connection.kafka.memory)
+        options, memory = context.options, connection.kafka.memory
+        if options.bodies:
+            # There is more to tell, so that `read_request` would not get a body either.
+            decoded = decode_request(data, start, start + size, options, memory=memory, rendered=rendered)
+        else:
+            decoded = read_request(bulk, version, start, size, length, correlation_id, memory)
         client, broker = connection.client, connection.broker
         place = number, connection.number, capture, time_ns, client, broker, packet, packet
         return _message("request", size, decoded, decoded.client_id, place), decoded.carry
@@ -91,21 +100,39 @@ def tell_response(entry: BulkEntry, opened: Open, capture: str | None) -> Messag
     number, version, client_id, carry, _ = opened
     data, context, flexible = bulk.buffer, bulk.context, version.flexible_response
     body: Body | None = None
+    rendered: RenderedBody | None = None
     errors: tuple[ErrorCode, ...] = ()
     if context.options.bodies and not (flexible and (size < 5 or data[start + 4])):
         context.base = start
         made = None if bulk.ahead is None else bulk.ahead.take(len(bulk.open) + index)
-        if made is not None:
-            body = made  # type: ignore[assignment]  # see `RenderedBody`
-            if made.__class__ is RenderedBody:
-                errors = made.errors
+        if made.__class__ is RenderedBody:
+            if made.odd is None:
+                body, errors = made, made.errors  # type: ignore[assignment]  # see `RenderedBody`
+            else:
+                rendered = made
+        elif made is not None:
+            body = made  # type: ignore[assignment]  # as above
         elif bulk.repeats is None:
             body = decode_body(version.response, data, start + 4 + flexible, start + size, context)
         else:
             body = bulk.repeats.body(version, version.response, data, start + 4 + flexible, start + size, context)
     packet &= PACKET_NUMBER
     if body is None:
-        decoded = read_response(bulk, version, start, size, correlation_id, connection.kafka.memory, carry)
+        options, memory, key = context.options, connection.kafka.memory, version.key
+        if options.bodies:
+            decoded = decode_response(
+                data,
+                start,
+                start + size,
+                key,
+                version.version,
+                options,
+                memory=memory,
+                request=carry,
+                rendered=rendered,
+            )
+        else:
+            decoded = read_response(bulk, version, start, size, correlation_id, memory, carry)
         client, broker = connection.client, connection.broker
         place = number, connection.number, capture, time_ns, client, broker, packet, packet
         return _message("response", size, decoded, client_id, (*place, latency, latency))

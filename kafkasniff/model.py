@@ -67,6 +67,9 @@ class RenderedBody(msgspec.Struct, frozen=True, gc=False):
     """The body as in the JSON lines."""
     errors: tuple[Any, ...] = ()
     """Its error codes that are not zero, as `ErrorCode`."""
+    odd: tuple[Any, int] | None = None
+    """Of a body that is not clean: its problems as the kernel notes them (`native.caller.Noted`), and where in the data
+    it ends. They are not reported yet (`message_body.take_rendered`); None in all messages."""
 
 
 class RenderedRecords(msgspec.Struct, frozen=True, gc=False):

@@ -13,12 +13,12 @@ import msgspec
 
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.memory import ConnectionMemory
-from kafkasniff.kafka.message_body import decode_body, read_body, unread
+from kafkasniff.kafka.message_body import decode_body, read_body, take_rendered, unread
 from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
 from kafkasniff.kafka.named_apis import API_VERSIONS, PRODUCE
 from kafkasniff.kafka.record_fields import each_whole
 from kafkasniff.kafka.wire import Odd, varint_rest
-from kafkasniff.model import Body, ErrorCode, Problem, RenderedRecords
+from kafkasniff.model import Body, ErrorCode, Problem, RenderedBody, RenderedRecords
 
 __all__ = [
     "DecodeOptions",
@@ -192,11 +192,13 @@ def decode_request(
     depth: int = 0,
     cut: bool = False,
     later: bool = False,
+    rendered: RenderedBody | None = None,
 ) -> Decoded:
     """Decode the request `data[start:end]`.
 
     `memory` is that of its connection, `depth` the number of messages that it lies in (Envelope); `cut`: it is known
     that bytes are missing at its end. `later`: leave a body unread that can be read at any time (`read_rest`).
+    `rendered`: its body, where the kernel rendered it and something of it is odd.
     """
     if end - start < 8:
         return _without_header("a request has at least 8 bytes", end - start)
@@ -254,13 +256,16 @@ def decode_request(
         # Only its body tells whether a Produce request will be answered.
         silent = read_acks(data, position, end, version) == 0
     elif options.bodies or plan.needed or key == PRODUCE:
-        body, complete = read_body(plan, data, position, end, context, cut)
+        if rendered is None:
+            body, complete = read_body(plan, data, position, end, context, cut)
+        else:
+            body, complete = take_rendered(plan, rendered, data, position, end, context, cut)
         if not complete:
             raw, raw_redacted = unread(plan, data[position:end], context)
         elif context.truncated and plan.whole_records and body is not None:
             _judge_whole(body, plan, context)
         if key == PRODUCE and body is not None:
-            silent = body.get("acks") == 0
+            silent = read_acks(data, position, end, version) == 0 if rendered is not None else body.get("acks") == 0
     return Decoded(
         key,
         plan.api,
@@ -281,10 +286,12 @@ def decode_request(
     )
 
 
-def read_rest(decoded: Decoded, options: DecodeOptions | None = None) -> Decoded:
+def read_rest(
+    decoded: Decoded, options: DecodeOptions | None = None, *, rendered: RenderedBody | None = None
+) -> Decoded:
     """The message with its body, where only its header was read; it stays as it is, so that it can be read again.
 
-    `options`: read the body by these instead of those that the header was read with.
+    `options`: read the body by these instead of those that the header was read with. `rendered` as in `decode_request`.
     """
     rest = decoded.rest
     if rest is None:
@@ -293,7 +300,10 @@ def read_rest(decoded: Decoded, options: DecodeOptions | None = None) -> Decoded
     if rest.problems:
         context.problems = list(rest.problems)
     plan, raw, raw_redacted = rest.plan, None, None
-    body, complete = read_body(plan, rest.data, rest.position, rest.end, context, rest.cut)
+    if rendered is None:
+        body, complete = read_body(plan, rest.data, rest.position, rest.end, context, rest.cut)
+    else:
+        body, complete = take_rendered(plan, rendered, rest.data, rest.position, rest.end, context, rest.cut)
     if not complete:
         raw, raw_redacted = unread(plan, rest.data[rest.position : rest.end], context)
     elif context.truncated and plan.whole_records and body is not None:
@@ -350,11 +360,13 @@ def decode_response(  # noqa: PLR0917 - the message's place and what its request
     depth: int = 0,
     cut: bool = False,
     later: bool = False,
+    rendered: RenderedBody | None = None,
 ) -> Decoded:
     """Decode the response `data[start:end]` to a request of that API key and version.
 
     `memory` is that of its connection, `request` the request's `Decoded.carry`, `depth` the number of messages that it
-    lies in (Envelope); `cut`: it is known that bytes are missing at its end; `later` as in `decode_request`.
+    lies in (Envelope); `cut`: it is known that bytes are missing at its end; `later` and `rendered` as in
+    `decode_request`.
     """
     plan = response_plan(api_key, api_version)
     if end - start < 4:
@@ -387,7 +399,10 @@ def decode_response(  # noqa: PLR0917 - the message's place and what its request
     if later and options.bodies and plan.alone and not plan.needed:
         rest = Rest(plan, data, position, end, start, options, cut, tuple(context.problems))
     elif options.bodies or plan.needed:
-        body, complete = read_body(plan, data, position, end, context, cut)
+        if rendered is None or body_version is not None:
+            body, complete = read_body(plan, data, position, end, context, cut)
+        else:
+            body, complete = take_rendered(plan, rendered, data, position, end, context, cut)
         if not complete:
             raw, raw_redacted = unread(plan, data[position:end], context)
         elif context.truncated and plan.whole_records and body is not None:

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 import msgspec
 
+from kafkasniff.kafka.body_problems import add_noted, walk_ended
 from kafkasniff.kafka.context import UNMARKED, DecodeContext, RenderingOptions
 from kafkasniff.kafka.message_plan import Plan
 from kafkasniff.kafka.secrets import may_be_misread
-from kafkasniff.kafka.wire import Odd
-from kafkasniff.model import LARGE_BODY, Body, LargeBody, Problem
+from kafkasniff.kafka.wire import Ended, Odd
+from kafkasniff.model import LARGE_BODY, Body, LargeBody, Problem, RenderedBody
 
-__all__ = ["decode_body", "read_body", "settled", "unread"]
+__all__ = ["decode_body", "read_body", "settled", "take_rendered", "unread"]
 
 
 def decode_body(plan: Plan, data: bytes, position: int, end: int, context: DecodeContext) -> Body | None:
@@ -83,6 +84,8 @@ def read_body(  # noqa: PLR0917 - where the body is, and what is known of it
     try:
         # What `schema.read` does, without its result's tuples: this is where most messages pass.
         body, after = schema.decode(data, position, end, context)
+    except Ended as ended:
+        body, after, complete = ended.body, ended.position, False
     except Odd:
         context.rewind(mark)
         body, after, complete = schema.walk(data, position, end, context)
@@ -93,8 +96,7 @@ def read_body(  # noqa: PLR0917 - where the body is, and what is known of it
         context.options = options.decoding() if isinstance(options, RenderingOptions) else options
         return read_body(plan, data, position, end, context, cut)
     if complete and after != end:
-        detail = f"{end - after} bytes follow the body of {plan.api} version {plan.version}"
-        context.problem("trailing-bytes", detail, after, size=end - after, always=True)
+        _report_trailing(plan, after, end, context)
     withheld = False
     if len(context.problems) > mark[0] and not context.options.show_secrets:
         # Asked now: interpreters have problems of their own.
@@ -113,6 +115,32 @@ def read_body(  # noqa: PLR0917 - where the body is, and what is known of it
     if context.decompressed + end - position > LARGE_BODY:
         body = LargeBody(body)
     return body, complete
+
+
+def take_rendered(  # noqa: PLR0917 - as `read_body`
+    plan: Plan, rendered: RenderedBody, data: bytes, position: int, end: int, context: DecodeContext, cut: bool
+) -> tuple[Body | None, bool]:
+    """As `read_body`, of a body that the kernel rendered: what is odd of it is reported."""
+    assert rendered.odd is not None
+    problems, after = rendered.odd
+    mark = context.mark()
+    add_noted(context, problems)
+    complete = not walk_ended(problems)
+    if complete and after != end:
+        _report_trailing(plan, after, end, context)
+    if not context.options.show_secrets and _may_show_secrets(
+        plan, data[position:end], context.problems[mark[0] :], cut
+    ):
+        # Something of it is withheld.
+        context.rewind(mark)
+        return read_body(plan, data, position, end, context, cut)
+    context.errors += rendered.errors
+    return RenderedBody(rendered.json, rendered.errors), complete  # type: ignore[return-value]  # see `RenderedBody`
+
+
+def _report_trailing(plan: Plan, after: int, end: int, context: DecodeContext) -> None:
+    detail = f"{end - after} bytes follow the body of {plan.api} version {plan.version}"
+    context.problem("trailing-bytes", detail, after, size=end - after, always=True)
 
 
 def _may_show_secrets(plan: Plan, data: bytes, problems: Iterable[Problem], cut: bool) -> bool:

@@ -13,13 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
+from kafkasniff.kafka.body_problems import add_noted, walk_ended
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions, RenderingOptions
 from kafkasniff.kafka.layout import Struct
 from kafkasniff.kafka.packed_records import HEADED, MAX_PACKED, caller_of, plain, with_header_facts
 from kafkasniff.kafka.program import program_of
 from kafkasniff.kafka.secrets import redact_config
-from kafkasniff.kafka.wire import Odd, add_error
-from kafkasniff.native.caller import Program
+from kafkasniff.kafka.wire import Ended, Odd, add_error
+from kafkasniff.native.caller import Noted, Program, read_notes
 from kafkasniff.native.calls import PACK, PACKED_RECORDS, SHOW_SECRETS, Hiding
 from kafkasniff.native.library import Kernel
 
@@ -64,10 +65,12 @@ class Reading:
         self.caller.hide(hiding)
 
     def whole(self, size: int, data: bytes, context: DecodeContext) -> tuple[dict[str, Any], int]:
-        """The body in `size` bytes of output, and where it ends; raises Odd."""
-        errors, after, records, truncated, looked_at = self.caller.results()
-        if errors:
-            for code, path in self.caller.codes(errors):
+        """The body in `size` bytes of output, and where it ends; raises Odd, and Ended where the walk ended early."""
+        notes, after, records, truncated, looked_at = self.caller.results()
+        noted: list[Noted] = []
+        if notes:
+            codes, noted = read_notes(self.caller.notes(notes), 0, notes)
+            for code, path in codes:
                 add_error(context, code, path)
         context.records += records
         context.truncated |= truncated > 0
@@ -78,6 +81,14 @@ class Reading:
         if records and any(problem.kind == "record-bound" for problem in context.problems[before:]):
             # Fields are counted in another order here than the walker reads them in.
             raise Odd
+        if noted:
+            ended = walk_ended(noted)
+            if len(context.problems) > before and len(noted) > ended:
+                # Those of records stand between these.
+                raise Odd
+            add_noted(context, noted)
+            if ended:
+                raise Ended(body, after)
         return body, after
 
     def read(self, packed: memoryview, data: bytes, context: DecodeContext) -> dict[str, Any]:
@@ -120,7 +131,10 @@ _free: Final[list[Reading]] = []
 
 
 def decoder_of(kernel: Kernel, root: Struct) -> Decoder:
-    """The decoder of a layout, which raises Odd at bytes that are not clean: the walker has to read these."""
+    """The decoder of a layout.
+
+    It raises Odd at bytes that the walker has to read, and Ended where its walk ended early.
+    """
     program = Program(kernel, program_of(root))
     ways = tuple(ways_to_configs(root))
     address, has_records, has_extensions = program.address, root.records, root.records or root.secrets

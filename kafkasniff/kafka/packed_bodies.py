@@ -62,19 +62,30 @@ class PackedBodies:
     def bodies(self, data: bytes, items: NDArray[np.void], bases: list[int]) -> list[Body | None]:
         """Some bodies; see `ahead.BodyMaker`."""
         items = items[: self._reading.caller.pack_bodies(data, items)]
-        names = "status", "output_end", "errors_end", "program", "start", "end", "records", "truncated", "looked_at"
+        names = (
+            "status",
+            "output_end",
+            "notes_end",
+            "after",
+            "program",
+            "start",
+            "end",
+            "records",
+            "truncated",
+            "looked_at",
+        )
         columns = (items[name].tolist() for name in names)
         view = self._reading.caller.view
         found: list[Body | None] = []
-        begin = errors_begin = 0
-        for status, stop, errors_end, address, start, end, *facts, base in zip(*columns, bases, strict=False):
+        begin = notes_begin = 0
+        for status, stop, notes_end, after, address, start, end, *facts, base in zip(*columns, bases, strict=False):
             body: Body | None = None
             if status == DONE:
-                if errors_end == errors_begin:
+                if notes_end == notes_begin and after == end:
                     plan, is_plain = self._programs.kept[address][1:]
                     packed = view[begin:stop]
                     body = read_plain(packed) if is_plain else self._body(plan, packed, data, base, end - start, facts)
-                begin, errors_begin = stop, errors_end
+                begin, notes_begin = stop, notes_end
             found.append(body)
         return found
 

@@ -20,13 +20,13 @@ from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
 from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, TRACEPARENTS
 from kafkasniff.kafka.errors import error_name
-from kafkasniff.kafka.message import Decoded
+from kafkasniff.kafka.message import Decoded, read_rest
 from kafkasniff.kafka.message_plan import Plan
 from kafkasniff.kafka.program import ops_of, program_of
 from kafkasniff.kafka.record_batch import HEADER_SIZE
 from kafkasniff.kafka.records import rendered_records
 from kafkasniff.model import Direction, ErrorCode, RenderedBody, RenderedRecords
-from kafkasniff.native.caller import Caller, Code, Program, Wanted
+from kafkasniff.native.caller import Caller, Code, Noted, Program, Wanted, read_notes
 from kafkasniff.native.calls import COMPRESSED, DONE, FORMS, JSON_RECORDS, PAYLOAD, RECORDS, SHOW_SECRETS, Hiding
 from kafkasniff.native.library import Kernel
 
@@ -113,7 +113,18 @@ class Renderer:
         assert self._options is not None
         inflate = _Inflate(data, min(MAX_INFLATED, self._options.max_decompressed))
         made = self._caller.body(program, data, start, end, inflate)
-        return None if made is None else RenderedBody(made.json, _error_codes(made.codes))
+        if made is None:
+            return None
+        return self._rendered(made.json, made.codes, made.problems, made.after, end)
+
+    def _rendered(
+        self, json: bytes, codes: list[Code], problems: list[Noted], after: int, end: int
+    ) -> RenderedBody | None:
+        """The body; None where payload is hidden and may be in the wrong place: then Python says what may be shown."""
+        odd = (problems, after) if problems or after != end else None
+        if odd is not None and self.hiding.form != "shown":
+            return None
+        return RenderedBody(json, _error_codes(codes), odd)
 
     def records(self, data: bytes, start: int, end: int, context: DecodeContext) -> RenderedRecords | None:
         """The `records` field `data[start:end]`; None where it has to be decoded."""
@@ -140,28 +151,27 @@ class Renderer:
         body = None if program is None else self.body(program, rest.data, rest.position, rest.end)
         if body is None:
             return None
+        if body.odd is not None:
+            return read_rest(decoded, rendered=body)
         # Its body is for a sink alone: see `RenderedBody`.
         return msgspec.structs.replace(decoded, body=body, errors=body.errors, rest=None)
 
     def bodies(self, data: bytes, items: NDArray[np.void], _: list[int]) -> list[RenderedBody | None]:
         """Some bodies; see `ahead.BodyMaker`. Hot."""
-        looked, json, codes = self._caller.bodies(data, items)
+        looked, json, notes = self._caller.bodies(data, items)
         found: list[RenderedBody | None] = []
-        begin = errors_begin = errors_at = 0
+        begin = notes_begin = 0
         items = items[:looked]
-        columns = (items[name].tolist() for name in ("status", "output_end", "errors_end"))
-        for index, (status, end, errors_end) in enumerate(zip(*columns, strict=True)):
+        columns = (items[name].tolist() for name in ("status", "output_end", "notes_end", "after", "end"))
+        for index, (status, output_end, notes_end, after, end) in enumerate(zip(*columns, strict=True)):
             if status == DONE:
-                if errors_end == errors_begin:
-                    found.append(RenderedBody(json[begin:end]))
+                if notes_end == notes_begin and after == end:
+                    found.append(RenderedBody(json[begin:output_end]))
                 else:
-                    errors: list[Code] = []
-                    while errors_begin < errors_end:
-                        errors.append(codes[errors_at])
-                        errors_begin += 4 + len(codes[errors_at][1])
-                        errors_at += 1
-                    found.append(RenderedBody(json[begin:end], _error_codes(errors)))
-                begin = end
+                    codes, problems = read_notes(notes, notes_begin, notes_end)
+                    found.append(self._rendered(json[begin:output_end], codes, problems, after, end))
+                    notes_begin = notes_end
+                begin = output_end
             elif status == COMPRESSED:
                 found.append(self._compressed(data, items[index]))
             else:
@@ -173,7 +183,7 @@ class Renderer:
         return self.body(self._programs.kept[int(item["program"])][0], data, int(item["start"]), int(item["end"]))
 
 
-def _error_codes(codes: tuple[Code, ...] | list[Code]) -> tuple[ErrorCode, ...]:
+def _error_codes(codes: list[Code]) -> tuple[ErrorCode, ...]:
     return tuple([ErrorCode(code, error_name(code), path) for code, path in codes])
 
 

@@ -9,7 +9,7 @@ from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.definition import MessageDefinition
 from kafkasniff.kafka.layout import Struct, cut
 from kafkasniff.kafka.walker import Span, Walk, walk
-from kafkasniff.kafka.wire import Odd
+from kafkasniff.kafka.wire import Ended, Odd
 from kafkasniff.native.library import kernel
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ class Schema:
         mark = context.mark()
         try:
             body, position_after = self.decode(data, position, end, context)
+        except Ended as ended:
+            return Walk(ended.body, ended.position, False)
         except Odd:
             context.rewind(mark)
             return walk(self.root, data, position, end, context)

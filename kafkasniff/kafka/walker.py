@@ -11,6 +11,22 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from kafkasniff.kafka.body_problems import (
+    CUT_NUMBER,
+    CUT_TAG,
+    CUT_VALUE,
+    LONG_ARRAY,
+    LONG_TAG_SECTION,
+    LONG_VARINT,
+    NEGATIVE_COUNT,
+    NEGATIVE_LENGTH,
+    NOT_TEXT,
+    NULL_VALUE,
+    ODD_BOOLEAN,
+    ODD_MARK,
+    ODD_TAGGED_MARK,
+    Template,
+)
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.layout import FORMATS, Field, Struct, element_size
 from kafkasniff.kafka.secrets import redact_config, redacted
@@ -35,6 +51,10 @@ UNKNOWN_TAG: Final = "unknown tagged field"
 """Type of a span: a tagged field that this version of the definition does not have."""
 
 
+MANY_TAGS: Final = Template("too-many-elements", "too many tagged fields without a definition", ends=True)
+MANY_ELEMENTS: Final = Template("too-many-elements", f"more than {MAX_ELEMENTS} elements in one message", ends=True)
+
+
 class Span(msgspec.Struct):
     """Bytes and what they are; the spans of a message follow one another without gaps."""
 
@@ -52,10 +72,10 @@ class Span(msgspec.Struct):
 
 
 class _Failure(Exception):  # noqa: N818 - ends the walk from any depth; never leaves this module
-    def __init__(self, kind: str, detail: str, position: int) -> None:
-        super().__init__(detail)
-        self.kind = kind
-        self.detail = detail
+    def __init__(self, problem: Template, path: str, position: int, *numbers: int) -> None:
+        self.kind = problem.kind
+        self.detail = problem.detail(path, *numbers)
+        super().__init__(self.detail)
         self.position = position
 
 
@@ -94,13 +114,16 @@ class _Walker:
         if self.spans is not None:
             self.spans.append(Span(start, self.position, path, kind, value, field))
 
+    def odd(self, problem: Template, path: str, position: int, *numbers: int) -> None:
+        """Report a problem after which reading goes on."""
+        self.context.problem(problem.kind, problem.detail(path, *numbers), position)
+
     # Numbers
 
     def number(self, form: str, size: int, path: str) -> Any:
         """A value of fixed size, in the formats of the `struct` module."""
         if size > self.end - self.position:
-            left = self.end - self.position
-            raise _Failure("body-truncated", f"{path}: {size} bytes needed, {left} left", self.position)
+            raise _Failure(CUT_NUMBER, path, self.position, size, self.end - self.position)
         value = unpack_from(f">{form}", self.data, self.position)[0]
         self.position += size
         return value
@@ -115,7 +138,7 @@ class _Walker:
             if byte < 0x80:
                 return value
         self.position = start
-        raise _Failure("varint-too-long", f"{path}: a varint has at most 5 bytes", start)
+        raise _Failure(LONG_VARINT, path, start)
 
     # Structs
 
@@ -146,9 +169,8 @@ class _Walker:
         label = f"{path}._tags" if path else "_tags"
         count = self.varint(label)
         if count * 2 > self.end - self.position:
-            detail = f"{label}: {count} tagged fields in {self.end - self.position} bytes"
-            self.position = start
-            raise _Failure("array-too-long", detail, start)
+            room, self.position = self.end - self.position, start
+            raise _Failure(LONG_TAG_SECTION, label, start, count, room)
         self.span(start, label, "count of tagged fields", count)
         known = {field.tag: field for field in struct.tagged}
         previous = -1
@@ -158,9 +180,8 @@ class _Walker:
             size = self.varint(label)
             stop = self.position + size
             if stop > self.end:
-                detail = f"{label}: tag {tag} has {size} bytes, {self.end - self.position} left"
-                self.position = start
-                raise _Failure("body-truncated", detail, start)
+                left, self.position = self.end - self.position, start
+                raise _Failure(CUT_TAG, label, start, tag, size, left)
             self.span(start, label, "tag and size", tag)
             if tag <= previous:
                 self.context.problem("tags-not-ascending", f"{label}: tag {tag} comes after tag {previous}", start)
@@ -204,7 +225,7 @@ class _Walker:
         try:
             keep_tag(self.context, into, tag, self.data[start:stop], not self.hide)
         except Odd:
-            raise _Failure("too-many-elements", f"{path}: too many tagged fields without a definition", start) from None
+            raise _Failure(MANY_TAGS, path, start) from None
         self.position = stop
         self.span(start, path, UNKNOWN_TAG, into["_unknown_tags"][-1])
 
@@ -239,12 +260,12 @@ class _Walker:
         if tagged:
             count = self.varint(path)
             if count > 1:
-                self.context.problem("struct-mark-odd", f"{path}: {count} instead of 1 (present) or 0 (null)", start)
+                self.odd(ODD_TAGGED_MARK, path, start, count)
             self.span(start, path, "varint, 0 for null", count)
             return count == 0
         mark = self.number("b", 1, path)
         if mark not in (-1, 1):
-            self.context.problem("struct-mark-odd", f"{path}: {mark} instead of 1 (present) or -1 (null)", start)
+            self.odd(ODD_MARK, path, start, mark)
         self.span(start, path, "int8, -1 for null", mark)
         return bool(mark < 0)
 
@@ -257,7 +278,7 @@ class _Walker:
         value = self.number(form, size, path)
         if field.type == "bool":
             if value > 1:
-                self.context.problem("bool-not-0-or-1", f"{path}: {value}", start)
+                self.odd(ODD_BOOLEAN, path, start, value)
             value = value != 0
         elif field.type == "uuid":
             value = uuid_text(value)
@@ -275,13 +296,12 @@ class _Walker:
             return self.null(path, kind, start, nullable)
         if length < 0:
             self.position = start
-            raise _Failure("length-negative", f"{path}: {length} bytes", start)
+            raise _Failure(NEGATIVE_LENGTH, path, start, length)
         stop = self.position + length
         if stop > self.end:
-            detail = f"{path}: {length} bytes, {self.end - self.position} left"
             self.span(start, path, f"length of {kind}", length)
-            self.position = start
-            raise _Failure("body-truncated", detail, start)
+            left, self.position = self.end - self.position, start
+            raise _Failure(CUT_VALUE, path, start, length, left)
         begin, self.position = self.position, stop
         value: Any
         if field.type == "records":
@@ -296,7 +316,7 @@ class _Walker:
                 try:
                     value = value.decode()
                 except UnicodeDecodeError:
-                    self.context.problem("string-not-utf8", f"{path}: {length} bytes that are not UTF-8", begin)
+                    self.odd(NOT_TEXT, path, begin, length)
             if field.secret == "value" and self.hide:
                 value = self.context.withhold(value) if field.type == "bytes" else redacted(value)
         self.span(start, path, kind, value, field)
@@ -313,7 +333,7 @@ class _Walker:
 
     def null(self, path: str, kind: str, start: int, nullable: bool) -> None:
         if not nullable:
-            self.context.problem("null-not-allowed", f"{path}: null, which this version does not allow", start)
+            self.odd(NULL_VALUE, path, start)
         self.span(start, path, kind, None)
 
     def length(self, field: Field, path: str, form: str) -> int:
@@ -332,17 +352,16 @@ class _Walker:
             return
         if count < 0:
             self.position = start
-            raise _Failure("length-negative", f"{path}: {count} elements", start)
+            raise _Failure(NEGATIVE_COUNT, path, start, count)
         size = element_size(field)
         room = self.end - self.position
-        too_long = f"{path}: {count} elements of at least {size} bytes, {room} bytes left"
         if count > room + ZERO_SIZE_SLACK:
             self.position = start
-            raise _Failure("array-too-long", too_long, start)
+            raise _Failure(LONG_ARRAY, path, start, count, size, room)
         self.left -= count
         if self.left < 0:
             self.position = start
-            raise _Failure("too-many-elements", f"{path}: more than {MAX_ELEMENTS} elements in one message", start)
+            raise _Failure(MANY_ELEMENTS, path, start)
         self.span(start, path, kind, count)
         values: list[Any] = []
         into[field.name] = values
@@ -354,7 +373,7 @@ class _Walker:
             if not values:
                 del into[field.name]
             if len(values) <= 1 and count * size > room and failure.kind == "body-truncated":
-                raise _Failure("array-too-long", too_long, start) from None
+                raise _Failure(LONG_ARRAY, path, start, count, size, room) from None
             raise
 
     def element(self, field: Field, values: list[Any], path: str) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "MAX_ELEMENTS",
     "MAX_UNKNOWN_TAGS",
     "ZERO_SIZE_SLACK",
+    "Ended",
     "Odd",
     "add_error",
     "keep_tag",
@@ -36,6 +37,18 @@ ZERO_SIZE_SLACK: Final = 64
 
 class Odd(Exception):  # noqa: N818 - not an error: it says that the walker has to read this message
     """Something that the kernel leaves to the walker."""
+
+
+class Ended(Odd):
+    """The walk ended at a problem, which is noted: what was read until then.
+
+    Who catches `Odd` alone has the walker read the message again, with the same result.
+    """
+
+    def __init__(self, body: dict[str, Any], position: int) -> None:
+        super().__init__()
+        self.body = body
+        self.position = position
 
 
 def varint_rest(data: bytes, position: int, first: int) -> tuple[int, int]:

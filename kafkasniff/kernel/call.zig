@@ -52,12 +52,16 @@ pub const Wants = packed struct(u32) {
     rest: u23,
 };
 
+/// Bytes of a note in front of its path, in little-endian order: a uint16 that is 0 for an error code and else says which
+/// problem it is (`walk.zig`), a uint16 of the path's length, a uint64 of the place in the data, and three int64.
+pub const NOTE = 36;
+
 pub const Call = extern struct {
     output: [*]u8,
     output_size: u64,
-    /// Error codes: an int16, a uint16 of the path's length, and the path, each.
-    errors: [*]u8,
-    errors_size: u64,
+    /// Error codes and problems of bodies, each of `NOTE` bytes and a path.
+    notes: [*]u8,
+    notes_size: u64,
     /// Room for batches that are wanted, or those that are given, in the order in which they come.
     batches: [*]Batch,
     batches_size: u64,
@@ -83,7 +87,7 @@ pub const Call = extern struct {
 
     // Results
     written: u64,
-    errors_written: u64,
+    notes_written: u64,
     batches_wanted: u64,
     /// Records, or headers of them, whichever are more in each batch.
     records: u64,
@@ -122,7 +126,9 @@ pub const Item = extern struct {
     start: u64,
     end: u64,
     output_end: u64,
-    errors_end: u64,
+    notes_end: u64,
+    /// Where in the data the body ends.
+    after: u64,
     status: Status,
     records: u32,
     truncated: u32,

@@ -74,9 +74,10 @@ pub const Json = struct {
         try self.put((if (is_first) "\"" else ",\"") ++ text ++ "\":");
     }
 
-    /// An array of `count` elements.
-    pub inline fn openArray(self: *Self, _: usize) Error!void {
+    /// An array of `count` elements; returns what `endArray` needs.
+    pub inline fn openArray(self: *Self, _: usize) Error!usize {
         try self.byte('[');
+        return 0;
     }
 
     /// An array of a number of elements that `closeList` says; returns what that needs.
@@ -91,6 +92,11 @@ pub const Json = struct {
     }
 
     pub inline fn closeArray(self: *Self) Error!void {
+        try self.byte(']');
+    }
+
+    /// Close an array that ends early.
+    pub inline fn endArray(self: *Self, _: usize, _: usize) Error!void {
         try self.byte(']');
     }
 

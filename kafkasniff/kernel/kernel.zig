@@ -50,7 +50,7 @@ pub export fn kafkasniff_body(call: *Call, program: [*]const u8, data: [*]const 
     if (ended.wanting) return .compressed;
     if (ended.used != call.batches_given) return .odd;
     call.written = ended.written;
-    call.errors_written = ended.errors;
+    call.notes_written = ended.notes;
     call.after = ended.after;
     return .done;
 }
@@ -61,14 +61,14 @@ pub export fn kafkasniff_body(call: *Call, program: [*]const u8, data: [*]const 
 pub export fn kafkasniff_pack(call: *Call, data: [*]const u8) i64 {
     const done = kafkasniff_body(call, call.program orelse return -@as(i64, @intFromEnum(Status.misuse)), data, call.start, call.end);
     if (done != .done) return -@as(i64, @intFromEnum(done));
-    const more = call.errors_written | call.records | call.truncated | call.looked_at | (call.after ^ call.end);
+    const more = call.notes_written | call.records | call.truncated | call.looked_at | (call.after ^ call.end);
     return @as(i64, @intCast(call.written << 1)) | @intFromBool(more != 0);
 }
 
 const Ended = struct {
-    /// Bytes of output, and of error codes.
+    /// Bytes of output, and of notes.
     written: usize,
-    errors: usize,
+    notes: usize,
     after: usize,
     wanting: bool,
     used: u64,
@@ -102,7 +102,7 @@ fn body(
     const after = try walk.run();
     return .{
         .written = out.at,
-        .errors = walk.errors,
+        .notes = walk.noted,
         .after = after,
         .wanting = walk.account.wanting,
         .used = walk.account.used,
@@ -164,28 +164,28 @@ pub export fn kafkasniff_bodies(call: *Call, data: [*]const u8, size: u64, items
     reset(call);
     const output = call.output;
     const output_size = call.output_size;
-    const errors = call.errors;
-    const errors_size = call.errors_size;
+    const notes = call.notes;
+    const notes_size = call.notes_size;
     defer {
         call.output = output;
         call.output_size = output_size;
-        call.errors = errors;
-        call.errors_size = errors_size;
+        call.notes = notes;
+        call.notes_size = notes_size;
     }
     var memory: payloads.Hiding = undefined;
     const hiding = if (memory.begin(call)) &memory else null;
     defer if (hiding) |used| used.forget();
     var used: usize = 0;
-    var errors_used: usize = 0;
+    var notes_used: usize = 0;
     for (items[0..count], 0..) |*item, number| {
         item.status = .odd;
         item.output_end = used;
-        item.errors_end = errors_used;
+        item.notes_end = notes_used;
         item.records = 0;
         const program = item.program orelse continue;
         if (item.start > item.end or item.end > size) continue;
-        call.errors = errors + errors_used;
-        call.errors_size = errors_size - errors_used;
+        call.notes = notes + notes_used;
+        call.notes_size = notes_size - notes_used;
         call.records = 0;
         call.truncated = 0;
         call.looked_at = 0;
@@ -205,24 +205,24 @@ pub export fn kafkasniff_bodies(call: *Call, data: [*]const u8, size: u64, items
             item.status = .compressed;
             continue;
         }
-        if (ended.after != item.end) continue;
         used += ended.written;
-        errors_used += ended.errors;
+        notes_used += ended.notes;
         item.output_end = used;
-        item.errors_end = errors_used;
+        item.notes_end = notes_used;
+        item.after = ended.after;
         item.records = @truncate(@min(call.records, 0xFFFF_FFFF));
         item.truncated = @intFromBool(call.truncated > 0);
         item.looked_at = @truncate(call.looked_at);
         item.status = .done;
     }
     call.written = used;
-    call.errors_written = errors_used;
+    call.notes_written = notes_used;
     return count;
 }
 
 fn reset(call: *Call) void {
     call.written = 0;
-    call.errors_written = 0;
+    call.notes_written = 0;
     call.batches_wanted = 0;
     call.records = 0;
     call.truncated = 0;

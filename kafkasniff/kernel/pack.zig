@@ -89,12 +89,15 @@ pub const Pack = struct {
         try self.short(text);
     }
 
-    pub inline fn openArray(self: *Self, count: usize) Error!void {
+    /// An array of `count` elements; returns what `endArray` needs.
+    pub inline fn openArray(self: *Self, count: usize) Error!usize {
+        const mark = self.at;
         if (count <= 15) {
             try self.byte(0x90 | @as(u8, @intCast(count)));
         } else {
             try self.number(0xDD, u32, std.math.cast(u32, count) orelse return error.Odd);
         }
+        return mark;
     }
 
     /// An array of a number of elements that `closeList` says; returns what that needs.
@@ -108,6 +111,15 @@ pub const Pack = struct {
     pub inline fn element(_: *Self, _: bool) Error!void {}
 
     pub inline fn closeArray(_: *Self) Error!void {}
+
+    /// Close an array that ends early.
+    pub fn endArray(self: *Self, mark: usize, count: usize) Error!void {
+        if (self.bytes[mark] & 0xF0 == 0x90) {
+            self.bytes[mark] = 0x90 | @as(u8, @intCast(count));
+        } else {
+            try self.closeList(mark, count);
+        }
+    }
 
     pub inline fn closeList(self: *Self, mark: usize, count: usize) Error!void {
         std.mem.writeInt(u32, self.bytes[mark + 1 ..][0..4], std.math.cast(u32, count) orelse return error.Odd, .big);

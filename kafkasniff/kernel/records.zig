@@ -334,7 +334,7 @@ fn schemaId(out: anytype, comptime name: []const u8, value: []const u8) Error!vo
 
 fn traceIds(out: anytype, traces: *const Traces) Error!void {
     try out.name("_trace_ids", false);
-    try out.openArray(traces.count);
+    _ = try out.openArray(traces.count);
     for (traces.ids[0..traces.count], 0..) |id, index| {
         try out.element(index == 0);
         try out.string(id);
@@ -352,7 +352,7 @@ inline fn headersOf(
 ) Error!bool {
     const is_final = @TypeOf(out.*).is_final;
     var listed = false;
-    try out.openArray(count);
+    _ = try out.openArray(count);
     for (0..count) |index| {
         const name = try nullable(record) orelse return error.Odd;
         const kind = listedKind(name, call.headers[0..call.headers_size]);

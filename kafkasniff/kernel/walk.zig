@@ -1,6 +1,7 @@
 //! Walks the bytes of a message by a program and writes its body.
 //!
-//! The specification is `kafka/walker.py`: what it reports as a problem is `Odd` here.
+//! The specification is `kafka/walker.py`. Problems that are frequent are noted here by number and place, and where one of
+//! them ends the walk, what was complete before it is kept; whatever else the walker reports is `Odd`.
 
 const calls = @import("call.zig");
 const Hiding = @import("payload.zig").Hiding;
@@ -14,19 +15,45 @@ const isText = @import("text.zig").isText;
 const Error = reading.Error;
 const Op = programs.Op;
 
+/// `Ended`: the walk ended at a problem, which is noted; what was complete before is written.
+const Failure = Error || error{Ended};
+
+/// Problems that are noted; `kafka/body_problems.py` has their kinds and words, and what their numbers are.
+const Problem = enum(u16) {
+    cut_number = 1,
+    cut_value = 2,
+    cut_tag = 3,
+    long_varint = 4,
+    negative_length = 5,
+    negative_count = 6,
+    long_array = 7,
+    long_tag_section = 8,
+    /// The walk continues after these.
+    null_value = 9,
+    odd_boolean = 10,
+    odd_mark = 11,
+    odd_tagged_mark = 12,
+    not_text = 13,
+};
+
 /// As `wire.MAX_ELEMENTS`, `wire.ZERO_SIZE_SLACK` and `wire.MAX_UNKNOWN_TAGS`.
 const MAX_ELEMENTS = 4_000_000;
 const ZERO_SIZE_SLACK = 64;
 const MAX_UNKNOWN_TAGS = 100_000;
+/// Bytes of an unsigned varint (`Reader.varint`).
+const MAX_VARINT = 5;
 /// Bytes of a `records` field that is written with its message; Python reads the batches of larger ones one by one.
 const MAX_FIELD = 64 << 10;
-/// Bytes of the path of an error code; deeper ones are Python's.
+/// Bytes of the path of an error code or a problem; deeper ones are Python's.
 const MAX_PATH = 1024;
+/// Problems of a body, as `context.MAX_PROBLEMS`; bodies with more are Python's.
+const MAX_PROBLEMS = 100;
 
 /// Where in the body: the fields that lead to a value, the last one first.
 const Place = struct {
     parent: ?*const Place,
-    op: *const Op,
+    /// Null: the tag section.
+    op: ?*const Op,
     /// Element of an array; none where it is negative.
     index: i64 = -1,
 };
@@ -40,8 +67,14 @@ pub fn Walk(comptime Out: type) type {
         reader: reading.Reader,
         out: *Out,
         account: record_fields.Account,
-        /// Error codes so far, in bytes of `call.errors`.
-        errors: usize = 0,
+        /// Error codes and problems so far, in bytes of `call.notes`.
+        noted: usize = 0,
+        problems: u32 = 0,
+        /// Where the last problem is in `call.notes`, and what it is.
+        last: usize = 0,
+        last_problem: Problem = .cut_number,
+        /// Where the walk ended: something of the value that it leaves is complete, so that the value stays.
+        kept: bool = false,
         /// Secrets are withheld.
         hide: bool,
         /// Unknown tags may be payload, which is hidden.
@@ -69,66 +102,105 @@ pub fn Walk(comptime Out: type) type {
             };
         }
 
-        /// The whole body; returns where it ends.
+        /// The whole body, or what is complete of it; returns where the walk ended.
         pub fn run(self: *Self) Error!usize {
-            try self.structure(0, null);
+            self.structure(0, null) catch |reason| switch (reason) {
+                error.Ended => {},
+                error.Odd, error.NoRoom => |other| return other,
+            };
             return self.reader.at;
         }
 
-        fn structure(self: *Self, index: u32, parent: ?*const Place) Error!void {
+        fn structure(self: *Self, index: u32, parent: ?*const Place) Failure!void {
             const op = &self.program.ops[index];
             var child = index + 1;
             const mark = try self.out.openMap(op.fields, if (op.flags.flexible) @as(usize, op.tagged) + 1 else 0);
             for (0..op.fields) |number| {
                 const field_op = &self.program.ops[child];
+                const before = self.out.at;
                 try self.out.key(self.program.key(field_op), number == 0);
-                try self.field(child, parent);
+                self.field(child, parent) catch |reason| return self.endMap(reason, mark, number, before);
                 child = field_op.next;
             }
             var members: usize = op.fields;
             if (op.flags.flexible) {
-                const count = try self.reader.varint();
-                if (count > 0) members += try self.tagSection(op, child, parent, count);
+                self.tags(op, child, parent, &members) catch |reason| {
+                    return self.endMap(reason, mark, members, self.out.at);
+                };
             }
             try self.out.closeMap(mark, members);
         }
 
-        /// Returns how many members it writes.
-        fn tagSection(self: *Self, op: *const Op, first: u32, parent: ?*const Place, count: u64) Error!usize {
-            if (count > self.reader.left() / 2) return error.Odd;
+        /// Close a map within which the walk ended: in its member behind the first `members`, which begins at `before`.
+        fn endMap(self: *Self, reason: Failure, mark: usize, members: usize, before: usize) Failure {
+            @branchHint(.cold);
+            if (reason != error.Ended) return reason;
+            if (!self.kept) self.out.at = before;
+            const left = members + @intFromBool(self.kept);
+            self.out.closeMap(mark, left) catch |other| return other;
+            self.kept = left > 0;
+            return reason;
+        }
+
+        /// The tag section of a struct, whose members are counted.
+        inline fn tags(self: *Self, op: *const Op, first: u32, parent: ?*const Place, members: *usize) Failure!void {
+            const start = self.reader.at;
+            const count = self.reader.varint() catch {
+                return self.badVarint(start, &.{ .parent = parent, .op = null });
+            };
+            if (count > 0) try self.tagSection(op, first, parent, start, count, members);
+        }
+
+        fn tagSection(
+            self: *Self,
+            op: *const Op,
+            first: u32,
+            parent: ?*const Place,
+            start: usize,
+            count: u64,
+            members: *usize,
+        ) Failure!void {
+            const place = Place{ .parent = parent, .op = null };
+            const room = self.reader.left();
+            if (count > room / 2) return self.fail(.long_tag_section, &place, start, .{ signed(count), signed(room), 0 });
             const outer = self.reader.bytes;
             defer self.reader.bytes = outer;
             var previous: i64 = -1;
             var shown_unknown = false;
-            var written: usize = 0;
             for (0..count) |number| {
                 const begin = self.reader.at;
-                const tag = try self.reader.varint();
-                const size = try self.reader.varint();
-                if (size > self.reader.left() or @as(i64, @intCast(tag)) <= previous) return error.Odd;
-                previous = @intCast(tag);
+                const tag = self.reader.varint() catch return self.badVarint(begin, &place);
+                const size_at = self.reader.at;
+                const size = self.reader.varint() catch return self.badVarint(size_at, &place);
+                if (size > self.reader.left()) {
+                    return self.fail(.cut_tag, &place, begin, .{ signed(tag), signed(size), signed(self.reader.left()) });
+                }
+                if (signed(tag) <= previous) return error.Odd;
+                previous = signed(tag);
                 const stop = self.reader.at + @as(usize, @intCast(size));
                 if (self.known(op, first, tag)) |index| {
                     const field_op = &self.program.ops[index];
-                    try self.out.key(self.program.key(field_op), op.fields + written == 0);
-                    written += 1;
+                    try self.out.key(self.program.key(field_op), members.* == 0);
                     self.reader.bytes = outer[0..stop];
-                    try self.field(index, parent);
+                    self.field(index, parent) catch |reason| {
+                        // The bytes of a tagged field that does not fit are those of an unknown one.
+                        return if (reason == error.Ended) error.Odd else reason;
+                    };
                     self.reader.bytes = outer;
                     if (self.reader.at != stop) return error.Odd;
+                    members.* += 1;
                 } else if (!shown_unknown) {
                     // All of them stand where the first one does.
                     shown_unknown = true;
-                    try self.out.key("\"_unknown_tags\":", op.fields + written == 0);
-                    written += 1;
+                    try self.out.key("\"_unknown_tags\":", members.* == 0);
                     self.reader.at = begin;
                     try self.unknownTags(op, first, count - number);
                     self.reader.at = stop;
+                    members.* += 1;
                 } else {
                     self.reader.at = stop;
                 }
             }
-            return written;
         }
 
         /// The op of a tagged field.
@@ -142,14 +214,14 @@ pub fn Walk(comptime Out: type) type {
             return null;
         }
 
-        /// Those of the next `count` tagged fields that have no definition.
+        /// Those of the next `count` tagged fields that have no definition, up to one that is cut.
         fn unknownTags(self: *Self, op: *const Op, first: u32, count: u64) Error!void {
             const mark = try self.out.openList();
             var written: usize = 0;
             for (0..count) |_| {
-                const tag = try self.reader.varint();
-                const size = try self.reader.varint();
-                const value = try self.reader.take(size);
+                const tag = self.reader.varint() catch break;
+                const size = self.reader.varint() catch break;
+                const value = self.reader.take(size) catch break;
                 if (self.known(op, first, tag) != null) continue;
                 if (self.unknown == 0) return error.Odd;
                 self.unknown -= 1;
@@ -173,76 +245,97 @@ pub fn Walk(comptime Out: type) type {
             try self.out.closeList(mark, written);
         }
 
-        fn field(self: *Self, index: u32, parent: ?*const Place) Error!void {
+        fn field(self: *Self, index: u32, parent: ?*const Place) Failure!void {
             const op = &self.program.ops[index];
             if (op.flags.array) return self.array(index, parent);
             const place = Place{ .parent = parent, .op = op };
             if (op.kind == .structure) {
-                if (op.flags.nullable) {
-                    // In a tag section the mark is an unsigned varint, elsewhere an int8.
-                    const mark: i64 = if (op.flags.tagged) @intCast(try self.reader.varint()) else try self.reader.int(i8);
-                    if (mark == @as(i64, if (op.flags.tagged) 0 else -1)) return self.out.nothing();
-                    if (mark != 1) return error.Odd;
-                }
+                if (op.flags.nullable and try self.isNull(op, &place)) return self.out.nothing();
                 return self.structure(index, &place);
             }
             return self.scalar(op, op.flags.nullable, &place);
         }
 
-        fn scalar(self: *Self, op: *const Op, can_be_null: bool, place: *const Place) Error!void {
+        /// Whether a struct is null, by the mark in front of it: in a tag section an unsigned varint, elsewhere an int8.
+        fn isNull(self: *Self, op: *const Op, place: *const Place) Failure!bool {
+            const start = self.reader.at;
+            if (op.flags.tagged) {
+                const mark = try self.varint(place);
+                if (mark > 1) try self.note(.odd_tagged_mark, place, start, .{ signed(mark), 0, 0 });
+                return mark == 0;
+            }
+            const mark = try self.int(i8, place);
+            if (mark != 1 and mark != -1) try self.note(.odd_mark, place, start, .{ mark, 0, 0 });
+            return mark < 0;
+        }
+
+        fn scalar(self: *Self, op: *const Op, can_be_null: bool, place: *const Place) Failure!void {
             switch (op.kind) {
                 .boolean => {
-                    const value = try self.reader.byte();
-                    if (value > 1) return error.Odd;
-                    try self.out.boolean(value == 1);
+                    const value = try self.int(u8, place);
+                    if (value > 1) try self.note(.odd_boolean, place, self.reader.at - 1, .{ value, 0, 0 });
+                    try self.out.boolean(value != 0);
                 },
-                .int8 => try self.out.integer(try self.reader.int(i8)),
-                .int16 => try self.out.integer(try self.reader.int(i16)),
-                .uint16 => try self.out.integer(try self.reader.int(u16)),
-                .int32 => try self.out.integer(try self.reader.int(i32)),
-                .uint32 => try self.out.integer(try self.reader.int(u32)),
-                .int64 => try self.out.integer(try self.reader.int(i64)),
+                .int8 => try self.out.integer(try self.int(i8, place)),
+                .int16 => try self.out.integer(try self.int(i16, place)),
+                .uint16 => try self.out.integer(try self.int(u16, place)),
+                .int32 => try self.out.integer(try self.int(i32, place)),
+                .uint32 => try self.out.integer(try self.int(u32, place)),
+                .int64 => try self.out.integer(try self.int(i64, place)),
                 .uuid => {
-                    const value = try self.reader.take(16);
+                    const value = self.reader.take(16) catch return self.short(16, place);
                     try self.out.uuid(value[0..16]);
                 },
                 .error_code => {
-                    const code = try self.reader.int(i16);
+                    const code = try self.int(i16, place);
                     try self.out.integer(code);
-                    if (code != 0) try self.note(code, place);
+                    if (code != 0) try self.put(0, place, 0, .{ code, 0, 0 });
                 },
-                .string, .bytes, .records => try self.variable(op, can_be_null),
-                .float64 => try self.out.float(try self.reader.int(u64)),
+                .string, .bytes, .records => try self.variable(op, can_be_null, place),
+                .float64 => try self.out.float(try self.int(u64, place)),
                 .structure => unreachable,
                 _ => return error.Odd,
             }
         }
 
-        /// A length or count; null for -1.
-        fn length(self: *Self, op: *const Op) Error!?usize {
-            var value: i64 = undefined;
-            if (op.flags.compact) {
-                value = @as(i64, @intCast(try self.reader.varint())) - 1;
-            } else if (op.kind == .string and !op.flags.array) {
-                value = try self.reader.int(i16);
-            } else {
-                value = try self.reader.int(i32);
-            }
-            if (value == -1) return null;
-            if (value < 0) return error.Odd;
-            return @intCast(value);
+        inline fn int(self: *Self, comptime T: type, place: *const Place) Failure!T {
+            return self.reader.int(T) catch return self.short(@sizeOf(T), place);
         }
 
-        fn variable(self: *Self, op: *const Op, can_be_null: bool) Error!void {
-            // An element of an array has the length of its type, not that of the array.
-            var of_value = op.*;
-            of_value.flags.array = false;
-            const size = try self.length(&of_value) orelse {
-                if (!can_be_null) return error.Odd;
-                return self.out.nothing();
-            };
+        inline fn varint(self: *Self, place: *const Place) Failure!u64 {
+            const start = self.reader.at;
+            return self.reader.varint() catch return self.badVarint(start, place);
+        }
+
+        /// A length, or the count of an array; null for -1.
+        inline fn length(self: *Self, op: *const Op, comptime is_count: bool, place: *const Place) Failure!?usize {
+            const start = self.reader.at;
+            var value: i64 = undefined;
+            if (op.flags.compact) {
+                value = signed(try self.varint(place)) - 1;
+            } else if (!is_count and op.kind == .string) {
+                value = try self.int(i16, place);
+            } else {
+                value = try self.int(i32, place);
+            }
+            if (value >= 0) return @intCast(value);
+            if (value == -1) return null;
+            return self.fail(if (is_count) .negative_count else .negative_length, place, start, .{ value, 0, 0 });
+        }
+
+        /// Null, whether or not it is allowed.
+        inline fn nothing(self: *Self, can_be_null: bool, place: *const Place, start: usize) Error!void {
+            if (!can_be_null) try self.note(.null_value, place, start, .{ 0, 0, 0 });
+            return self.out.nothing();
+        }
+
+        fn variable(self: *Self, op: *const Op, can_be_null: bool, place: *const Place) Failure!void {
+            const start = self.reader.at;
+            const size = try self.length(op, false, place) orelse return self.nothing(can_be_null, place, start);
             const begin = self.reader.at;
-            const value = try self.reader.take(size);
+            const value = self.reader.take(size) catch {
+                return self.fail(.cut_value, place, start, .{ signed(size), signed(self.reader.left()), 0 });
+            };
             switch (op.kind) {
                 .string => {
                     if (Out.is_final) {
@@ -263,7 +356,13 @@ pub fn Walk(comptime Out: type) type {
                     } else if (op.flags.payload) {
                         try self.out.payloadText(value);
                     } else {
-                        try self.out.string(value);
+                        const mark = self.out.at;
+                        self.out.string(value) catch |reason| {
+                            if (reason != error.Odd) return reason;
+                            self.out.at = mark;
+                            try self.note(.not_text, place, begin, .{ signed(size), 0, 0 });
+                            try self.out.binary(value);
+                        };
                     }
                 },
                 .bytes => {
@@ -346,34 +445,100 @@ pub fn Walk(comptime Out: type) type {
             if (call.truncated == 0) call.truncated = before;
         }
 
-        fn array(self: *Self, index: u32, parent: ?*const Place) Error!void {
+        fn array(self: *Self, index: u32, parent: ?*const Place) Failure!void {
             const op = &self.program.ops[index];
-            const count = try self.length(op) orelse {
-                if (!op.flags.nullable) return error.Odd;
-                return self.out.nothing();
-            };
-            const room = self.reader.left() + if (op.size == 0) @as(usize, ZERO_SIZE_SLACK) else 0;
-            if (count > room / @max(op.size, 1) or count > self.elements) return error.Odd;
-            self.elements -= count;
-            try self.out.openArray(count);
             var place = Place{ .parent = parent, .op = op };
+            const start = self.reader.at;
+            const count = try self.length(op, true, &place) orelse return self.nothing(op.flags.nullable, &place, start);
+            const room = self.reader.left();
+            if (count > room + ZERO_SIZE_SLACK) return self.fail(.long_array, &place, start, tooLong(op, count, room));
+            if (count > self.elements) return error.Odd;
+            self.elements -= count;
+            const mark = try self.out.openArray(count);
             for (0..count) |number| {
+                const before = self.out.at;
                 try self.out.element(number == 0);
                 place.index = @intCast(number);
-                if (op.kind == .structure) {
-                    try self.structure(index, &place);
-                } else {
+                (if (op.kind == .structure)
+                    self.structure(index, &place)
+                else
                     // An element is never allowed to be null.
-                    try self.scalar(op, false, &place);
-                }
+                    self.scalar(op, false, &place)) catch |reason| {
+                    place.index = -1;
+                    return self.endArray(reason, mark, number, before, &place, start, tooLong(op, count, room));
+                };
             }
             try self.out.closeArray();
         }
 
-        // Error codes
+        /// Close an array within which the walk ended: in its element behind the first `elements`, which begins at `before`.
+        fn endArray(
+            self: *Self,
+            reason: Failure,
+            mark: usize,
+            elements: usize,
+            before: usize,
+            place: *const Place,
+            start: usize,
+            facts: Facts,
+        ) Failure {
+            @branchHint(.cold);
+            if (reason != error.Ended) return reason;
+            if (!self.kept) self.out.at = before;
+            const left = elements + @intFromBool(self.kept);
+            self.out.endArray(mark, left) catch |other| return other;
+            const is_cut = switch (self.last_problem) {
+                .cut_number, .cut_value, .cut_tag => true,
+                else => false,
+            };
+            if (is_cut and left <= 1 and facts[0] * facts[1] > facts[2]) {
+                // Where there is no more than one element the count is to blame.
+                self.noted = self.last;
+                self.problems -= 1;
+                self.note(.long_array, place, start, facts) catch |other| return other;
+            }
+            self.kept = left > 0;
+            return reason;
+        }
 
-        /// Note an error code and where it is.
-        fn note(self: *Self, code: i16, place: *const Place) Error!void {
+        // Notes
+
+        /// A number where fewer than `size` bytes are left.
+        fn short(self: *Self, size: usize, place: *const Place) Failure {
+            @branchHint(.cold);
+            return self.fail(.cut_number, place, self.reader.at, .{ signed(size), signed(self.reader.left()), 0 });
+        }
+
+        /// A varint from `start` on that does not end.
+        fn badVarint(self: *Self, start: usize, place: *const Place) Failure {
+            @branchHint(.cold);
+            if (self.reader.bytes.len - start >= MAX_VARINT) return self.fail(.long_varint, place, start, .{ 0, 0, 0 });
+            return self.fail(.cut_number, place, self.reader.bytes.len, .{ 1, 0, 0 });
+        }
+
+        /// The walk ends here, at `position`.
+        fn fail(self: *Self, problem: Problem, place: *const Place, position: usize, facts: Facts) Failure {
+            @branchHint(.cold);
+            // What is hidden beside a value may follow where the bytes end.
+            if (self.hide) return error.Odd;
+            self.reader.at = position;
+            self.kept = false;
+            self.note(problem, place, position, facts) catch |reason| return reason;
+            return error.Ended;
+        }
+
+        /// Note a problem.
+        fn note(self: *Self, problem: Problem, place: *const Place, position: usize, facts: Facts) Error!void {
+            @branchHint(.cold);
+            if (self.problems == MAX_PROBLEMS) return error.Odd;
+            self.last = self.noted;
+            self.last_problem = problem;
+            try self.put(@intFromEnum(problem), place, position, facts);
+            self.problems += 1;
+        }
+
+        /// Note an error code (0) or a problem, and where it is.
+        fn put(self: *Self, kind: u16, place: *const Place, position: usize, facts: Facts) Error!void {
             const call = self.account.call;
             var path: [MAX_PATH]u8 = undefined;
             var first: usize = path.len;
@@ -390,17 +555,31 @@ pub fn Walk(comptime Out: type) type {
                     }
                     try prepend(&path, &first, "[");
                 }
-                try prepend(&path, &first, self.program.name(step.op));
+                try prepend(&path, &first, if (step.op) |op| self.program.name(op) else "_tags");
             }
             const text = path[first..];
-            if (call.errors_size - self.errors < 4 + text.len) return error.Odd;
-            const entry = call.errors[self.errors..call.errors_size];
-            std.mem.writeInt(i16, entry[0..2], code, .little);
+            if (call.notes_size - self.noted < calls.NOTE + text.len) return error.Odd;
+            const entry = call.notes[self.noted..call.notes_size];
+            std.mem.writeInt(u16, entry[0..2], kind, .little);
             std.mem.writeInt(u16, entry[2..4], @intCast(text.len), .little);
-            @memcpy(entry[4..][0..text.len], text);
-            self.errors += 4 + text.len;
+            std.mem.writeInt(u64, entry[4..12], position, .little);
+            inline for (facts, 0..) |fact, number| std.mem.writeInt(i64, entry[12 + 8 * number ..][0..8], fact, .little);
+            @memcpy(entry[calls.NOTE..][0..text.len], text);
+            self.noted += calls.NOTE + text.len;
         }
     };
+}
+
+/// Numbers that a problem is told with; of an error code the first one is the code.
+const Facts = [3]i64;
+
+fn tooLong(op: *const Op, count: usize, room: usize) Facts {
+    return .{ signed(count), op.size, signed(room) };
+}
+
+/// Sizes and varints, none of which comes near 2^63.
+inline fn signed(value: u64) i64 {
+    return @intCast(value);
 }
 
 fn prepend(path: *[MAX_PATH]u8, first: *usize, text: []const u8) Error!void {

@@ -13,13 +13,25 @@ from numpy.typing import NDArray
 from kafkasniff.native.calls import COMPRESSED, DONE, NO_ROOM, Base, Batch, Call, Hiding, Item
 from kafkasniff.native.library import Kernel
 
-__all__ = ["MAX_BATCHES", "MAX_OUTPUT", "Caller", "Code", "Made", "Program", "Wanted", "listed"]
+__all__ = [
+    "MAX_BATCHES",
+    "MAX_OUTPUT",
+    "NOTE",
+    "Caller",
+    "Code",
+    "Made",
+    "Noted",
+    "Program",
+    "Wanted",
+    "listed",
+    "read_notes",
+]
 
 FIRST_OUTPUT: Final = 256 << 10
 MAX_OUTPUT: Final = 8 << 20
 """Bytes of JSON of one body at most: larger ones are Python's."""
-ERRORS: Final = 64 << 10
-"""Bytes of the error codes of one call, with their paths."""
+NOTES: Final = 128 << 10
+"""Bytes of the error codes and problems of one call, with their paths."""
 KEPT_OUTPUT: Final = 1 << 20
 """Bytes of memory for MessagePack that are kept from one body to the next."""
 MAX_BATCHES: Final = 4096
@@ -29,7 +41,7 @@ MAX_RECORDS: Final = 1_000_000
 
 ITEM: Final = np.dtype(
     [
-        *((name, np.uint64) for name in ("program", "start", "end", "output_end", "errors_end")),
+        *((name, np.uint64) for name in ("program", "start", "end", "output_end", "notes_end", "after")),
         ("status", np.int32),
         *((name, np.uint32) for name in ("records", "truncated", "looked_at")),
     ]
@@ -40,18 +52,35 @@ PLACE_AT: Final = Call.program.offset
 put_place: Final = Packing("=QQQ").pack_into
 _RESULTS: Final = Packing("=7Q")
 _RESULTS_AT: Final = Call.written.offset
+_note: Final = Packing("<HHQ3q")
+NOTE: Final = _note.size
+"""Bytes of a note in front of its path."""
 
 Code = tuple[int, str]
 """An error code and where in the body it is."""
+
+
+class Noted(NamedTuple):
+    """A problem of a body."""
+
+    number: int
+    """What it is: `kernel/walk.zig`, `Problem`."""
+    path: str
+    position: int
+    """Where in the data."""
+    numbers: tuple[int, int, int]
 
 
 class Made(NamedTuple):
     """What came of a message."""
 
     json: bytes
-    codes: tuple[Code, ...]
+    codes: list[Code]
+    problems: list[Noted]
     records: int
     truncated: int
+    after: int
+    """Where in the data a body ends."""
 
 
 class Wanted(NamedTuple):
@@ -98,13 +127,14 @@ class Caller:
         self._kernel = kernel
         self.most_output = MAX_OUTPUT if most_output is None else most_output
         self._call = Call()
-        self._errors = ctypes.create_string_buffer(ERRORS)
+        notes = bytearray(NOTES)
+        self._notes = memoryview(notes)
         self._batches = (Batch * MAX_BATCHES)()
         kinds = {**dict.fromkeys(headers, 0), **dict.fromkeys(traces, 1)}
         self._headers = b"".join(bytes((kind, len(name))) + name for name, kind in kinds.items())
         self._marks = listed(marks)
         call = self._call
-        call.errors, call.errors_size = ctypes.addressof(self._errors), ERRORS
+        call.notes, call.notes_size = ctypes.addressof(ctypes.c_char.from_buffer(notes)), NOTES
         call.batches, call.batches_size = self._batches, MAX_BATCHES
         call.headers, call.headers_size = self._headers, len(self._headers)
         call.marks, call.marks_size = self._marks, len(self._marks)
@@ -157,28 +187,24 @@ class Caller:
     ) -> Made | None:
         """The body `data[start:end]`; None where Python has to read it."""
         function, pointer, address = self._kernel.body, self._pointer, program.address
-        return self._run(lambda: function(pointer, address, data, start, end), decompress, end)
+        return self._run(lambda: function(pointer, address, data, start, end), decompress)
 
     def records(self, data: bytes, start: int, end: int, decompress: Callable[[Wanted], bytes | None]) -> Made | None:
         """The `records` field `data[start:end]`; likewise."""
         function, pointer = self._kernel.records, self._pointer
         return self._run(lambda: function(pointer, data, start, end), decompress)
 
-    def _run(
-        self, function: Callable[[], int], decompress: Callable[[Wanted], bytes | None], after: int | None = None
-    ) -> Made | None:
-        """`after`: where the body has to end."""
+    def _run(self, function: Callable[[], int], decompress: Callable[[Wanted], bytes | None]) -> Made | None:
         call = self._call
         call.batches_given = 0
         given: list[bytes] = []  # kept as long as the kernel reads them
         while True:
             status = function()
             if status == DONE:
-                if after is not None and call.after != after:
-                    return None
                 json = ctypes.string_at(self._address, call.written)
-                codes = _codes(ctypes.string_at(self._errors, call.errors_written)) if call.errors_written else ()
-                return Made(json, codes, call.records, call.truncated)
+                size = call.notes_written
+                codes, problems = read_notes(self.notes(size), 0, size)
+                return Made(json, codes, problems, call.records, call.truncated, call.after)
             if status == COMPRESSED and not given:
                 for batch in self._batches[: call.batches_wanted]:
                     wanted = Wanted(batch.position, batch.end, batch.codec, batch.magic, batch.count)
@@ -208,11 +234,11 @@ class Caller:
     def results(self) -> tuple[int, int, int, int, int]:
         """Results of the last call.
 
-        Bytes of error codes, where the body ends, the number of records, bytes at the end of a field that are no whole
+        Bytes of notes, where the body ends, the number of records, bytes at the end of a field that are no whole
         batch, and whether interpreters may add something.
         """
-        _, errors, _, records, truncated, after, looked_at = _RESULTS.unpack_from(self._call, _RESULTS_AT)
-        return errors, after, records, truncated, looked_at
+        _, notes, _, records, truncated, after, looked_at = _RESULTS.unpack_from(self._call, _RESULTS_AT)
+        return notes, after, records, truncated, looked_at
 
     def record_list(self, data: bytes, start: int, end: int, base: Base) -> memoryview | None:
         """The records that fill `data[start:end]` as MessagePack; None where Python has to read them.
@@ -230,23 +256,22 @@ class Caller:
         if self._size > KEPT_OUTPUT:
             self._grow(KEPT_OUTPUT)
 
+    def notes(self, size: int) -> bytes:
+        """The first `size` bytes of the notes of the last call, for `read_notes`."""
+        return bytes(self._notes[:size])
+
     def pack_bodies(self, data: bytes, items: NDArray[np.void]) -> int:
         """Bodies one behind the other as MessagePack in `view`; returns how many items were looked at, 1 or more."""
         return self._run_items(data, items)
 
-    def codes(self, size: int) -> tuple[Code, ...]:
-        """Error codes and their paths, `size` bytes of them."""
-        return _codes(ctypes.string_at(self._errors, size))
-
-    def bodies(self, data: bytes, items: NDArray[np.void]) -> tuple[int, bytes, tuple[Code, ...]]:
+    def bodies(self, data: bytes, items: NDArray[np.void]) -> tuple[int, bytes, bytes]:
         """Bodies one behind the other; `items` are of `ITEM`, whose results are filled in.
 
-        Returns how many items were looked at, their JSON, and their error codes.
+        Returns how many items were looked at, their JSON, and their notes.
         """
         looked = self._run_items(data, items)
         call = self._call
-        json = ctypes.string_at(self._address, call.written)
-        return looked, json, self.codes(call.errors_written) if call.errors_written else ()
+        return looked, ctypes.string_at(self._address, call.written), self.notes(call.notes_written)
 
     def _run_items(self, data: bytes, items: NDArray[np.void]) -> int:
         """How many items were looked at: the first one alone, and for nothing, where it is too large."""
@@ -258,7 +283,7 @@ class Caller:
             looked = self._kernel.bodies(self._pointer, data, len(data), place, len(items))
             if looked == 0 and not self._more():
                 items["status"][0] = NO_ROOM
-                call.written = call.errors_written = 0
+                call.written = call.notes_written = 0
                 return 1
         return looked
 
@@ -268,13 +293,17 @@ def listed(texts: Iterable[bytes]) -> bytes:
     return b"".join(bytes((len(text),)) + text for text in texts)
 
 
-def _codes(raw: bytes) -> tuple[Code, ...]:
-    """Error codes as the kernel leaves them."""
-    found: list[Code] = []
-    at = 0
-    while at < len(raw):
-        code = int.from_bytes(raw[at : at + 2], "little", signed=True)
-        size = int.from_bytes(raw[at + 2 : at + 4], "little")
-        found.append((code, raw[at + 4 : at + 4 + size].decode("ascii")))
-        at += 4 + size
-    return tuple(found)
+def read_notes(notes: bytes, begin: int, end: int) -> tuple[list[Code], list[Noted]]:
+    """Error codes and problems, each in the order of their places, from these bytes of notes."""
+    codes: list[Code] = []
+    problems: list[Noted] = []
+    while begin < end:
+        kind, size, position, *numbers = _note.unpack_from(notes, begin)
+        begin += NOTE
+        path = notes[begin : begin + size].decode("ascii")
+        begin += size
+        if kind:
+            problems.append(Noted(kind, path, position, (numbers[0], numbers[1], numbers[2])))
+        else:
+            codes.append((numbers[0], path))
+    return codes, problems

@@ -1,8 +1,9 @@
 """Bodies of every version in both directions, and fields of records: what the kernel takes, the walker reads, too.
 
 The first byte of an input says how things are shown, and what becomes of payload; the next two which layout it is, or
-that a field of records follows. Where the kernel takes the bytes, Python has nothing to report of them and makes the
-same JSON. Without the kernel nothing is asked. `native_kernel.py` gives the kernel many more inputs, without Python.
+that a field of records follows. Where the kernel takes the bytes, the walker makes the same JSON and the same dict of
+them, and reports the same. Without the kernel nothing is asked. `native_kernel.py` gives the kernel many more inputs,
+without Python.
 """
 
 from __future__ import annotations
@@ -20,7 +21,16 @@ from kafkasniff.sinks.jsonl import BytesForm, body_json
 from tests.fuzz.intake import Intake
 from tests.kafka import records_craft as craft
 from tests.kafka.encode import Encoder, Plan
-from tests.native.kernel_and_walker import Kind, agree, caller, hidden_records, kinds, program, without_kernel
+from tests.native.kernel_and_walker import (
+    Kind,
+    agree,
+    agree_on_dicts,
+    caller,
+    hidden_records,
+    kinds,
+    program,
+    without_kernel,
+)
 
 MAX_LENGTH = 4000
 MEGABYTES = 64
@@ -65,6 +75,7 @@ def one_input(data: bytes) -> None:
         kind = _layouts()[index]
         hide = functools.partial(kind.hidden, payload=payload)
         agree(made, kind.root, rest, 0, len(rest), options, form, hide=hide)
+        agree_on_dicts(kind.root, rest, 0, len(rest), options)
         return
     made = asks.records(rest, 0, len(rest), lambda _: None)
     if made is not None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from kafkasniff.kafka.body_problems import add_noted, walk_ended
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.dissectors import api, api_keys, data_definitions, data_schema
 from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
 from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, TRACEPARENTS
 from kafkasniff.kafka.layout import Struct
+from kafkasniff.kafka.packed import Decoder, decoder_of
 from kafkasniff.kafka.program import program_of
-from kafkasniff.kafka.walker import walk
+from kafkasniff.kafka.walker import Walk, walk
+from kafkasniff.kafka.wire import Ended, Odd
 from kafkasniff.model import Direction
 from kafkasniff.native import Kernel, kernel, kernel_note
 from kafkasniff.native.caller import Caller, Made, Program
@@ -101,13 +105,12 @@ def program(root: Struct) -> Program:
     return Program(the_kernel(), program_of(root))
 
 
-def walked(root: Struct, data: bytes, start: int, end: int, options: DecodeOptions) -> tuple[Any, DecodeContext, bool]:
-    """The body, its context, and whether the walker has nothing to report and ends at the end."""
+def walked(root: Struct, data: bytes, start: int, end: int, options: DecodeOptions) -> tuple[Walk, DecodeContext]:
+    """What the walker reads, and its context."""
     context = DecodeContext(options, start)
     with without_kernel():
         result = walk(root, data, start, end, context)
-    clean = result.complete and result.position == end and not context.problems
-    return result.body, context, clean
+    return result, context
 
 
 def hidden_records(records: dict[str, Any], payload: Payload) -> dict[str, Any]:
@@ -138,8 +141,37 @@ def agree(  # noqa: PLR0917 - a body, and where it is
     """
     if made is None:
         return False
-    body, context, clean = walked(root, data, start, end, options)
-    assert clean, context.problems
-    assert made.json.decode() == body_json(body if hide is None else hide(body), form)
-    assert list(made.codes) == [(error.code, error.path) for error in context.errors]
+    result, context = walked(root, data, start, end, options)
+    noted = DecodeContext(options, start)
+    add_noted(noted, made.problems)
+    assert noted.problems == context.problems
+    assert (made.after, walk_ended(made.problems)) == (result.position, not result.complete)
+    assert made.json.decode() == body_json(result.body if hide is None else hide(result.body), form)
+    assert made.codes == [(error.code, error.path) for error in context.errors]
+    return True
+
+
+@functools.cache
+def decoder(root: Struct) -> Decoder:
+    """What reads a layout as dicts."""
+    return decoder_of(the_kernel(), root)
+
+
+def agree_on_dicts(root: Struct, data: bytes, start: int, end: int, options: DecodeOptions) -> bool:
+    """Whether the kernel took the body as a dict; raises AssertionError where it says anything else than the walker."""
+    context = DecodeContext(options, start)
+    try:
+        body, after = decoder(root)(data, start, end, context)
+        complete = True
+    except Ended as ended:
+        body, after, complete = ended.body, ended.position, False
+    except Odd:
+        return False
+    result, expected = walked(root, data, start, end, options)
+    # Text, since it tells bytes from strings, the order of fields, and not a number.
+    assert repr(body) == repr(result.body)
+    assert (after, complete) == (result.position, result.complete)
+    assert context.problems == expected.problems
+    assert context.errors == expected.errors
+    assert (context.truncated, context.problems_dropped) == (expected.truncated, expected.problems_dropped)
     return True

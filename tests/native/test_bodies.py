@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from kafkasniff.kafka.body_problems import NOT_TEXT, NUMBERED
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.dissectors import api, api_keys, data_definitions, data_schema
 from kafkasniff.kafka.program import ops_of
@@ -15,7 +16,7 @@ from kafkasniff.kafka.schema import Schema
 from kafkasniff.sinks.jsonl import BytesForm
 from tests.choice import DEEP
 from tests.kafka.encode import Encoder, Plan
-from tests.native.kernel_and_walker import agree, caller, program
+from tests.native.kernel_and_walker import agree, agree_on_dicts, caller, program
 
 SHOW = DecodeOptions(show_secrets=True)
 CHOICES = [
@@ -74,7 +75,7 @@ def test_every_data_block() -> None:
 
 @pytest.mark.parametrize("key", api_keys())
 def test_changed_and_cut_bytes(key: int) -> None:
-    """Where the kernel takes a body, the walker has nothing to report and says the same; else Python reads it."""
+    """Where the kernel takes a body, the walker reports the same of it; else Python reads it."""
     rng = random.Random(2000 + key)
     asks = caller()
     for schema in schemas_of(key):
@@ -87,6 +88,7 @@ def test_changed_and_cut_bytes(key: int) -> None:
             data = bytes(changed)
             end = rng.choice([len(data), len(data), rng.randrange(len(data) + 1)])
             agree(asks.body(walks, data, 0, end, lambda _: None), schema.root, data, 0, end, SHOW)
+            agree_on_dicts(schema.root, data, 0, end, SHOW)
 
 
 @pytest.mark.parametrize("key", api_keys())
@@ -105,7 +107,7 @@ def test_secrets_are_withheld(key: int) -> None:
             )
 
 
-def test_text_that_is_not_utf8_is_left_to_python() -> None:
+def test_text_that_is_not_utf8_is_bytes() -> None:
     found = api(12)
     assert found is not None
     schema = found.request(0)
@@ -113,7 +115,10 @@ def test_text_that_is_not_utf8_is_left_to_python() -> None:
         for front in (0, 13, 16, 31):
             word = b"x" * front + text
             raw = len(word).to_bytes(2, "big") + word + bytes(4) + b"\x00\x00"
-            assert caller().body(program(schema.root), raw, 0, len(raw), lambda _: None) is None
+            made = caller().body(program(schema.root), raw, 0, len(raw), lambda _: None)
+            assert agree(made, schema.root, raw, 0, len(raw), SHOW)
+            assert made is not None
+            assert NUMBERED[made.problems[0].number - 1] is NOT_TEXT
 
 
 def test_every_character_is_escaped_as_orjson_does() -> None:
@@ -136,7 +141,10 @@ def test_bounds_hold() -> None:
     schema = metadata.request(1)
     for count in (1, 2, 1000, 0x7FFFFFFF, -2):
         raw = count.to_bytes(4, "big", signed=True)
-        assert caller().body(program(schema.root), raw, 0, 4, lambda _: None) is None
+        made = caller().body(program(schema.root), raw, 0, 4, lambda _: None)
+        assert agree(made, schema.root, raw, 0, 4, SHOW)
+        assert made is not None
+        assert made.json == b"{}"
     zero_sized = api(18)
     assert zero_sized is not None
     assert caller().body(program(zero_sized.request(0).root), b"", 0, 0, lambda _: None) is not None

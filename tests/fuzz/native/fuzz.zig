@@ -132,6 +132,45 @@ fn decompressed(run: *const Run, data: []const u8, random: *Random) []const u8 {
     return found;
 }
 
+/// Where a value of MessagePack that begins at `start` ends; past the end of the bytes where it is none.
+fn oneValue(bytes: []const u8, start: usize) usize {
+    if (start >= bytes.len) return bytes.len + 1;
+    const head = bytes[start];
+    const at = start + 1;
+    return switch (head) {
+        0x00...0x7F, 0xE0...0xFF, 0xC0, 0xC2, 0xC3 => at,
+        0x80...0x8F => values(bytes, at, 2 * @as(usize, head & 15)),
+        0x90...0x9F => values(bytes, at, head & 15),
+        0xA0...0xBF => at + (head & 31),
+        0xC4, 0xD9 => at + 1 + sizeAt(u8, bytes, at),
+        0xC6, 0xDB => at + 4 + sizeAt(u32, bytes, at),
+        0xC9 => at + 5 + sizeAt(u32, bytes, at),
+        0xCB, 0xD3 => at + 8,
+        0xD1 => at + 2,
+        0xD2 => at + 4,
+        0xD8 => at + 17,
+        0xDD => values(bytes, at + 4, sizeAt(u32, bytes, at)),
+        0xDE => values(bytes, at + 2, 2 * sizeAt(u16, bytes, at)),
+        else => bytes.len + 1,
+    };
+}
+
+/// Where the last of `count` values ends.
+fn values(bytes: []const u8, start: usize, count: usize) usize {
+    var at = start;
+    for (0..count) |_| {
+        if (at > bytes.len) return at;
+        at = oneValue(bytes, at);
+    }
+    return at;
+}
+
+fn sizeAt(comptime T: type, bytes: []const u8, at: usize) usize {
+    const width = @sizeOf(T);
+    if (at + width > bytes.len) return bytes.len + 1;
+    return std.mem.readInt(T, bytes[at..][0..width], .big);
+}
+
 pub export fn kafkasniff_fuzz(run: *Run) void {
     var random = Random{ .state = run.random | 1 };
     const forms = [_]u32{ 0, 1, 2 };
@@ -146,26 +185,40 @@ pub export fn kafkasniff_fuzz(run: *Run) void {
         for (0..random.below(5)) |_| change(input, &random);
         run.size = cut;
         if (seed.program == null and random.below(8) > 0) sum(input);
-        const records: u32 = if (random.below(8) == 0) @intCast(random.below(3)) else 0;
+        const records: u32 = if (random.below(8) == 0) @intCast(random.below(4)) else 0;
         const shown: u32 = @intCast(random.below(2));
-        const packs: u32 = @intFromBool(random.below(4) == 0);
+        // MessagePack as often as JSON.
+        const packs = random.below(2) == 0;
         const payload: u32 = @intCast(random.below(3));
         const json_records: u32 = @intCast(random.below(2));
         call.wants = @bitCast(
-            forms[random.below(3)] | records << 2 | shown << 4 | packs << 5 | payload << 6 | json_records << 8,
+            forms[random.below(3)] | records << 2 | shown << 4 | @as(u32, @intFromBool(packs)) << 5 | payload << 6 | json_records << 8,
         );
         call.batches_given = 0;
         const data = input.ptr;
-        const ended = if (seed.program) |program| one: {
+        const ended: calls.Status = if (seed.program) |program| one: {
             if (random.below(16) == 0) {
                 var items = [_]calls.Item{
-                    .{ .program = program, .start = 0, .end = cut, .output_end = 0, .errors_end = 0, .status = .odd, .records = 0, .truncated = 0, .looked_at = 0 },
-                    .{ .program = program, .start = cut / 2, .end = cut, .output_end = 0, .errors_end = 0, .status = .odd, .records = 0, .truncated = 0, .looked_at = 0 },
+                    .{ .program = program, .start = 0, .end = cut, .output_end = 0, .notes_end = 0, .after = 0, .status = .odd, .records = 0, .truncated = 0, .looked_at = 0 },
+                    .{ .program = program, .start = cut / 2, .end = cut, .output_end = 0, .notes_end = 0, .after = 0, .status = .odd, .records = 0, .truncated = 0, .looked_at = 0 },
                 };
                 _ = kernel.kafkasniff_bodies(call, data, cut, &items, items.len);
                 break :one items[0].status;
             }
-            break :one kernel.kafkasniff_body(call, program, data, 0, cut);
+            if (packs and random.below(2) == 0) {
+                call.program = program;
+                call.start = 0;
+                call.end = cut;
+                const made = kernel.kafkasniff_pack(call, data);
+                break :one @enumFromInt(if (made < 0) -made else 0);
+            }
+            const done = kernel.kafkasniff_body(call, program, data, 0, cut);
+            // What was cut has to be whole, too.
+            if (done == .done and packs and oneValue(call.output[0..call.written], 0) != call.written) @panic("not a value");
+            break :one done;
+        } else if (packs) one: {
+            const base = calls.Base{ .offset = 0, .timestamp = 0, .append = 0, .appends = random.below(2), .wire = random.next() };
+            break :one kernel.kafkasniff_record_list(call, data, 0, cut, &base);
         } else kernel.kafkasniff_records(call, data, 0, cut);
         if (ended == .compressed) {
             for (call.batches[0..call.batches_wanted]) |*batch| {
