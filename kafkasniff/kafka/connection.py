@@ -368,6 +368,8 @@ class KafkaConnection:
                 if lost_at is None:
                     continue
                 self._framers[direction] = None
+                if direction == self._log.client:
+                    self._dialogue.lose_requests()
                 self._tell_impossible(direction, framer.lost_size)
                 index = bisect_right(run.end, lost_at, index, last)
                 if index == last:
@@ -424,7 +426,9 @@ class KafkaConnection:
         if not in_step:
             self._framers[direction] = None
             self._boundaries.release(direction)
-            if direction != self._log.client:
+            if direction == self._log.client:
+                self._dialogue.lose_requests()
+            else:
                 self._dialogue.lose_responses(item.resumed_ns, has_head=True)
             self._compare_streams()
 
@@ -444,7 +448,7 @@ class KafkaConnection:
 
     def _gap_in_search(self, item: Gap) -> None:
         direction = item.direction
-        if self.verdict == "kafka" and direction != self._log.client:
+        if direction != self._log.client:
             self._dialogue.lose_responses(item.resumed_ns, has_head=False)
         trial = self._trials[direction]
         if trial is None:

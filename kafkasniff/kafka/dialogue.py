@@ -51,6 +51,8 @@ class Dialogue:
         "_log",
         "_offered",
         "_ordinal",
+        "_requests_lost_before",
+        "_responses_lost",
         "_sasl",
         "gapped",
         "last_answer",
@@ -80,6 +82,10 @@ class Dialogue:
         self.last_answer: int | None = None
         """Correlation id of the last response that was paired."""
         self._ordinal = 0
+        self._requests_lost_before = -1
+        """Between the requests below this ordinal and those from it on, others may be in missing bytes; -1: nowhere."""
+        self._responses_lost = False
+        """Responses may be in missing bytes."""
         self.memory = ConnectionMemory()
         self.ledger = Ledger()
         self.opening: Opening | None = Opening()
@@ -206,8 +212,13 @@ class Dialogue:
             else:
                 self._end_without(rest, "open" if reason == "end" else "unanswered")
 
+    def lose_requests(self) -> None:
+        """Bytes are missing where requests begin, or no request can be found in them."""
+        self._requests_lost_before = self._ordinal
+
     def lose_responses(self, resumed_ns: int, *, has_head: bool) -> None:
         """Bytes are missing where responses begin; `resumed_ns` and `has_head` as in `Ledger.gap`."""
+        self._responses_lost = True
         for lost in self.ledger.gap(resumed_ns, has_head=has_head):
             self._end_without(lost, "lost")
 
@@ -258,6 +269,7 @@ class Dialogue:
             self._unreadable(frame, "which are no request")
             return
         if decoded.correlation_id is None and _incomplete(frame):
+            self.lose_requests()
             self._unreadable(frame, f"cut after {frame.end - frame.start} of them")
             return
         ordinal = self._ordinal
@@ -305,7 +317,7 @@ class Dialogue:
         if self._early:
             # Where bytes are missing and ids may all be the same, what came before this request may answer another one.
             sure = not self.gapped or (self._ids_vary and not repeats)
-            early = self._early.take(pending.correlation_id, pending.time_ns, may_precede=sure)
+            early = self._early.find(pending.correlation_id, pending.time_ns, may_precede=sure)
             if early is not None:
                 self._pair(pending, early[1], (), early=early[0])
                 return
@@ -320,6 +332,7 @@ class Dialogue:
 
     def _response(self, frame: Frame) -> None:
         if frame.end - frame.start < 4:
+            self._responses_lost = True
             self._orphan(frame)
             return
         correlation_id = _INT.unpack_from(frame.data, frame.start)[0]
@@ -354,12 +367,12 @@ class Dialogue:
         is enough to tell, and it fits.
         """
         pending = self.ledger.oldest(correlation_id)
-        if pending is None or (_elapsed(pending.time_ns, frame.first_time) or 0) >= 0:
+        if pending is None or not _precedes(frame, pending):
             return False
         if not self._ids_vary or self.ledger.has_same_id(correlation_id):
             return True
         decoded = decode_response(frame.data, frame.start, frame.end, pending.api_key, pending.api_version, _TRIAL)
-        return _does_not_fit(decoded, cut=frame.end - frame.start != frame.size)
+        return self._is_unproven(decoded, pending, frame)
 
     def _pair(self, pending: Pending, frame: Frame, problems: tuple[Problem, ...], *, early: int | None = None) -> None:
         """Take a response and its request together; `early`: the number that it had among those that waited."""
@@ -367,8 +380,7 @@ class Dialogue:
             self._detail.left_out.responses += 1
             self.opening = None
             self.last_answer = pending.correlation_id
-            if self._early:
-                self._give_up(self._early.drain() if early is None else self._early.before(early))
+            self._pass_early(early)
             return
         decoded = decode_response(
             frame.data,
@@ -384,16 +396,15 @@ class Dialogue:
         )
         if self.gapped:
             whole = read_rest(decoded)
-            repeats = not self._ids_rise or (_elapsed(pending.time_ns, frame.first_time) or 0) < 0
-            if repeats and _does_not_fit(self._to_judge(whole, pending, frame), cut=bool(_incomplete(frame))):
+            repeats = not self._ids_rise or self._may_repeat(pending) or _precedes(frame, pending)
+            if repeats and self._is_unproven(self._to_judge(whole, pending, frame), pending, frame):
                 # Ids repeat on some connections: where bytes are missing, the same id need not be the same exchange.
-                self._orphan(frame)
+                self._leave_unpaired(frame, early)
                 self._end_without(pending, "lost")
                 return
             if self._detail.keeps(likely_bytes(whole.api_key, "response", frame.size, whole.body)):
                 decoded = whole
-        if self._early:
-            self._give_up(self._early.drain() if early is None else self._early.before(early))
+        self._pass_early(early)
         self.last_answer = pending.correlation_id
         latency = _elapsed(pending.time_ns, frame.first_time)
         duration = _elapsed(pending.first_time, frame.time_ns)
@@ -417,6 +428,47 @@ class Dialogue:
             self._offered = None
             if self._sasl is None and decoded.body is not None and decoded.body.get("error_code") == 0:
                 self._sasl = RawSasl(pending.mechanism)
+
+    def _may_repeat(self, pending: Pending) -> bool:
+        """Whether the response to a request may be lost, and a later one that is not at hand have the same id.
+
+        Java clients restart their ids after authentication. The later request may be in missing bytes, or be held back
+        behind a hole: that ids have risen so far does not rule it out.
+        """
+        return self._responses_lost and (self.requests == "behind" or pending.ordinal < self._requests_lost_before)
+
+    def _is_unproven(self, decoded: Decoded, pending: Pending, frame: Frame) -> bool:
+        """Whether nothing but its id shows that a response answers a request: `decoded`, all of it, as that."""
+        cut = frame.end - frame.start != frame.size
+        if cut and (
+            self._may_repeat(pending)
+            or (_precedes(frame, pending) and (self._requests_lost_before >= 0 or not self._ids_rise))
+        ):
+            # The beginning of a message is the beginning of many others.
+            return True
+        return _does_not_fit(decoded, cut=cut)
+
+    def _leave_unpaired(self, frame: Frame, early: int | None) -> None:
+        """Take a response that does not answer the request with its id; `early` as in `_pair`."""
+        if self.requests == "behind":
+            # The request that it answers may still come.
+            self.opening = None
+            if early is None:
+                self._give_up(self._early.add(_INT.unpack_from(frame.data, frame.start)[0], frame))
+            else:
+                self._give_up(self._early.refuse(early))
+            return
+        if early is not None:
+            self._early.remove(early)
+        self._orphan(frame)
+
+    def _pass_early(self, early: int | None) -> None:
+        """A response has its request: those that waited before it will not find theirs. `early` as in `_pair`."""
+        if early is not None:
+            self._give_up(self._early.before(early))
+            self._early.remove(early)
+        elif self._early:
+            self._give_up(self._early.drain())
 
     def _to_judge(self, decoded: Decoded, pending: Pending, frame: Frame) -> Decoded:
         """The response with all that may be wrong with it, also where its body is not wanted.
@@ -518,6 +570,11 @@ def _incomplete(frame: Frame) -> tuple[Problem, ...]:
     if have == frame.size:
         return ()
     return (Problem("frame-incomplete", f"{have} of {frame.size} bytes of the message are in the capture", have),)
+
+
+def _precedes(frame: Frame, pending: Pending) -> bool:
+    """Whether a response begins before its request is complete."""
+    return (_elapsed(pending.time_ns, frame.first_time) or 0) < 0
 
 
 def _span(nanoseconds: int) -> str:

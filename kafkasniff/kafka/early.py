@@ -5,6 +5,7 @@ has a hole, so that what is behind it is held back until the hole is filled or t
 searched for. It waits until
 
 - its request is there;
+- two requests with its id have come that it does not answer;
 - a later response has found its own: brokers answer in order, so what it waits for was in bytes that are missing;
 - EARLY_FRAMES more frames of the connection have come. Those that come while requests are behind do not count;
 - the bound is reached.
@@ -12,6 +13,7 @@ searched for. It waits until
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict, deque
 from typing import Final
 
@@ -33,11 +35,13 @@ class EarlyResponses:
     Each has a number that rises in the order in which they came.
     """
 
-    __slots__ = ("_by_id", "_bytes", "_clock", "_next", "_waiting")
+    __slots__ = ("_by_id", "_bytes", "_clock", "_next", "_refused", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[int, tuple[int, int, Frame]] = OrderedDict()
         """By number: the clock at which the wait is over, the correlation id, and the frame."""
+        self._refused: set[int] = set()
+        """Numbers of those that do not answer a request with their id."""
         self._by_id: dict[int, deque[int]] = {}
         self._bytes = 0
         self._clock = 0
@@ -72,8 +76,8 @@ class EarlyResponses:
             gone.append(self._remove(next(iter(self._waiting))))
         return gone
 
-    def take(self, correlation_id: int, time_ns: int, *, may_precede: bool) -> tuple[int, Frame] | None:
-        """Take out the response to a request that was complete at `time_ns`: its number and its frame.
+    def find(self, correlation_id: int, time_ns: int, *, may_precede: bool) -> tuple[int, Frame] | None:
+        """Find the response to a request that was complete at `time_ns`: its number and its frame. It still waits.
 
         Of several with this id it is the first that began after the request; where all began before it, the first, or
         none unless `may_precede`.
@@ -88,7 +92,26 @@ class EarlyResponses:
             number = numbers[0]
         else:
             return None
-        return number, self._remove(number)
+        return number, self._waiting[number][2]
+
+    def remove(self, number: int) -> None:
+        """Take out the one of this number."""
+        self._remove(number)
+
+    def refuse(self, number: int) -> list[Frame]:
+        """Note that the response of this number, which `find` gave, does not answer the request.
+
+        It may answer a later one, so that it keeps its place; the second time it is taken out. Ids restart once, after
+        authentication, and the work for a response must not grow with the number of requests that have its id.
+        Responses with this id that began before the request are taken out as well: they answer no later one either.
+        """
+        numbers = self._by_id[self._waiting[number][1]]
+        gone = [self._remove(earlier) for earlier in [*itertools.takewhile(lambda other: other < number, numbers)]]
+        if number in self._refused:
+            gone.append(self._remove(number))
+        else:
+            self._refused.add(number)
+        return gone
 
     def before(self, number: int) -> list[Frame]:
         """Take out those that came before the one of this number."""
@@ -114,6 +137,7 @@ class EarlyResponses:
 
     def _remove(self, number: int) -> Frame:
         _, correlation_id, frame = self._waiting.pop(number)
+        self._refused.discard(number)
         self._bytes -= frame.end - frame.start
         numbers = self._by_id[correlation_id]
         if len(numbers) == 1:

@@ -656,6 +656,8 @@ _EXCHANGES: Final = (
             "_ids_rise": bool,
             "last_answer": int | None,
             "_ordinal": int,
+            "_requests_lost_before": int,
+            "_responses_lost": bool,
             "memory": ConnectionMemory,
             "ledger": exchange.Ledger,
             "opening": opening.Opening | None,
@@ -707,6 +709,7 @@ _EXCHANGES: Final = (
         early.EarlyResponses,
         {
             "_waiting": _most(OrderedDict[int, tuple[int, int, Frame]], early.MAX_EARLY),
+            "_refused": _most(set[int], early.MAX_EARLY),
             "_by_id": dict[int, deque[int]],
             "_bytes": int,
             "_clock": int,

@@ -28,8 +28,11 @@ def times(frames: list[Frame]) -> list[int]:
 
 
 def taken(waiting: EarlyResponses, correlation_id: int, time_ns: int, *, may_precede: bool) -> int | None:
-    found = waiting.take(correlation_id, time_ns, may_precede=may_precede)
-    return None if found is None else found[1].first_time
+    found = waiting.find(correlation_id, time_ns, may_precede=may_precede)
+    if found is None:
+        return None
+    waiting.remove(found[0])
+    return found[1].first_time
 
 
 def test_found_by_id() -> None:
@@ -58,10 +61,24 @@ def test_what_came_before_one_goes() -> None:
     waiting = EarlyResponses()
     for correlation_id in range(5):
         waiting.add(correlation_id, frame(correlation_id))
-    found = waiting.take(3, 0, may_precede=False)
+    found = waiting.find(3, 0, may_precede=False)
     assert found is not None
     assert times(waiting.before(found[0])) == [0, 1, 2]
-    assert times(waiting.drain()) == [4]
+    assert times(waiting.drain()) == [3, 4]
+
+
+def test_one_that_does_not_answer_waits_for_another_request_and_no_more() -> None:
+    waiting = EarlyResponses()
+    for correlation_id, time in ((0, 10), (1, 20), (0, 30), (0, 40)):
+        waiting.add(correlation_id, frame(time))
+    first = waiting.find(0, 25, may_precede=False)
+    assert first is not None
+    # The one that began before the request answers none; others with another id keep their place.
+    assert times(waiting.refuse(first[0])) == [10]
+    assert waiting.find(0, 25, may_precede=False) == first
+    assert times(waiting.refuse(first[0])) == [30]
+    assert taken(waiting, 0, 25, may_precede=False) == 40
+    assert times(waiting.drain()) == [20]
 
 
 def test_patience_ends_in_turn() -> None:
@@ -76,7 +93,7 @@ def test_patience_ends_in_turn() -> None:
 def test_the_batch_around_a_response_is_not_kept() -> None:
     waiting = EarlyResponses()
     waiting.add(1, frame(1, b"\0\0\0\1abc", around=b"x" * 1000))
-    ((_, kept),) = [found for found in [waiting.take(1, 0, may_precede=False)] if found is not None]
+    ((_, kept),) = [found for found in [waiting.find(1, 0, may_precede=False)] if found is not None]
     assert (kept.data, kept.start, kept.end, kept.size) == (b"\0\0\0\1abc", 0, 7, 7)
 
 
