@@ -102,9 +102,10 @@ def _by_kernel(kernel: Any, data: bytes, kinds: Sequence[Kind], places: Sequence
     while len(sizes) < len(items):
         at = len(sizes)
         # The kernel may stop early, when its output is full.
-        made = renderer.bodies(data, items[at : at + AT_ONCE])
+        chosen = items[at : at + AT_ONCE]
+        made = renderer.bodies(data, chosen, chosen["start"].tolist())
         sizes += [
-            size_of(place) if body is None else len(body.json)
+            size_of(place) if body is None or body.odd is not None else len(body.json)
             for place, body in zip(places[at : at + len(made)], made, strict=True)
         ]
     seconds = time.process_time() - begin

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kafkasniff.kafka.context import DecodeContext
-from kafkasniff.native.caller import Noted
+from kafkasniff.native.calls import Noted
 
 __all__ = [
     "CUT_NUMBER",

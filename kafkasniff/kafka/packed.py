@@ -20,8 +20,8 @@ from kafkasniff.kafka.packed_records import HEADED, MAX_PACKED, caller_of, plain
 from kafkasniff.kafka.program import program_of
 from kafkasniff.kafka.secrets import redact_config
 from kafkasniff.kafka.wire import Ended, Odd, add_error
-from kafkasniff.native.caller import Noted, Program, read_notes
-from kafkasniff.native.calls import PACK, PACKED_RECORDS, SHOW_SECRETS, Hiding
+from kafkasniff.native.caller import Program, read_notes
+from kafkasniff.native.calls import PACK, PACKED_RECORDS, SHOW_SECRETS, Hiding, Noted
 from kafkasniff.native.library import Kernel
 
 __all__ = ["Decoder", "Reading", "decoder_of", "read_plain", "ways_to_configs"]

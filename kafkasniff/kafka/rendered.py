@@ -26,8 +26,8 @@ from kafkasniff.kafka.program import ops_of, program_of
 from kafkasniff.kafka.record_batch import HEADER_SIZE
 from kafkasniff.kafka.records import rendered_records
 from kafkasniff.model import Direction, ErrorCode, RenderedBody, RenderedRecords
-from kafkasniff.native.caller import Caller, Code, Noted, Program, Wanted, read_notes
-from kafkasniff.native.calls import COMPRESSED, DONE, FORMS, JSON_RECORDS, PAYLOAD, RECORDS, SHOW_SECRETS, Hiding
+from kafkasniff.native.caller import Caller, Code, Program, Wanted, read_notes
+from kafkasniff.native.calls import COMPRESSED, DONE, FORMS, JSON_RECORDS, PAYLOAD, RECORDS, SHOW_SECRETS, Hiding, Noted
 from kafkasniff.native.library import Kernel
 
 __all__ = ["Renderer", "program_for"]

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.native.calls import COMPRESSED, DONE, NO_ROOM, Base, Batch, Call, Hiding, Item
+from kafkasniff.native.calls import COMPRESSED, DONE, NO_ROOM, Base, Batch, Call, Hiding, Item, Noted
 from kafkasniff.native.library import Kernel
 
 __all__ = [
@@ -58,17 +58,6 @@ NOTE: Final = _note.size
 
 Code = tuple[int, str]
 """An error code and where in the body it is."""
-
-
-class Noted(NamedTuple):
-    """A problem of a body."""
-
-    number: int
-    """What it is: `kernel/walk.zig`, `Problem`."""
-    path: str
-    position: int
-    """Where in the data."""
-    numbers: tuple[int, int, int]
 
 
 class Made(NamedTuple):

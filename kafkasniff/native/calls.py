@@ -22,6 +22,7 @@ __all__ = [
     "Call",
     "Hiding",
     "Item",
+    "Noted",
 ]
 
 DONE: Final = 0
@@ -127,3 +128,14 @@ class Item(ctypes.Structure):
         ("truncated", ctypes.c_uint32),
         ("looked_at", ctypes.c_uint32),
     )
+
+
+class Noted(NamedTuple):
+    """A problem of a body."""
+
+    number: int
+    """What it is: `kernel/walk.zig`, `Problem`."""
+    path: str
+    position: int
+    """Where in the data."""
+    numbers: tuple[int, int, int]
