@@ -53,7 +53,7 @@ def tell_request(entry: BulkEntry, number: int, capture: str | None) -> tuple[Me
     if body is None:
         options, memory = context.options, connection.kafka.memory
         if options.bodies:
-            # There is more to tell, so that `read_request` would not get a body either.
+            # There is more to report, so `read_request` would not get a body either.
             decoded = decode_request(data, start, start + size, options, memory=memory, rendered=rendered)
         else:
             decoded = read_request(bulk, version, start, size, length, correlation_id, memory)

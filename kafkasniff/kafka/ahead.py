@@ -1,6 +1,6 @@
 """Bodies of messages that are taken in bulk, made some at a time by the native kernel.
 
-A call of it costs a microsecond, which is more than most bodies do.
+A call of it costs a microsecond, more than reading most bodies does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["AT_ONCE", "Ahead", "BodyMaker", "Programs"]
 MAX_KINDS: Final = 4096
 """Kinds of messages whose programs are kept; versions come from the wire."""
 AT_ONCE: Final = 128
-"""Bodies that are made ahead: as many as are told at a time (`inspector.SLICE`)."""
+"""Bodies that are made ahead: as many as are reported at a time (`inspector.SLICE`)."""
 
 Made = RenderedBody | Body | None
 
@@ -44,11 +44,11 @@ class BodyMaker(Protocol):
 
 
 class Programs:
-    """Programs by the kind of messages; `made`: what makes one for a plan, None where there is none."""
+    """Programs by the kind of messages; `make`: returns the program of a plan, None where there is none."""
 
-    def __init__(self, kernel: Kernel, made: Callable[[Plan], bytes | None]) -> None:
+    def __init__(self, kernel: Kernel, make: Callable[[Plan], bytes | None]) -> None:
         self._kernel = kernel
-        self._make = made
+        self._make = make
         self._programs: dict[tuple[int, int, Direction], Program | None] = {}
         self.kept: dict[int, tuple[Program, Plan, bool]] = {}
         """By their addresses, which bodies that are still to be made are kept with: there is one at most for each known
@@ -78,10 +78,10 @@ class Programs:
 
 
 class Ahead:
-    """The bodies of messages that are told one after the other, made some at a time.
+    """The bodies of messages that are reported one after the other, made some at a time.
 
     `programs`: addresses, 0 where a body is read alone; `base`, `start`, `end`: where messages and their bodies begin
-    and end; `order`: their indices in the order in which they are told.
+    and end; `order`: their indices in the order in which they are reported.
     """
 
     __slots__ = ("_bases", "_data", "_items", "_made", "_maker", "_order", "_rank")
@@ -115,7 +115,7 @@ class Ahead:
             return self._made.pop(index)
 
     def _make(self, first: int) -> None:
-        """Make those that are told from here on."""
+        """Make those that are reported from here on."""
         chosen = self._order[first : first + AT_ONCE]
         items = np.ascontiguousarray(self._items[chosen])
         bodies = self._maker.bodies(self._data, items, self._bases[chosen].tolist())

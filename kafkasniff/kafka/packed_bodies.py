@@ -1,6 +1,6 @@
 """Bodies of messages taken in bulk as dicts, some at a time by the native kernel (`ahead.Ahead`).
 
-They are those of `message_body.decode_body`, and None where that may have to be asked.
+They are the bodies that `message_body.decode_body` returns, and None where there may be more to report.
 """
 
 from __future__ import annotations

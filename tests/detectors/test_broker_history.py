@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from kafkasniff.detectors import broker_history
 from kafkasniff.detectors.absences import links_shape
 from kafkasniff.detectors.broker_gone import BrokerGone
 from kafkasniff.detectors.broker_history import BrokerHistory
+from tests.steps import steps
 
 TIMES = st.integers(0, 12)
 SPANS = st.tuples(TIMES, TIMES).map(sorted)
@@ -148,30 +148,12 @@ def restless(brokers: int, absences: int) -> BrokerGone:
     return detector
 
 
-def lines_run(work: Callable[[], object]) -> int:
-    """Lines of Python that a call runs, in every function."""
-    count = 0
-
-    def trace(_frame: object, event: str, _argument: object) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
-
-
 def test_work_is_in_proportion_to_absences_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten times as many absences, and as many rows of everything else. `new_leaders` has a bound of its own."""
     monkeypatch.setattr(broker_history, "MAX_LOOKUPS", 0)
     small, large = restless(4, 50), restless(4, 500)
     assert len(large.findings()) >= 4 * 500
-    assert lines_run(large.findings) < 12 * lines_run(small.findings)
+    assert steps(large.findings) < 12 * steps(small.findings)
 
 
 def test_searches_for_new_leaders_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

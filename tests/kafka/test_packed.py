@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
 
 import pytest
 
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.dissectors import api, api_keys, data_definitions, data_schema
+from kafkasniff.kafka.dissectors import api, api_keys
 from kafkasniff.kafka.schema import Schema
 from kafkasniff.kafka.walker import Span, walk
 from kafkasniff.kafka.wire import Odd
 from kafkasniff.native import kernel
 from tests.choice import DEEP
 from tests.kafka.encode import Encoder, Plan
+from tests.kafka.schemas import data_schemas, schemas_of
 
 SHOW = DecodeOptions(show_secrets=True)
 CHOICES = [
@@ -26,21 +26,6 @@ CHOICES = [
     {},
     {},
 ]
-
-
-def schemas_of(key: int) -> Iterator[Schema]:
-    found = api(key)
-    assert found is not None
-    for version in found.versions:
-        yield found.request(version)
-        yield found.response(version)
-
-
-def data_schemas() -> list[Schema]:
-    pairs = ((name, d.message.versions) for name, d in data_definitions().items())
-    schemas = [data_schema(name, version) for name, span in pairs for version in range(span.low, span.high + 1)]
-    assert None not in schemas
-    return [schema for schema in schemas if schema is not None]
 
 
 def check(schema: Schema, rng: random.Random, choices: dict) -> bytes:

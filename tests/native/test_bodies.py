@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
 
 import pytest
 
 from kafkasniff.kafka.body_problems import NOT_TEXT, NUMBERED
 from kafkasniff.kafka.context import DecodeOptions
-from kafkasniff.kafka.dissectors import api, api_keys, data_definitions, data_schema
+from kafkasniff.kafka.dissectors import api, api_keys
 from kafkasniff.kafka.program import ops_of
 from kafkasniff.kafka.schema import Schema
 from kafkasniff.sinks.jsonl import BytesForm
 from tests.choice import DEEP
 from tests.kafka.encode import Encoder, Plan
+from tests.kafka.schemas import data_schemas, schemas_of
 from tests.native.kernel_and_walker import agree, agree_on_dicts, caller, program
 
 SHOW = DecodeOptions(show_secrets=True)
@@ -28,20 +28,6 @@ CHOICES = [
 ]
 FORMS: tuple[BytesForm, ...] = ("auto", "base64", "hex")
 EDGES = (0, 1, 0x5C, 0x7F, 0x80, 0xC3, 0xED, 0xF4, 0xFF)
-
-
-def schemas_of(key: int) -> Iterator[Schema]:
-    found = api(key)
-    assert found is not None
-    for version in found.versions:
-        yield found.request(version)
-        yield found.response(version)
-
-
-def data_schemas() -> list[Schema]:
-    pairs = ((name, d.message.versions) for name, d in data_definitions().items())
-    found = [data_schema(name, version) for name, span in pairs for version in range(span.low, span.high + 1)]
-    return [schema for schema in found if schema is not None]
 
 
 def leaves(schema: Schema) -> bool:
