@@ -3,6 +3,7 @@
 const build = @import("build_facts");
 pub const calls = @import("call.zig");
 pub const columns = @import("columns.zig");
+pub const feed = @import("feed.zig");
 const json = @import("json.zig");
 const packing = @import("pack.zig");
 const payloads = @import("payload.zig");
@@ -26,7 +27,7 @@ fn stop(_: []const u8, _: ?usize) noreturn {
     @trap();
 }
 
-const IDENTITY = "kafkasniff-kernel abi=3 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
+const IDENTITY = "kafkasniff-kernel abi=4 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
 
 /// What was compiled, by what.
 pub export fn kafkasniff_identity() [*:0]const u8 {
@@ -245,4 +246,24 @@ pub export fn kafkasniff_columns_measure(call: *columns.Columns) void {
 /// Their records as columns: of those that were measured as `done` and are so still.
 pub export fn kafkasniff_columns_write(call: *columns.Columns) Status {
     return columns.write(call);
+}
+
+/// Rows of a batch, from `row` on; see `feed.zig`.
+pub export fn kafkasniff_feed(call: *feed.Feed) feed.Status {
+    return feed.run(call);
+}
+
+/// What is kept of an earlier batch, for the next one: `from` is the arena that its unfinished frames are in.
+pub export fn kafkasniff_feed_carry(call: *feed.Feed, from: [*]const u8) feed.Status {
+    return feed.carry(call, from);
+}
+
+/// Find the connection at this index by its endpoints from now on, for which the table has to have room.
+pub export fn kafkasniff_feed_enter(call: *feed.Feed, index: u32) void {
+    feed.enter(call, index);
+}
+
+/// Find it no more.
+pub export fn kafkasniff_feed_forget(call: *feed.Feed, index: u32) void {
+    feed.forget(call, index);
 }

@@ -14,7 +14,7 @@ from kafkasniff.native.calls import Base, Call, Item
 
 __all__ = ["ABI", "Kernel", "kernel", "kernel_note"]
 
-ABI: Final = 3
+ABI: Final = 4
 """Version of the structures and functions; the library states its own."""
 
 SWITCH: Final = "KAFKASNIFF_KERNEL"
@@ -61,6 +61,18 @@ class Kernel:
         self.columns_write = library.kafkasniff_columns_write
         self.columns_write.argtypes = (pointer,)
         self.columns_write.restype = ctypes.c_int32
+        self.feed = library.kafkasniff_feed
+        self.feed.argtypes = (pointer,)
+        self.feed.restype = ctypes.c_int32
+        self.feed_carry = library.kafkasniff_feed_carry
+        self.feed_carry.argtypes = (pointer, pointer)
+        self.feed_carry.restype = ctypes.c_int32
+        self.feed_enter = library.kafkasniff_feed_enter
+        self.feed_enter.argtypes = (pointer, ctypes.c_uint32)
+        self.feed_enter.restype = None
+        self.feed_forget = library.kafkasniff_feed_forget
+        self.feed_forget.argtypes = (pointer, ctypes.c_uint32)
+        self.feed_forget.restype = None
 
 
 class _Found(NamedTuple):

@@ -1,0 +1,676 @@
+//! Streams: packets of connections that are in step, in capture order, become messages with their requests paired.
+//!
+//! A connection is handed over by Python once its verdict and its streams' frames are known, and goes back with its state
+//! as of a packet boundary when anything else happens than segments in order that hold requests and the responses to
+//! them in turn. `kafkasniff/tcp` and `kafkasniff/kafka/{framing,dialogue,exchange}.py` are the specification.
+//! `kafkasniff/native/feed.py` has the same structures.
+
+const std = @import("std");
+
+/// No index.
+pub const NONE: u32 = 0xFFFF_FFFF;
+
+const NO_TIME: i64 = std.math.minInt(i64);
+
+/// Flags of TCP (RFC 9293, section 3.1).
+const FIN = 0x01;
+const SYN = 0x02;
+const RST = 0x04;
+const ACK = 0x10;
+
+/// API keys and versions below these are looked up in `Feed.kinds`.
+pub const KEYS = 128;
+pub const VERSIONS = 32;
+/// Frames above this go the way of Python, which keeps their pieces without moving them.
+pub const MAX_FRAME = 4 << 20;
+/// Bytes of a request's header up to its client id, whose length is the last two.
+const HEADER = 10;
+/// Packets with data that a stream remembers (`tcp.stream.RECENT`).
+pub const RECENT = 16;
+/// Requests without a response of one connection (`exchange.MAX_OUTSTANDING`).
+const MAX_OUTSTANDING = 65_536;
+/// The first room for a frame in pieces.
+const FIRST_ROOM = 256;
+
+pub const Status = enum(i32) {
+    /// All rows were looked at.
+    done = 0,
+    /// `row` is the first that was not: there is no room for more messages, pieces of frames or waiting requests.
+    no_messages = 1,
+    no_arena = 2,
+    no_waiting = 3,
+};
+
+pub const Recent = extern struct { seq: u32, wire: u32, ident: u32 };
+
+/// The frame of a stream that is not whole yet.
+pub const Piece = extern struct {
+    /// Where its bytes are in the arena, length prefix included; how many there are, and for how many there is room.
+    at: u64,
+    have: u32,
+    room: u32,
+    /// Bytes of the whole frame; 4 while its length prefix is not complete.
+    need: u32,
+    sized: u32,
+    first_packet: i64,
+    last_packet: i64,
+    first_time: i64,
+    last_time: i64,
+};
+
+pub const Stream = extern struct {
+    /// Sequence number of the byte that comes next.
+    next: u32,
+    /// Acknowledgement number of the peer's last packet.
+    ack: u32,
+    /// Bytes that were delivered, and those of them that are whole frames, since the connection was handed over.
+    bytes: u64,
+    framed: u64,
+    piece: Piece,
+    /// Packets with data since then; the last ones are at this number modulo `RECENT`.
+    packets: u64,
+    recent: [RECENT]Recent,
+};
+
+pub const Dialogue = extern struct {
+    /// Ordinal of the exchange that begins next.
+    ordinal: i64,
+    last_id: i32,
+    last_answer: i32,
+    has_last_id: u8,
+    has_last_answer: u8,
+    ids_vary: u8,
+    ids_rise: u8,
+    /// So many requests were outstanding at once.
+    most: u32,
+    /// Requests that wait for their response, oldest first.
+    first: u32,
+    last: u32,
+    count: u32,
+    spare: u32,
+    /// Place of the last frame: order, time and packet.
+    order: i64,
+    time: i64,
+    packet: i64,
+};
+
+pub const Connection = extern struct {
+    /// Both endpoints: of the sender of direction 0 and of 1.
+    high: [2]u64,
+    low: [2]u64,
+    port: [2]u16,
+    /// 1 while it is here.
+    here: u8,
+    /// Direction of the client's stream.
+    client: u8,
+    spare: u32,
+    /// The packet clock, the packet and its time at the last packet; packets since it was handed over.
+    clock: i64,
+    last_packet: i64,
+    last_time: i64,
+    packets: u64,
+    dialogue: Dialogue,
+    streams: [2]Stream,
+};
+
+/// A request without a response.
+pub const Waiting = extern struct {
+    ordinal: i64,
+    first_time: i64,
+    time: i64,
+    correlation: i32,
+    /// Index of the request among the messages; NONE: of an earlier batch.
+    message: u32,
+    next: u32,
+    code: u16,
+    spare: u16,
+};
+
+pub const Flags = packed struct(u8) {
+    request: bool = false,
+    /// `start` is in the arena, not in the buffer.
+    arena: bool = false,
+    /// The header of a response has tagged fields.
+    tags: bool = false,
+    rest: u5 = 0,
+};
+
+pub const Message = extern struct {
+    /// Of the packet that completed it.
+    order: i64,
+    start: u64,
+    first_packet: i64,
+    last_packet: i64,
+    /// The packet that completed it, and its time.
+    packet: i64,
+    time: i64,
+    latency: i64,
+    duration: i64,
+    ordinal: i64,
+    connection: u32,
+    size: u32,
+    /// Index of the request's response, or of the response's request; NONE: it is not among these messages.
+    pair: u32,
+    correlation: i32,
+    /// Where the body starts, from `start` on.
+    body: u32,
+    /// Key times `VERSIONS` plus version.
+    code: u16,
+    /// Length of the client id at `start + 10`; -1: null.
+    client_id: i16,
+    /// Messages before it in its packet.
+    step: u32,
+    flags: Flags,
+    spare: u8 = 0,
+    spares: u16 = 0,
+};
+
+/// What is known of a version of an API: `Feed.kinds`.
+const Kind = packed struct(u8) {
+    /// Version of the request's header; 0: its messages are Python's.
+    header: u2,
+    /// Where `acks` is: 0 nowhere, 1 where the body begins, 2 and 3 behind a string or a compact string.
+    acks: u2,
+    /// The response's header has tagged fields.
+    tags: bool,
+    rest: u3,
+};
+
+pub const Feed = extern struct {
+    // Columns of the batch (`packets.PacketBatch`).
+    rows: u64,
+    order: [*]const i64,
+    capture: [*]const i32,
+    number: [*]const i64,
+    time: [*]const i64,
+    clock: [*]const i64,
+    src_hi: [*]const u64,
+    src_lo: [*]const u64,
+    dst_hi: [*]const u64,
+    dst_lo: [*]const u64,
+    src_port: [*]const u16,
+    dst_port: [*]const u16,
+    seq: [*]const u32,
+    ack: [*]const u32,
+    flags: [*]const u8,
+    offset: [*]const i64,
+    length: [*]const i32,
+    wire: [*]const i32,
+    ident: [*]const u32,
+    buffer: [*]const u8,
+    buffer_size: u64,
+
+    // What is kept.
+    connections: [*]Connection,
+    connections_size: u64,
+    /// Indices of connections by the hash of their endpoints; NONE: free. A power of two.
+    table: [*]u32,
+    table_size: u64,
+    waiting: [*]Waiting,
+    waiting_size: u64,
+    /// The first entry that is free; they are linked.
+    free: u32,
+    max_frame: u32,
+    /// Nanoseconds of the packet clock after which a connection is over.
+    idle: i64,
+    kinds: [*]const u8,
+
+    // Results.
+    row: u64,
+    arena: [*]u8,
+    arena_size: u64,
+    arena_used: u64,
+    messages: [*]Message,
+    messages_size: u64,
+    messages_used: u64,
+    /// Rows that are Python's.
+    left: [*]u32,
+    left_used: u64,
+    /// Connections that were handed back.
+    back: [*]u32,
+    back_used: u64,
+    /// Bytes that were delivered.
+    bytes: u64,
+};
+
+const Stop = error{ Odd, NoMessages, NoArena, NoWaiting };
+
+/// Rows from `row` on.
+pub fn run(feed: *Feed) Status {
+    while (feed.row < feed.rows) : (feed.row += 1) {
+        const row = feed.row;
+        const place = find(feed, row);
+        const index = place orelse {
+            leave(feed, row);
+            continue;
+        };
+        const connection = &feed.connections[index];
+        if (connection.here == 0) {
+            leave(feed, row);
+            continue;
+        }
+        packet(feed, connection, index, row) catch |reason| switch (reason) {
+            error.Odd => {
+                connection.here = 0;
+                feed.back[feed.back_used] = index;
+                feed.back_used += 1;
+                leave(feed, row);
+            },
+            error.NoMessages => return .no_messages,
+            error.NoArena => return .no_arena,
+            error.NoWaiting => return .no_waiting,
+        };
+    }
+    return .done;
+}
+
+inline fn leave(feed: *Feed, row: u64) void {
+    feed.left[feed.left_used] = @intCast(row);
+    feed.left_used += 1;
+}
+
+// -- the table of connections --------------------------------------------------------------------------------------
+
+inline fn hashEndpoint(high: u64, low: u64, port: u16) u64 {
+    var value = (high ^ (low *% 0x9E37_79B9_7F4A_7C15)) +% port;
+    value = (value ^ (value >> 32)) *% 0xD6E8_FEB8_6659_FD93;
+    return value ^ (value >> 32);
+}
+
+inline fn slot(feed: *const Feed, hash: u64) u64 {
+    return hash & (feed.table_size - 1);
+}
+
+fn hashOf(connection: *const Connection) u64 {
+    return hashEndpoint(connection.high[0], connection.low[0], connection.port[0]) +%
+        hashEndpoint(connection.high[1], connection.low[1], connection.port[1]);
+}
+
+inline fn isSource(feed: *const Feed, connection: *const Connection, side: usize, row: u64) bool {
+    return connection.low[side] == feed.src_lo[row] and connection.port[side] == feed.src_port[row] and
+        connection.high[side] == feed.src_hi[row] and connection.low[1 - side] == feed.dst_lo[row] and
+        connection.port[1 - side] == feed.dst_port[row] and connection.high[1 - side] == feed.dst_hi[row];
+}
+
+fn find(feed: *const Feed, row: u64) ?u32 {
+    const hash = hashEndpoint(feed.src_hi[row], feed.src_lo[row], feed.src_port[row]) +%
+        hashEndpoint(feed.dst_hi[row], feed.dst_lo[row], feed.dst_port[row]);
+    var at = slot(feed, hash);
+    while (feed.table[at] != NONE) : (at = (at + 1) & (feed.table_size - 1)) {
+        const index = feed.table[at];
+        const connection = &feed.connections[index];
+        if (isSource(feed, connection, 0, row) or isSource(feed, connection, 1, row)) return index;
+    }
+    return null;
+}
+
+/// Find a connection by its endpoints from now on. There is a free place in the table.
+pub fn enter(feed: *Feed, index: u32) void {
+    var at = slot(feed, hashOf(&feed.connections[index]));
+    while (feed.table[at] != NONE) at = (at + 1) & (feed.table_size - 1);
+    feed.table[at] = index;
+}
+
+/// Find it no more.
+pub fn forget(feed: *Feed, index: u32) void {
+    const mask = feed.table_size - 1;
+    var at = slot(feed, hashOf(&feed.connections[index]));
+    while (feed.table[at] != index) : (at = (at + 1) & mask) if (feed.table[at] == NONE) return;
+    // Those behind it move up, unless they would come in front of their own place.
+    var hole = at;
+    while (true) {
+        at = (at + 1) & mask;
+        const other = feed.table[at];
+        if (other == NONE) break;
+        const home = slot(feed, hashOf(&feed.connections[other]));
+        if (((at -% home) & mask) >= ((at -% hole) & mask)) {
+            feed.table[hole] = other;
+            hole = at;
+        }
+    }
+    feed.table[hole] = NONE;
+}
+
+// -- packets ---------------------------------------------------------------------------------------------------------
+
+fn packet(feed: *Feed, connection: *Connection, index: u32, row: u64) Stop!void {
+    const wire = feed.wire[row];
+    const clock = feed.clock[row];
+    if (feed.flags[row] & (SYN | FIN | RST | ACK) != ACK or wire != feed.length[row] or wire < 0) return error.Odd;
+    if (feed.time[row] == NO_TIME or clock -% connection.clock >= feed.idle) return error.Odd;
+    const direction: usize = @intFromBool(!isSource(feed, connection, 0, row));
+    const number = (@as(i64, feed.capture[row]) << 40) | feed.number[row];
+    if (wire > 0) {
+        const stream = &connection.streams[direction];
+        const seq = feed.seq[row];
+        if (seq != stream.next) return error.Odd;
+        const begin: u64 = @intCast(feed.offset[row]);
+        if (begin + @as(u64, @intCast(wire)) > feed.buffer_size) return error.Odd;
+        const before = Before.of(feed, connection, direction);
+        segment(feed, connection, index, direction, row, number) catch |reason| {
+            before.restore(feed, connection, direction);
+            return reason;
+        };
+        before.commit(feed, connection);
+        const size: u32 = @intCast(wire);
+        stream.next = seq +% size;
+        stream.bytes += size;
+        feed.bytes += size;
+        stream.recent[stream.packets % RECENT] = .{ .seq = seq, .wire = size, .ident = feed.ident[row] };
+        stream.packets += 1;
+    }
+    connection.streams[1 - direction].ack = feed.ack[row];
+    connection.clock = clock;
+    connection.last_packet = number;
+    connection.last_time = feed.time[row];
+    connection.packets += 1;
+}
+
+/// What a segment changes, to be put back where it turns out not to be for here.
+const Before = struct {
+    dialogue: Dialogue,
+    piece: Piece,
+    framed: u64,
+    messages: u64,
+    arena: u64,
+
+    inline fn of(feed: *const Feed, connection: *const Connection, direction: usize) Before {
+        const stream = &connection.streams[direction];
+        return .{
+            .dialogue = connection.dialogue,
+            .piece = stream.piece,
+            .framed = stream.framed,
+            .messages = feed.messages_used,
+            .arena = feed.arena_used,
+        };
+    }
+
+    fn restore(self: *const Before, feed: *Feed, connection: *Connection, direction: usize) void {
+        const now = connection.dialogue;
+        if (direction == connection.client) {
+            // Requests of this segment are behind those that waited.
+            var entry = if (self.dialogue.last == NONE) now.first else feed.waiting[self.dialogue.last].next;
+            while (entry != NONE) entry = release(feed, entry);
+            if (self.dialogue.last != NONE) feed.waiting[self.dialogue.last].next = NONE;
+        } else {
+            var entry = self.dialogue.first;
+            while (entry != now.first) : (entry = feed.waiting[entry].next) {
+                const asked = feed.waiting[entry].message;
+                if (asked != NONE) feed.messages[asked].pair = NONE;
+            }
+        }
+        connection.dialogue = self.dialogue;
+        connection.streams[direction].piece = self.piece;
+        connection.streams[direction].framed = self.framed;
+        feed.messages_used = self.messages;
+        feed.arena_used = self.arena;
+    }
+
+    /// Requests that were answered leave.
+    inline fn commit(self: *const Before, feed: *Feed, connection: *const Connection) void {
+        var entry = self.dialogue.first;
+        if (entry == NONE) return;
+        while (entry != connection.dialogue.first) entry = release(feed, entry);
+    }
+};
+
+/// An entry is free; returns the one behind it.
+inline fn release(feed: *Feed, entry: u32) u32 {
+    const next = feed.waiting[entry].next;
+    feed.waiting[entry].next = feed.free;
+    feed.free = entry;
+    return next;
+}
+
+/// A frame that is whole.
+const Frame = struct {
+    start: u64,
+    size: u32,
+    bytes: []const u8,
+    arena: bool,
+    first_packet: i64,
+    last_packet: i64,
+    first_time: i64,
+};
+
+fn segment(feed: *Feed, connection: *Connection, index: u32, direction: usize, row: u64, number: i64) Stop!void {
+    const stream = &connection.streams[direction];
+    const piece = &stream.piece;
+    const time = feed.time[row];
+    var at: u64 = @intCast(feed.offset[row]);
+    const end = at + @as(u64, @intCast(feed.length[row]));
+    var step: u32 = 0;
+    while (at < end) {
+        if (piece.have == 0 and end - at >= 4) {
+            const size = try frameSize(feed, feed.buffer[at..][0..4]);
+            if (size <= end - at - 4) {
+                try message(feed, connection, index, direction, row, number, step, .{
+                    .start = at + 4,
+                    .size = size,
+                    .bytes = feed.buffer[at + 4 ..][0..size],
+                    .arena = false,
+                    .first_packet = number,
+                    .last_packet = number,
+                    .first_time = time,
+                });
+                stream.framed += 4 + size;
+                at += 4 + size;
+                step += 1;
+                continue;
+            }
+        }
+        if (piece.have == 0) {
+            piece.first_packet = number;
+            piece.last_packet = number;
+            piece.first_time = time;
+            piece.need = 4;
+            piece.sized = 0;
+            piece.room = 0;
+        }
+        const part: u32 = @intCast(@min(end - at, piece.need - piece.have));
+        try makeRoom(feed, piece, part);
+        @memcpy(feed.arena[piece.at + piece.have ..][0..part], feed.buffer[at..][0..part]);
+        piece.have += part;
+        piece.first_packet = @min(piece.first_packet, number);
+        piece.last_packet = @max(piece.last_packet, number);
+        piece.last_time = time;
+        at += part;
+        if (piece.sized == 0 and piece.have == 4) {
+            piece.need = 4 + try frameSize(feed, feed.arena[piece.at..][0..4]);
+            piece.sized = 1;
+        }
+        if (piece.sized != 0 and piece.have == piece.need) {
+            const size = piece.need - 4;
+            try message(feed, connection, index, direction, row, number, step, .{
+                .start = piece.at + 4,
+                .size = size,
+                .bytes = feed.arena[piece.at + 4 ..][0..size],
+                .arena = true,
+                .first_packet = piece.first_packet,
+                .last_packet = piece.last_packet,
+                .first_time = piece.first_time,
+            });
+            stream.framed += piece.need;
+            piece.have = 0;
+            piece.need = 4;
+            piece.sized = 0;
+            step += 1;
+        }
+    }
+}
+
+inline fn frameSize(feed: *const Feed, prefix: *const [4]u8) Stop!u32 {
+    const size = std.mem.readInt(u32, prefix, .big);
+    if (size > feed.max_frame or size > MAX_FRAME) return error.Odd;
+    return size;
+}
+
+/// Room for so many bytes more: twice what there is then, so that a frame is moved a few times at most.
+inline fn makeRoom(feed: *Feed, piece: *Piece, part: u32) Stop!void {
+    const least = piece.have + part;
+    if (least <= piece.room) return;
+    var room = @max(2 * least, FIRST_ROOM);
+    if (piece.sized != 0) room = @min(room, piece.need);
+    if (room > feed.arena_size - feed.arena_used) return error.NoArena;
+    const at = feed.arena_used;
+    @memcpy(feed.arena[at..][0..piece.have], feed.arena[piece.at..][0..piece.have]);
+    piece.at = at;
+    piece.room = room;
+    feed.arena_used += room;
+}
+
+// -- messages --------------------------------------------------------------------------------------------------------
+
+fn message(
+    feed: *Feed,
+    connection: *Connection,
+    index: u32,
+    direction: usize,
+    row: u64,
+    number: i64,
+    step: u32,
+    frame: Frame,
+) Stop!void {
+    if (feed.messages_used == feed.messages_size) return error.NoMessages;
+    const found = &feed.messages[feed.messages_used];
+    found.* = .{
+        .order = feed.order[row],
+        .start = frame.start,
+        .first_packet = frame.first_packet,
+        .last_packet = frame.last_packet,
+        .packet = number,
+        .time = feed.time[row],
+        .latency = 0,
+        .duration = 0,
+        .ordinal = 0,
+        .connection = index,
+        .size = frame.size,
+        .pair = NONE,
+        .correlation = 0,
+        .body = 0,
+        .code = 0,
+        .client_id = -1,
+        .step = step,
+        .flags = .{ .arena = frame.arena },
+    };
+    if (direction == connection.client)
+        try request(feed, &connection.dialogue, found, frame)
+    else
+        try response(feed, &connection.dialogue, found, frame);
+    connection.dialogue.order = @max(connection.dialogue.order, found.order);
+    connection.dialogue.time = found.time;
+    connection.dialogue.packet = number;
+    feed.messages_used += 1;
+}
+
+fn request(feed: *Feed, dialogue: *Dialogue, found: *Message, frame: Frame) Stop!void {
+    const bytes = frame.bytes;
+    if (bytes.len < HEADER) return error.Odd;
+    const key = std.mem.readInt(u16, bytes[0..2], .big);
+    const version = std.mem.readInt(u16, bytes[2..4], .big);
+    if (key >= KEYS or version >= VERSIONS) return error.Odd;
+    const code = key * VERSIONS + version;
+    const kind: Kind = @bitCast(feed.kinds[code]);
+    if (kind.header == 0) return error.Odd;
+    const length = std.mem.readInt(i16, bytes[8..10], .big);
+    if (length < -1) return error.Odd;
+    var body: usize = HEADER + @as(usize, @intCast(@max(length, 0)));
+    if (kind.header == 2) {
+        if (body >= bytes.len or bytes[body] != 0) return error.Odd;
+        body += 1;
+    }
+    if (body > bytes.len) return error.Odd;
+    if (kind.acks != 0 and !expectsResponse(bytes[body..], kind.acks)) return error.Odd;
+    if (dialogue.count >= MAX_OUTSTANDING) return error.Odd;
+    const entry = feed.free;
+    if (entry == NONE) return error.NoWaiting;
+    feed.free = feed.waiting[entry].next;
+    const id = std.mem.readInt(i32, bytes[4..8], .big);
+    feed.waiting[entry] = .{
+        .ordinal = dialogue.ordinal,
+        .first_time = frame.first_time,
+        .time = found.time,
+        .correlation = id,
+        .message = @intCast(feed.messages_used),
+        .next = NONE,
+        .code = code,
+        .spare = 0,
+    };
+    if (dialogue.last == NONE) dialogue.first = entry else feed.waiting[dialogue.last].next = entry;
+    dialogue.last = entry;
+    dialogue.count += 1;
+    found.flags.request = true;
+    found.ordinal = dialogue.ordinal;
+    found.correlation = id;
+    found.code = code;
+    found.client_id = length;
+    found.body = @intCast(body);
+    dialogue.ordinal += 1;
+    if (dialogue.has_last_id != 0) {
+        if (id != dialogue.last_id) dialogue.ids_vary = 1;
+        if (id <= dialogue.last_id) dialogue.ids_rise = 0;
+    }
+    dialogue.last_id = id;
+    dialogue.has_last_id = 1;
+}
+
+/// Whether a body of a Produce request has acks other than 0; false, too, where that cannot be read.
+fn expectsResponse(body: []const u8, acks: u2) bool {
+    var at: usize = 0;
+    if (acks == 2) {
+        if (body.len < 2) return false;
+        const length = std.mem.readInt(i16, body[0..2], .big);
+        if (length < -1) return false;
+        at = 2 + @as(usize, @intCast(@max(length, 0)));
+    } else if (acks == 3) {
+        // A longer transactional id than 126 bytes is Python's.
+        if (body.len < 1 or body[0] >= 0x80) return false;
+        at = @max(body[0], 1);
+    }
+    return at + 2 <= body.len and std.mem.readInt(u16, body[at..][0..2], .big) != 0;
+}
+
+fn response(feed: *Feed, dialogue: *Dialogue, found: *Message, frame: Frame) Stop!void {
+    const bytes = frame.bytes;
+    if (bytes.len < 4 or dialogue.first == NONE) return error.Odd;
+    const id = std.mem.readInt(i32, bytes[0..4], .big);
+    const waiting = &feed.waiting[dialogue.first];
+    if (waiting.correlation != id) return error.Odd;
+    const latency = frame.first_time -% waiting.time;
+    if (latency < 0) return error.Odd;
+    const kind: Kind = @bitCast(feed.kinds[waiting.code]);
+    found.latency = latency;
+    found.duration = found.time -% waiting.first_time;
+    found.ordinal = waiting.ordinal;
+    found.correlation = id;
+    found.code = waiting.code;
+    found.pair = waiting.message;
+    found.body = if (kind.tags) 5 else 4;
+    found.flags.tags = kind.tags and (bytes.len < 5 or bytes[4] != 0);
+    if (waiting.message != NONE) feed.messages[waiting.message].pair = @intCast(feed.messages_used);
+    dialogue.most = @max(dialogue.most, dialogue.count);
+    dialogue.first = waiting.next;
+    if (dialogue.first == NONE) dialogue.last = NONE;
+    dialogue.count -= 1;
+    dialogue.last_answer = id;
+    dialogue.has_last_answer = 1;
+}
+
+/// Move the frames that are not whole from another arena to this one, and take the messages of an earlier batch for gone.
+pub fn carry(feed: *Feed, from: [*]const u8) Status {
+    for (feed.connections[0..feed.connections_size]) |*connection| {
+        if (connection.here == 0) continue;
+        for (&connection.streams) |*stream| {
+            const piece = &stream.piece;
+            if (piece.have == 0) continue;
+            if (piece.have > feed.arena_size - feed.arena_used) return .no_arena;
+            @memcpy(feed.arena[feed.arena_used..][0..piece.have], from[piece.at..][0..piece.have]);
+            piece.at = feed.arena_used;
+            piece.room = piece.have;
+            feed.arena_used += piece.have;
+        }
+        var entry = connection.dialogue.first;
+        while (entry != NONE) : (entry = feed.waiting[entry].next) feed.waiting[entry].message = NONE;
+    }
+    return .done;
+}
