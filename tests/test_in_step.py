@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from benchmarks import small_messages
-from kafkasniff.paired import PairedEntry
 from kafkasniff.capture import open_captures
 from kafkasniff.enrich import leaves_alone
 from kafkasniff.inspector import Inspector
 from kafkasniff.model import Connection, Exchange, Message
+from kafkasniff.paired import PairedEntry
 from kafkasniff.streams import NO_TIME
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
