@@ -30,7 +30,7 @@ from kafkasniff.native.caller import Caller, Code, Program, Wanted, read_notes
 from kafkasniff.native.calls import COMPRESSED, DONE, FORMS, JSON_RECORDS, PAYLOAD, RECORDS, SHOW_SECRETS, Hiding, Noted
 from kafkasniff.native.library import Kernel
 
-__all__ = ["Renderer", "program_for"]
+__all__ = ["MAX_SIZE", "Renderer", "program_for"]
 
 MAX_SIZE: Final = 1 << 20
 """Bytes of a message of which anything is rendered: what lies behind them is Python's."""
@@ -76,9 +76,8 @@ class Renderer:
         self._renders = renders
         self.hiding = hiding
         self.wants = self._form | JSON_RECORDS
-        marks = [name.encode() for name in (*SCHEMA_HEADERS, *TRACE_HEADERS)]
-        self._caller = Caller(kernel, headers=marks, marks=CONNECT_KEYS, traces=TRACEPARENTS)
-        self._caller.hide(hiding)
+        self._kernel = kernel
+        self._caller = self._new_caller()
         self._programs = Programs(kernel, self._code)
         self._options: DecodeOptions | None = None
         self._active = False
@@ -95,6 +94,23 @@ class Renderer:
                 self._caller.most_records = options.max_records
         return self._active
 
+    def _new_caller(self) -> Caller:
+        marks = [name.encode() for name in (*SCHEMA_HEADERS, *TRACE_HEADERS)]
+        caller = Caller(self._kernel, headers=marks, marks=CONNECT_KEYS, traces=TRACEPARENTS)
+        caller.hide(self.hiding)
+        return caller
+
+    def caller(self) -> Caller:
+        """Another caller with memory of its own, which wants the same as this one does now."""
+        caller = self._new_caller()
+        caller.wants, caller.most_records = self._caller.wants, self._caller.most_records
+        return caller
+
+    def inflate(self, data: bytes) -> Callable[[Wanted], bytes | None]:
+        """Decompresses batches of the message `data`; None for one that Python has to read."""
+        assert self._options is not None
+        return _Inflate(data, min(MAX_INFLATED, self._options.max_decompressed))
+
     def program(self, key: int, version: int, direction: Direction) -> Program | None:
         """The program for bodies of a kind; None where Python reads them."""
         if not self._active or not self._renders(key, version, direction):
@@ -110,9 +126,7 @@ class Renderer:
         """The body `data[start:end]`; None where Python has to read it."""
         if end - start > MAX_SIZE:
             return None
-        assert self._options is not None
-        inflate = _Inflate(data, min(MAX_INFLATED, self._options.max_decompressed))
-        made = self._caller.body(program, data, start, end, inflate)
+        made = self._caller.body(program, data, start, end, self.inflate(data))
         if made is None:
             return None
         return self._rendered(made.json, made.codes, made.problems, made.after, end)

@@ -10,7 +10,7 @@ const std = @import("std");
 /// No index.
 pub const NONE: u32 = 0xFFFF_FFFF;
 
-const NO_TIME: i64 = std.math.minInt(i64);
+pub const NO_TIME: i64 = std.math.minInt(i64);
 
 /// Flags of TCP (RFC 9293, section 3.1).
 const FIN = 0x01;

@@ -5,6 +5,7 @@ pub const calls = @import("call.zig");
 pub const columns = @import("columns.zig");
 pub const feed = @import("feed.zig");
 const json = @import("json.zig");
+pub const lines = @import("lines.zig");
 const packing = @import("pack.zig");
 const payloads = @import("payload.zig");
 const programs = @import("program.zig");
@@ -266,4 +267,9 @@ pub export fn kafkasniff_feed_enter(call: *feed.Feed, index: u32) void {
 /// Find it no more.
 pub export fn kafkasniff_feed_forget(call: *feed.Feed, index: u32) void {
     feed.forget(call, index);
+}
+
+/// Messages of a batch as JSON lines, from `next` on; see `lines.zig`.
+pub export fn kafkasniff_lines(call: *lines.Lines) lines.Outcome {
+    return lines.run(call);
 }

@@ -129,7 +129,8 @@ class Caller:
         call.marks, call.marks_size = self._marks, len(self._marks)
         call.max_records = MAX_RECORDS
         self._pointer = ctypes.pointer(call)
-        self._address_of_call = ctypes.addressof(call)
+        self.address = ctypes.addressof(call)
+        """Of `calls.Call`."""
         self._grow(FIRST_OUTPUT)
 
     @property
@@ -163,7 +164,7 @@ class Caller:
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(output))
         self._call.output, self._call.output_size = self._address, size
 
-    def _more(self) -> bool:
+    def more(self) -> bool:
         """Make more room; False where there is as much as there may be."""
         size = self._call.output_size
         if size >= self.most_output:
@@ -195,16 +196,30 @@ class Caller:
                 codes, problems = read_notes(self.notes(size), 0, size)
                 return Made(json, codes, problems, call.records, call.truncated, call.after)
             if status == COMPRESSED and not given:
-                for batch in self._batches[: call.batches_wanted]:
-                    wanted = Wanted(batch.position, batch.end, batch.codec, batch.magic, batch.count)
-                    records = decompress(wanted)
-                    if records is None:
-                        return None
-                    given.append(records)
-                    batch.records, batch.size = records, len(records)
-                call.batches_given = call.batches_wanted
-            elif status != NO_ROOM or not self._more():
+                if not self.give(decompress, given):
+                    return None
+            elif status != NO_ROOM or not self.more():
                 return None
+
+    def give(self, decompress: Callable[[Wanted], bytes | None], given: list[bytes]) -> bool:
+        """Decompress the batches that are wanted into `given`, which has to outlive the next call.
+
+        False where one of them is Python's.
+        """
+        call = self._call
+        for batch in self._batches[: call.batches_wanted]:
+            wanted = Wanted(batch.position, batch.end, batch.codec, batch.magic, batch.count)
+            records = decompress(wanted)
+            if records is None:
+                return False
+            given.append(records)
+            batch.records, batch.size = records, len(records)
+        call.batches_given = call.batches_wanted
+        return True
+
+    def begin(self) -> None:
+        """No batches are given to the next call."""
+        self._call.batches_given = 0
 
     # -- MessagePack: what `wants` has to ask for --------------------------------------------------------------------
 
@@ -215,9 +230,9 @@ class Caller:
         number where Python has to read it.
         """
         put_place(self._call, PLACE_AT, program, start, end)
-        made: int = self._kernel.pack(self._address_of_call, data)
-        while made == -NO_ROOM and self._more():
-            made = self._kernel.pack(self._address_of_call, data)
+        made: int = self._kernel.pack(self.address, data)
+        while made == -NO_ROOM and self.more():
+            made = self._kernel.pack(self.address, data)
         return made
 
     def results(self) -> tuple[int, int, int, int, int]:
@@ -236,7 +251,7 @@ class Caller:
         """
         function, pointer = self._kernel.record_list, self._pointer
         status = function(pointer, data, start, end, base)
-        while status == NO_ROOM and self._more():
+        while status == NO_ROOM and self.more():
             status = function(pointer, data, start, end, base)
         return self.view[: self._call.written] if status == DONE else None
 
@@ -270,7 +285,7 @@ class Caller:
         looked = 0
         while looked == 0:
             looked = self._kernel.bodies(self._pointer, data, len(data), place, len(items))
-            if looked == 0 and not self._more():
+            if looked == 0 and not self.more():
                 items["status"][0] = NO_ROOM
                 call.written = call.notes_written = 0
                 return 1

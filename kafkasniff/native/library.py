@@ -73,6 +73,9 @@ class Kernel:
         self.feed_forget = library.kafkasniff_feed_forget
         self.feed_forget.argtypes = (pointer, ctypes.c_uint32)
         self.feed_forget.restype = None
+        self.lines = library.kafkasniff_lines
+        self.lines.argtypes = (pointer,)
+        self.lines.restype = ctypes.c_int32
 
 
 class _Found(NamedTuple):

@@ -40,6 +40,7 @@ __all__ = [
     "json_default",
     "message_object",
     "plain",
+    "plain_text",
 ]
 
 CONNECTIONS_KEPT: Final = 4096
@@ -76,6 +77,14 @@ def _encodable(value: Any) -> Any:
     if isinstance(value, list):
         return [_encodable(item) for item in value]
     return value
+
+
+def plain_text(text: str | None) -> bytes:
+    """A string as it is written in lines."""
+    try:
+        return orjson.dumps(text)
+    except orjson.JSONEncodeError:
+        return orjson.dumps(_encodable(text))
 
 
 def body_json(body: Body, form: BytesForm = "auto") -> str:

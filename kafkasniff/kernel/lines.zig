@@ -1,0 +1,363 @@
+//! Messages of `feed.zig` as JSON lines, whole, one behind the other.
+//!
+//! The specification is `kafkasniff/sinks/jsonl.py`. Messages of which there is more to report than header, body and
+//! error codes are left to Python. `kafkasniff/native/lines.py` has the same structures.
+
+const calls = @import("call.zig");
+const feed = @import("feed.zig");
+const Hiding = @import("payload.zig").Hiding;
+const Json = @import("json.zig").Json;
+const programs = @import("program.zig");
+const reading = @import("reader.zig");
+const std = @import("std");
+const times = @import("times.zig");
+const walking = @import("walk.zig");
+
+const Error = reading.Error;
+const Message = feed.Message;
+
+/// Bytes of a request in front of its client id.
+const CLIENT_ID = 10;
+/// The number of a capture is in front of that of the packet (`streams.PACKET_SHIFT`).
+const PACKET_SHIFT = 40;
+const PACKET_NUMBER = (1 << PACKET_SHIFT) - 1;
+
+pub const Outcome = enum(i32) {
+    /// All messages of the range were looked at; or `next` is the first one that was not:
+    done = 0,
+    /// there is no room for its line,
+    no_room = 1,
+    /// its records have to be decompressed (`Call.batches`), to be given in the next call,
+    compressed = 2,
+    /// or there is no `Kind`, no `Connection` or no `Text` for it yet.
+    new_kind = 3,
+    new_connection = 4,
+    new_capture = 5,
+    misuse = 6,
+};
+
+pub const State = enum(u8) { left = 0, written = 1 };
+
+/// A text that is the caller's. Null: not known yet.
+pub const Text = extern struct {
+    text: ?[*]const u8,
+    size: u64,
+
+    inline fn get(self: *const Text) ?[]const u8 {
+        return (self.text orelse return null)[0..self.size];
+    }
+};
+
+pub const Connection = extern struct {
+    number: i64,
+    /// Bytes of `text`; 0: not known yet.
+    size: u32,
+    /// 1: all its messages are Python's.
+    left: u32,
+    /// `"client":"…","broker":"…"`
+    text: [128]u8,
+};
+
+/// A version of an API in one direction.
+pub const Kind = extern struct {
+    /// `"api_key":…,"api":"…","api_version":…`
+    text: Text,
+    /// What bodies are rendered by; null: their messages are Python's.
+    program: ?[*]const u8,
+    /// 1: bodies are not shown.
+    bare: u64,
+};
+
+/// The client id of a request of an earlier batch, for its response among the messages.
+pub const Earlier = extern struct {
+    /// Index of the response.
+    message: u32,
+    /// Bytes of the client id; -1: null.
+    size: i32,
+    /// Where they are.
+    text: ?[*]const u8,
+};
+
+pub const Lines = extern struct {
+    call: *calls.Call,
+    messages: [*]const Message,
+    messages_size: u64,
+    /// Of the exchanges, for each message.
+    numbers: [*]const i64,
+    buffer: [*]const u8,
+    buffer_size: u64,
+    arena: [*]const u8,
+    arena_size: u64,
+    connections: [*]const Connection,
+    connections_size: u64,
+    /// By direction (0 request, 1 response) and code.
+    kinds: [*]const Kind,
+    /// By the number of the capture: its name as JSON, or an empty text where lines have none.
+    captures: [*]const Text,
+    captures_size: u64,
+    /// In the order of their messages.
+    earlier: [*]const Earlier,
+    earlier_size: u64,
+    /// Names of error codes as JSON, by the code less the first one.
+    errors: [*]const Text,
+    errors_size: u64,
+    first_error: i64,
+    /// Bytes of a message that is written here, at most.
+    most: u64,
+
+    /// The range. `next` is a result, too.
+    next: u64,
+    last: u64,
+    /// Of that one: the index of its connection, the place of its kind or the number of its capture; and its bytes.
+    wanted: u64,
+    data: ?[*]const u8,
+    data_size: u64,
+    /// Bytes of lines so far.
+    used: u64,
+    /// What became of each message from `base` on, and where its line ends.
+    base: u64,
+    ends: [*]u64,
+    states: [*]State,
+};
+
+/// Why a message has no line.
+const Stop = error{Odd} || Wanting;
+const Wanting = error{ NoRoom, Compressed, NewKind, NewConnection, NewCapture };
+
+pub fn run(lines: *Lines) Outcome {
+    const call = lines.call;
+    if (lines.next < lines.base or lines.last > lines.messages_size or lines.used > call.output_size) return .misuse;
+    if (call.wants.output != .json) return .misuse;
+    var memory: Hiding = undefined;
+    const hiding = if (memory.begin(call)) &memory else null;
+    defer if (hiding) |used| used.forget();
+    var writer = Writer{
+        .lines = lines,
+        .hiding = hiding,
+        .out = .{ .bytes = call.output[0..call.output_size], .at = lines.used, .form = call.wants.form, .hiding = hiding },
+    };
+    while (lines.next < lines.last) : (lines.next += 1) {
+        const index = lines.next - lines.base;
+        lines.states[index] = .left;
+        if (writer.line(lines.next)) {
+            lines.states[index] = .written;
+            lines.used = writer.out.at;
+        } else |reason| {
+            writer.out.at = lines.used;
+            switch (reason) {
+                error.Odd => {},
+                else => |other| return want(lines, other),
+            }
+        }
+        call.batches_given = 0;
+        lines.ends[index] = lines.used;
+    }
+    return .done;
+}
+
+/// The caller has to do something about the next message.
+fn want(lines: *Lines, reason: Wanting) Outcome {
+    const message = &lines.messages[lines.next];
+    switch (reason) {
+        error.NoRoom => return .no_room,
+        error.Compressed => {
+            const source = if (message.flags.arena) lines.arena else lines.buffer;
+            lines.data = source + message.start;
+            lines.data_size = message.size;
+            return .compressed;
+        },
+        error.NewKind => {
+            lines.wanted = kindOf(message);
+            return .new_kind;
+        },
+        error.NewConnection => {
+            lines.wanted = message.connection;
+            return .new_connection;
+        },
+        error.NewCapture => {
+            lines.wanted = @intCast(message.packet >> PACKET_SHIFT);
+            return .new_capture;
+        },
+    }
+}
+
+/// The place of a message's kind in `Lines.kinds`.
+inline fn kindOf(message: *const Message) usize {
+    return @as(usize, @intFromBool(!message.flags.request)) * feed.KEYS * feed.VERSIONS + message.code;
+}
+
+const Writer = struct {
+    lines: *const Lines,
+    hiding: ?*Hiding,
+    out: Json,
+    moment: times.Moment = .{},
+    /// Those of `Lines.earlier` in front of it are of messages before this one.
+    earlier: u64 = 0,
+
+    const Self = @This();
+
+    fn line(self: *Self, index: u64) Stop!void {
+        const lines = self.lines;
+        const message = &lines.messages[index];
+        if (message.code >= feed.KEYS * feed.VERSIONS) return error.Odd;
+        const is_request = message.flags.request;
+        const kind = &lines.kinds[kindOf(message)];
+        const api = kind.text.get() orelse return error.NewKind;
+        if (message.flags.tags or (kind.program == null and kind.bare == 0)) return error.Odd;
+        if (message.connection >= lines.connections_size) return error.NewConnection;
+        const connection = &lines.connections[message.connection];
+        if (connection.size == 0) return error.NewConnection;
+        if (connection.left != 0 or connection.size > connection.text.len) return error.Odd;
+        const data = try self.bytes(message);
+        if (message.body > data.len or message.size > lines.most or message.time == feed.NO_TIME) return error.Odd;
+        const capture = try self.captureOf(message);
+
+        const out = &self.out;
+        try out.put(if (is_request) "{\"type\":\"request\",\"exchange\":" else "{\"type\":\"response\",\"exchange\":");
+        try out.integer(lines.numbers[index]);
+        try out.put(",\"connection\":");
+        try out.integer(connection.number);
+        try out.put(",\"time\":\"");
+        try out.put(self.moment.rfc3339(message.time));
+        try out.put("\",");
+        try out.put(connection.text[0..connection.size]);
+        try out.byte(',');
+        try out.put(api);
+        try out.put(",\"correlation_id\":");
+        try out.integer(message.correlation);
+        try out.put(",\"client_id\":");
+        if (try self.clientId(message, index)) |name| try out.string(name) else try out.nothing();
+        try out.put(",\"size\":");
+        try out.integer(message.size);
+        try out.put(",\"first_packet\":");
+        try out.integer(message.first_packet & PACKET_NUMBER);
+        try out.put(",\"last_packet\":");
+        try out.integer(message.last_packet & PACKET_NUMBER);
+        try out.put(",\"problems\":[]");
+        if (!is_request) {
+            try out.put(",\"latency_ms\":");
+            try milliseconds(out, message.latency);
+            try out.put(",\"duration_ms\":");
+            try milliseconds(out, message.duration);
+            try out.put(",\"errors\":[]");
+        }
+        const behind_errors = out.at;
+        if (capture.len > 0) {
+            try out.put(",\"capture\":");
+            try out.put(capture);
+        }
+        try out.put(",\"body\":");
+        if (kind.program) |program| {
+            const noted = try self.body(program, data, message.body);
+            if (noted > 0) try self.errors(noted, if (is_request) null else behind_errors - 1);
+        } else {
+            try out.nothing();
+        }
+        try out.put("}\n");
+    }
+
+    /// The bytes of a message.
+    inline fn bytes(self: *const Self, message: *const Message) Error![]const u8 {
+        const lines = self.lines;
+        const source = if (message.flags.arena) lines.arena[0..lines.arena_size] else lines.buffer[0..lines.buffer_size];
+        if (message.start > source.len or message.size > source.len - message.start) return error.Odd;
+        return source[message.start..][0..message.size];
+    }
+
+    inline fn captureOf(self: *const Self, message: *const Message) Stop![]const u8 {
+        const lines = self.lines;
+        if (message.packet < 0) return error.Odd;
+        const number: usize = @intCast(message.packet >> PACKET_SHIFT);
+        if (number >= lines.captures_size) return error.NewCapture;
+        return lines.captures[number].get() orelse error.NewCapture;
+    }
+
+    /// The client id of a message, on a response that of its request.
+    fn clientId(self: *Self, message: *const Message, index: u64) Error!?[]const u8 {
+        const lines = self.lines;
+        if (message.flags.request) return self.ownClientId(message);
+        if (message.pair != feed.NONE) {
+            if (message.pair >= lines.messages_size) return error.Odd;
+            const request = &lines.messages[message.pair];
+            return if (request.flags.request) self.ownClientId(request) else error.Odd;
+        }
+        while (self.earlier < lines.earlier_size) : (self.earlier += 1) {
+            const one = &lines.earlier[self.earlier];
+            if (one.message < index) continue;
+            if (one.message > index) break;
+            if (one.size < 0) return null;
+            return (one.text orelse return error.Odd)[0..@intCast(one.size)];
+        }
+        return error.Odd;
+    }
+
+    inline fn ownClientId(self: *const Self, request: *const Message) Error!?[]const u8 {
+        if (request.client_id < 0) return null;
+        const data = try self.bytes(request);
+        const size: usize = @intCast(request.client_id);
+        if (data.len < CLIENT_ID + size) return error.Odd;
+        return data[CLIENT_ID..][0..size];
+    }
+
+    /// The body, where there is nothing to report of it but error codes; returns the bytes of these in `Call.notes`.
+    fn body(self: *Self, program: [*]const u8, data: []const u8, start: usize) Stop!usize {
+        const call = self.lines.call;
+        call.batches_wanted = 0;
+        call.records = 0;
+        call.truncated = 0;
+        call.looked_at = 0;
+        var walk = walking.Walk(Json).init(call, programs.Program.at(program), data, start, &self.out, self.hiding);
+        const after = try walk.run();
+        if (walk.account.wanting) return error.Compressed;
+        if (walk.problems > 0 or after != data.len or walk.account.used != call.batches_given) return error.Odd;
+        return walk.noted;
+    }
+
+    /// Insert error codes at this place; null: nowhere, since only responses report them.
+    fn errors(self: *Self, noted: usize, place: ?usize) Error!void {
+        @branchHint(.unlikely);
+        const lines = self.lines;
+        const notes = lines.call.notes[0..noted];
+        const out = &self.out;
+        const behind = out.at;
+        var at: usize = 0;
+        while (at < noted) {
+            const note = notes[at..];
+            const size = std.mem.readInt(u16, note[2..4], .little);
+            const code = std.mem.readInt(i64, note[12..20], .little);
+            const path = note[calls.NOTE..][0..size];
+            try out.put(if (at == 0) "{\"code\":" else ",{\"code\":");
+            try out.integer(code);
+            try out.put(",\"name\":");
+            const known: u64 = @bitCast(code -% lines.first_error);
+            try out.put((if (known < lines.errors_size) lines.errors[known].get() else null) orelse "null");
+            try out.put(",\"path\":");
+            try out.string(path);
+            try out.byte('}');
+            at += calls.NOTE + size;
+        }
+        const begin = place orelse {
+            out.at = behind;
+            return;
+        };
+        std.mem.rotate(u8, out.bytes[begin..out.at], behind - begin);
+    }
+};
+
+/// Nanoseconds as milliseconds, in the digits of orjson. Numbers of up to 15 digits are exact in decimal, too.
+fn milliseconds(out: *Json, nanoseconds: i64) Error!void {
+    const value: u64 = @abs(nanoseconds);
+    if (value >= 1_000_000_000_000_000) return error.Odd;
+    if (nanoseconds < 0) try out.byte('-');
+    if (value > 0 and value < 10) {
+        try out.byte('0' + @as(u8, @intCast(value)));
+        return out.put("e-6");
+    }
+    try out.integer(@intCast(value / 1_000_000));
+    var digits: [7]u8 = undefined;
+    digits[0] = '.';
+    times.write(6, digits[1..7], @intCast(value % 1_000_000));
+    var size: usize = digits.len;
+    while (size > 2 and digits[size - 1] == '0') size -= 1;
+    try out.put(digits[0..size]);
+}

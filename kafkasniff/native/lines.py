@@ -1,0 +1,259 @@
+"""Messages of a batch as JSON lines, made by the kernel many at a time; `kernel/lines.zig` has the same structures."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.native.caller import Caller, Wanted
+from kafkasniff.native.library import Kernel
+
+__all__ = ["CONNECTION_TEXT", "EARLIER", "KEYS", "VERSIONS", "JsonLines", "Kind", "LineFacts", "texts_of"]
+
+KEYS: Final = 128
+VERSIONS: Final = 32
+"""The code of a message is its API key times `VERSIONS`, and its version."""
+CONNECTION_TEXT: Final = 128
+"""Bytes of the text of a connection, at most; lines of others are Python's."""
+MAX_CAPTURES: Final = 1 << 20
+"""Captures whose names are kept; messages of further ones are Python's."""
+AT_ONCE: Final = 4096
+"""Messages that are written ahead of the one asked for, as far as the first memory for output holds their lines."""
+
+_DONE, _NO_ROOM, _COMPRESSED, _NEW_KIND, _NEW_CONNECTION, _NEW_CAPTURE = range(6)
+_LEFT: Final = b"\0"
+
+_CONNECTION: Final = np.dtype(
+    [("number", np.int64), ("size", np.uint32), ("left", np.uint32), ("text", f"V{CONNECTION_TEXT}")]
+)
+_TEXT: Final = np.dtype([("text", np.uint64), ("size", np.uint64)])
+_KIND: Final = np.dtype([("text", np.uint64), ("size", np.uint64), ("program", np.uint64), ("bare", np.uint64)])
+EARLIER: Final = np.dtype([("message", np.uint32), ("size", np.int32), ("text", np.uint64)])
+"""Client ids of requests of earlier batches, in the order of `message`: the index of the response, the bytes of the
+client id (-1: null), and their address."""
+
+
+class _Lines(ctypes.Structure):
+    _fields_ = (
+        ("call", ctypes.c_void_p),
+        ("messages", ctypes.c_void_p),
+        ("messages_size", ctypes.c_uint64),
+        ("numbers", ctypes.c_void_p),
+        ("buffer", ctypes.c_void_p),
+        ("buffer_size", ctypes.c_uint64),
+        ("arena", ctypes.c_void_p),
+        ("arena_size", ctypes.c_uint64),
+        ("connections", ctypes.c_void_p),
+        ("connections_size", ctypes.c_uint64),
+        ("kinds", ctypes.c_void_p),
+        ("captures", ctypes.c_void_p),
+        ("captures_size", ctypes.c_uint64),
+        ("earlier", ctypes.c_void_p),
+        ("earlier_size", ctypes.c_uint64),
+        ("errors", ctypes.c_void_p),
+        ("errors_size", ctypes.c_uint64),
+        ("first_error", ctypes.c_int64),
+        ("most", ctypes.c_uint64),
+        ("next", ctypes.c_uint64),
+        ("last", ctypes.c_uint64),
+        ("wanted", ctypes.c_uint64),
+        ("data", ctypes.c_void_p),
+        ("data_size", ctypes.c_uint64),
+        ("used", ctypes.c_uint64),
+        ("base", ctypes.c_uint64),
+        ("ends", ctypes.c_void_p),
+        ("states", ctypes.c_void_p),
+    )
+
+
+class Kind(NamedTuple):
+    """What lines of a version of an API have in common, in one direction."""
+
+    text: bytes
+    """`"api_key":…,"api":"…","api_version":…`"""
+    program: int
+    """Address of the program of bodies; 0: Python reads them."""
+    bare: bool = False
+    """Bodies are not shown; there is no program then."""
+
+
+class LineFacts(Protocol):
+    """What lines say beside the messages' own bytes. Each is asked for once."""
+
+    def connection(self, index: int) -> tuple[int, bytes] | None:
+        """The number of a connection, and `"client":"…","broker":"…"`; None: its messages are Python's."""
+
+    def kind(self, key: int, version: int, is_request: bool) -> Kind:
+        """Facts of a version of an API."""
+
+    def capture(self, index: int) -> bytes:
+        """The name of a capture as JSON; empty where lines have none."""
+
+    def inflate(self, data: bytes) -> Callable[[Wanted], bytes | None]:
+        """Decompresses batches of the message `data`; None for one that Python has to read."""
+
+
+class JsonLines:
+    """Lines of one batch after the other (`bind`).
+
+    `caller`: how bodies are written, and memory that nobody else uses; `errors`: names of error codes as JSON; `most`:
+    bytes of a message that is written here, at most.
+    """
+
+    def __init__(
+        self, kernel: Kernel, caller: Caller, facts: LineFacts, *, errors: Mapping[int, bytes], most: int
+    ) -> None:
+        self._kernel = kernel
+        self._caller = caller
+        self._facts = facts
+        self._kept: list[bytes] = []
+        """Texts that the kernel has the addresses of."""
+        self._kinds = np.zeros(2 * KEYS * VERSIONS, _KIND)
+        self._connections = np.zeros(0, _CONNECTION)
+        self._captures = np.zeros(0, _TEXT)
+        self._ends = np.zeros(AT_ONCE, np.uint64)
+        self._states = bytearray(AT_ONCE)
+        self._bound: tuple[object, ...] = ()
+        self._base = self._end = 0
+        lines = self._lines = _Lines()
+        self._pointer = ctypes.pointer(lines)
+        lines.call, lines.most = caller.address, most
+        lines.kinds, lines.ends = self._kinds.ctypes.data, self._ends.ctypes.data
+        lines.states = ctypes.addressof(ctypes.c_char.from_buffer(self._states))
+        first = min(errors, default=0)
+        names = (errors.get(code) for code in range(first, max(errors, default=-1) + 1))
+        self._errors = texts_of(names, self._kept)
+        lines.errors, lines.errors_size, lines.first_error = self._errors.ctypes.data, len(self._errors), first
+
+    def forget(self, connections: Iterable[int] | None = None) -> None:
+        """Ask again for these connections, or for all."""
+        for index in range(len(self._connections)) if connections is None else connections:
+            if index < len(self._connections):
+                self._connections["size"][index] = 0
+
+    def bind(  # noqa: PLR0917 - what a batch is
+        self,
+        messages: int,
+        count: int,
+        numbers: NDArray[np.int64],
+        buffer: NDArray[np.uint8],
+        arena: NDArray[np.uint8],
+        earlier: NDArray[np.void] | None = None,
+    ) -> None:
+        """From here on write the `count` messages (`feed.zig`) at the address `messages`.
+
+        `numbers`: of their exchanges; `buffer`, `arena`: where their bytes are; `earlier`: as `EARLIER`. All of them
+        stay as they are until the last line is taken, and so do the messages.
+        """
+        if len(numbers) < count or numbers.dtype != np.int64 or (earlier is not None and earlier.dtype != EARLIER):
+            raise ValueError("numbers of exchanges, or earlier client ids, that are none")
+        self._bound = (numbers := np.ascontiguousarray(numbers)), buffer, arena, earlier
+        self._base = self._end = 0
+        self._caller.shrink()
+        lines = self._lines
+        lines.messages, lines.messages_size, lines.numbers = messages, count, numbers.ctypes.data
+        lines.buffer, lines.buffer_size = buffer.ctypes.data, len(buffer)
+        lines.arena, lines.arena_size = arena.ctypes.data, len(arena)
+        lines.earlier, lines.earlier_size = (0, 0) if earlier is None else (earlier.ctypes.data, len(earlier))
+
+    def take(self, first: int, last: int) -> Iterator[bytes | int]:
+        """The lines of the messages from `first` up to `last`, in pieces; for one that is Python's its index. Hot."""
+        while first < last:
+            if not self._base <= first < self._end:
+                self._write(first)
+            base, end = self._base, min(last, self._end)
+            while first < end:
+                left = self._states.find(_LEFT, first - base, end - base)
+                stop = end if left < 0 else left + base
+                if stop > first:
+                    begin = int(self._ends[first - base - 1]) if first > base else 0
+                    yield bytes(self._caller.view[begin : int(self._ends[stop - base - 1])])
+                if left >= 0:
+                    yield stop
+                    stop += 1
+                first = stop
+
+    def _write(self, first: int) -> None:
+        """Write lines from this message on, of one at least."""
+        lines, function = self._lines, self._kernel.lines
+        lines.next = lines.base = self._base = first
+        lines.last = min(first + AT_ONCE, lines.messages_size)
+        lines.used = 0
+        self._caller.begin()
+        given: list[bytes] = []
+        while True:
+            outcome = function(self._pointer)
+            if outcome == _DONE:
+                break
+            if outcome == _NO_ROOM:
+                if lines.next > first:
+                    break
+                if not self._caller.more():
+                    self._leave()
+            elif outcome == _COMPRESSED:
+                given = []
+                inflate = self._facts.inflate(ctypes.string_at(lines.data, lines.data_size))
+                if not self._caller.give(inflate, given):
+                    self._leave()
+            elif outcome == _NEW_KIND:
+                self._new_kind(lines.wanted)
+            elif outcome == _NEW_CONNECTION:
+                self._new_connection(lines.wanted)
+            elif outcome == _NEW_CAPTURE:
+                self._new_capture(lines.wanted)
+            else:
+                raise RuntimeError(f"the kernel refuses to write lines: {outcome}")
+        self._end = lines.next
+
+    def _leave(self) -> None:
+        """The next message is Python's."""
+        lines = self._lines
+        self._states[lines.next - lines.base] = 0
+        self._ends[lines.next - lines.base] = lines.used
+        lines.next += 1
+        self._caller.begin()
+
+    def _new_kind(self, place: int) -> None:
+        direction, code = divmod(place, KEYS * VERSIONS)
+        found = self._facts.kind(*divmod(code, VERSIONS), not direction)
+        self._kinds[place] = (_address(found.text, self._kept), len(found.text), found.program, found.bare)
+
+    def _new_connection(self, index: int) -> None:
+        if index >= len(self._connections):
+            more = np.zeros(max(2 * index, 64), _CONNECTION)
+            more[: len(self._connections)] = self._connections
+            self._connections = more
+            self._lines.connections, self._lines.connections_size = more.ctypes.data, len(more)
+        found = self._facts.connection(index)
+        if found is None or len(found[1]) > CONNECTION_TEXT:
+            self._connections[index] = (0, 1, 1, b"")
+        else:
+            self._connections[index] = (found[0], len(found[1]), 0, found[1])
+
+    def _new_capture(self, index: int) -> None:
+        if index >= MAX_CAPTURES:
+            self._leave()
+            return
+        if index >= len(self._captures):
+            more = np.zeros(max(2 * index, 16), _TEXT)
+            more[: len(self._captures)] = self._captures
+            self._captures = more
+            self._lines.captures, self._lines.captures_size = more.ctypes.data, len(more)
+        text = self._facts.capture(index)
+        self._captures[index] = (_address(text, self._kept), len(text))
+
+
+def texts_of(texts: Iterable[bytes | None], kept: list[bytes]) -> NDArray[np.void]:
+    """Texts where the kernel finds them as long as they are kept; None: there is none."""
+    return np.array([(0, 0) if text is None else (_address(text, kept), len(text)) for text in texts], _TEXT)
+
+
+def _address(text: bytes, kept: list[bytes]) -> int:
+    kept.append(text)
+    address = ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value
+    assert address is not None
+    return address

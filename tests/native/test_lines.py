@@ -1,0 +1,248 @@
+"""JSON lines by the kernel: those of `JsonSink`, byte for byte, over all shipped captures and beyond."""
+
+from __future__ import annotations
+
+import io
+import re
+from random import Random
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from kafkasniff.capture import open_captures
+from kafkasniff.enrich.plan import reads_nothing
+from kafkasniff.kafka.message import request_header
+from kafkasniff.kafka.message_plan import request_plan, response_plan
+from kafkasniff.kafka.rendered import Renderer
+from kafkasniff.model import Endpoint
+from kafkasniff.payload import SHOWN, Payload
+from kafkasniff.sinks.jsonl import BytesForm, JsonSink
+from kafkasniff.sinks.native_lines import NativeLines
+from tests.choice import in_turn
+from tests.conftest import shipped_captures
+from tests.native.feed_messages import NONE, Batch, Recorder, Seen, batches, recorded
+from tests.native.kernel_and_walker import the_kernel
+
+CAPTURES = {path.name: path for path in shipped_captures()}
+DROPPED, HASHED = Payload("dropped"), Payload.hashed(b"salt of the tests")
+WAYS: list[tuple[BytesForm, Payload, dict[str, Any]]] = [
+    ("auto", SHOWN, {}),
+    ("hex", SHOWN, {"records": "batches"}),
+    ("base64", SHOWN, {"show_secrets": True}),
+    ("auto", SHOWN, {"records": "skip"}),
+    ("auto", DROPPED, {}),
+    ("hex", HASHED, {}),
+    ("base64", DROPPED, {"records": "batches"}),
+    ("auto", SHOWN, {"headers": True}),
+]
+
+
+def captured(*names: str, **options: Any) -> tuple[Recorder, list[Seen]]:
+    with open_captures([str(CAPTURES[name]) for name in names], stdin=None) as source:
+        return recorded(source, **options)
+
+
+class Native:
+    """Lines of recorded messages."""
+
+    def __init__(self, recorder: Recorder, form: BytesForm = "auto", payload: Payload = SHOWN, **more: Any) -> None:
+        connections = {one.connection.number: one.connection for one in recorder.seen}
+
+        def ends(index: int) -> tuple[int, Endpoint | None, Endpoint | None]:
+            found = connections[index]
+            return found.number, found.client, found.broker
+
+        kernel = the_kernel()
+        self.renderer = Renderer(kernel, form, reads_nothing, payload.hiding)
+        self.lines = NativeLines(kernel, self.renderer, ends, lambda index: recorder._captures[index], **more)
+        self.lines.use(recorder.decode_options)
+
+    def of(self, batch: Batch) -> list[bytes | int]:
+        """Pieces of a batch."""
+        messages = batch.messages
+        self.lines.bind(messages.ctypes.data, len(messages), batch.numbers, batch.buffer, batch.arena, batch.earlier)
+        return list(self.lines.take(0, len(messages)))
+
+
+def by_sink(batch: Batch, form: BytesForm = "auto", payload: Payload = SHOWN, **more: Any) -> list[bytes]:
+    """The lines of a batch the way of the specification."""
+    found = []
+    for one in batch.seen:
+        out = io.BytesIO()
+        sink = JsonSink(out, form=form, payload=payload, **more)
+        sink.write(one.message)
+        sink.close()
+        found.append(out.getvalue())
+    return found
+
+
+def compare(pieces: list[bytes | int], expected: list[bytes]) -> list[int]:
+    """The indices that are Python's; all other lines are as expected."""
+    left: list[int] = []
+    at = 0
+    for piece in pieces:
+        if isinstance(piece, int):
+            assert piece == at
+            left.append(piece)
+            at += 1
+            continue
+        lines = piece.splitlines(keepends=True)
+        assert lines == expected[at : at + len(lines)]
+        at += len(lines)
+    assert at == len(expected)
+    return left
+
+
+def is_pythons(one: Seen, renderer: Renderer) -> bool:
+    """Whether the line of a message is for Python to write: there is more to report, or it has to read the body."""
+    message, data = one.message, one.data
+    assert message.api_key is not None
+    assert message.api_version is not None
+    plan = (request_plan if one.event.is_request else response_plan)(message.api_key, message.api_version)
+    program = renderer.program(message.api_key, message.api_version, message.type)
+    if message.problems or message.header_tags or plan.needed or plan.asks_connection or program is None:
+        return True
+    start = 4 + (plan.header > 0)
+    if one.event.is_request:
+        header = request_header(data, 0, len(data))
+        assert header is not None
+        start = header.length
+    body = renderer.body(program, data, start, len(data))
+    return body is None or body.odd is not None
+
+
+@pytest.mark.parametrize(("name", "way"), in_turn(list(CAPTURES), map(str, range(len(WAYS))), 3))
+def test_the_same_lines(name: str, way: str) -> None:
+    form, payload, options = WAYS[int(way)]
+    recorder, seen = captured(name, **options)
+    native = Native(recorder, form, payload)
+    for batch in batches(seen, 500):
+        left = compare(native.of(batch), by_sink(batch, form, payload))
+        if "headers" not in options:
+            assert left == [at for at, one in enumerate(batch.seen) if is_pythons(one, native.renderer)]
+
+
+def test_the_kernel_writes_lines() -> None:
+    """Else the test above would compare nothing."""
+    names = "java-1.1.pcap", "librdkafka-codecs.pcap", "librdkafka-group-classic.pcap", "java-errors.pcap"
+    codecs, errors = set(), 0
+    for name in names:
+        recorder, seen = captured(name)
+        (batch,) = batches(seen, len(seen))
+        lines = b"".join(piece for piece in Native(recorder).of(batch) if isinstance(piece, bytes))
+        assert lines.count(b"\n") >= 20, name
+        codecs |= set(re.findall(rb'"compression":"(\w+)"', lines))
+        errors += lines.count(b'"errors":[{')
+    assert len(codecs) >= 4
+    assert errors > 0
+
+
+def test_parts_and_small_batches() -> None:
+    """Pieces of ranges, and responses whose requests were in an earlier batch."""
+    recorder, seen = captured("librdkafka-group-classic.pcap")
+    native = Native(recorder)
+    rng = Random(1)
+    for size in (1, 2, 7, 64):
+        for told in (True, False):
+            for batch in batches(seen, size, tells_earlier=told):
+                expected = by_sink(batch)
+                pieces = native.of(batch)
+                left = compare(pieces, expected)
+                for index in left:
+                    one = batch.seen[index]
+                    asks = batch.messages["pair"][index] == NONE and not one.event.is_request
+                    assert is_pythons(one, native.renderer) or (asks and not told)
+                whole = b"".join(expected[piece] if isinstance(piece, int) else piece for piece in pieces)
+                at, parts = 0, b""
+                while at < len(batch.seen):
+                    end = rng.randint(at + 1, len(batch.seen))
+                    for piece in native.lines.take(at, end):
+                        parts += expected[piece] if isinstance(piece, int) else piece
+                    at = end
+                assert parts == whole
+
+
+def test_several_captures_and_a_terminal() -> None:
+    recorder, seen = captured("java-1.1.pcap", "librdkafka-ipv6-ns.pcapng", "java-2.4.pcap")
+    assert len(recorder._captures) == 3
+    native = Native(recorder, names_captures=True, terminal=True)
+    for batch in batches(seen, 100):
+        compare(native.of(batch), by_sink(batch, capture=True, terminal=True))
+
+
+def test_a_long_line_makes_room() -> None:
+    recorder, seen = captured("librdkafka-codecs.pcap")
+    largest = max(seen, key=lambda one: len(one.data))
+    native = Native(recorder)
+    assert native.lines._lines is not None
+    caller = native.lines._lines._caller
+    caller._grow(200)
+    for batch in batches(seen, len(seen)):
+        compare(native.of(batch), by_sink(batch))
+    assert len(caller.view) >= len(largest.data)
+    caller._grow(200)
+    caller.most_output = 200
+    for batch in batches(seen, len(seen)):
+        pieces = native.of(batch)
+        assert compare(pieces, by_sink(batch)) == list(range(len(seen)))
+
+
+TIMES = [
+    0,
+    1,
+    -1,
+    999_999_999,
+    -1_000_000_000,
+    951_782_399_999_999_999,
+    951_782_400_000_000_000,
+    2**63 - 1,
+    -(2**63) + 1,
+]
+DURATIONS = [
+    0,
+    1,
+    9,
+    10,
+    11,
+    99,
+    100,
+    1_000,
+    12_345,
+    999_999,
+    1_000_000,
+    1_500_000,
+    10**15 - 1,
+    10**15,
+    -1,
+    -15,
+    -3_000_000,
+]
+
+
+def test_times_and_durations() -> None:
+    """All days of the calendar's turns, and numbers of any length."""
+    recorder, seen = captured("librdkafka-group-classic.pcap")
+    response = next(one for one in seen if one.message.api == "Heartbeat" and not one.event.is_request)
+    request = next(one for one in seen if one.message.exchange == response.message.exchange)
+    rng = Random(1)
+    times = TIMES + [rng.randrange(-(2**63) + 1, 2**63) for _ in range(3000)]
+    times += [(days * 86_400 - second) * 10**9 for days in range(-80_000, 80_000, 61) for second in (0, 1)]
+    durations = DURATIONS + [rng.randrange(-(10 ** rng.randrange(1, 16)), 10 ** rng.randrange(1, 16)) for _ in times]
+    durations = durations[: len(times)]
+    (pair,) = batches([request, response], 2)
+    native = Native(recorder)
+    messages = np.concatenate((pair.messages[:1], np.repeat(pair.messages[1:], len(times))))
+    messages["time"][1:], messages["latency"][1:], messages["duration"][1:] = times, durations, durations[::-1]
+    expected = [request] + [
+        response._replace(
+            message=msgspec.structs.replace(response.message, time_ns=time, latency_ns=latency, duration_ns=duration)
+        )
+        for time, latency, duration in zip(times, durations, durations[::-1], strict=True)
+    ]
+    numbers = np.repeat(pair.numbers[:1], len(messages))
+    batch = Batch(expected, messages, numbers, pair.buffer, pair.arena, pair.earlier, [])
+    left = compare(native.of(batch), by_sink(batch))
+    long = [at for at, _ in enumerate(times) if max(abs(durations[at]), abs(durations[-1 - at])) >= 10**15]
+    assert left == [at + 1 for at in long]
