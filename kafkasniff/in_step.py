@@ -397,13 +397,15 @@ class InStep:
         self._feed.connections["here"] = 0
         return [self._take_back(index) for index in here]
 
-    def forget(self, tcp: TcpConnection) -> None:
-        """Know a connection no more, which is back."""
-        if tcp.place >= 0:
+    def forget(self, tcp: TcpConnection) -> int:
+        """Know a connection no more; returns the index that it had, which others may have from now on, or -1."""
+        place = tcp.place
+        if place >= 0:
             self.recall(tcp)
-            self._feed.remove(tcp.place)
-            self._connections[tcp.place] = None
+            self._feed.remove(place)
+            self._connections[place] = None
             tcp.place = -1
+        return place
 
 
 def left_rows(batch: PacketBatch, left: NDArray[np.uint32], clock: NDArray[np.int64]) -> PacketBatch:

@@ -19,6 +19,7 @@ from kafkasniff.cli.options import (
     inspector_options,
     key_arguments,
     make_catalog,
+    make_lines,
     make_predicate,
     make_renderer,
     make_sink,
@@ -139,6 +140,14 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 )
             else:
                 enricher = Enricher(catalog, summary=inspector.summary)
+                renderer = arguments.get("renderer")
+                lines: Any = None
+                if (
+                    renderer is not None
+                    and limit is None
+                    and inspector.write_lines(make_lines(environment, output, renderer, captures=len(captures) > 1))
+                ):
+                    lines = sink
                 run = Pipeline(
                     environment,
                     inspector,
@@ -148,6 +157,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                     limit=None if selected else limit,
                     flush=flush,
                     ended=selected.ended if selected else None,
+                    lines=lines,
                 )
             shows = wants_progress(environment, to_terminal=to_terminal, quiet=quiet)
             try:

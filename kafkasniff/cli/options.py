@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
     from kafkasniff.inspector import Inspector
     from kafkasniff.kafka.rendered import Renderer
+    from kafkasniff.line_runs import Ends, MakeLines
     from kafkasniff.payload import Payload
     from kafkasniff.sinks.jsonl import JsonSink
     from kafkasniff.sinks.text import TextSink
@@ -36,6 +37,7 @@ __all__ = [
     "key_arguments",
     "make_catalog",
     "make_inspector",
+    "make_lines",
     "make_predicate",
     "make_renderer",
     "make_sink",
@@ -306,6 +308,21 @@ def make_renderer(options: OutputOptions, payload: Payload) -> Renderer | None:
     from kafkasniff.kafka.rendered import Renderer
 
     return Renderer(found, options.bytes_form, reads_nothing, payload.hiding)
+
+
+def make_lines(environment: Environment, output: Output, renderer: Renderer, *, captures: bool) -> MakeLines:
+    """What makes lines for an `Inspector` and the `JsonSink` that `make_sink` returns; `captures` as there."""
+    from kafkasniff.native import kernel
+    from kafkasniff.sinks.native_lines import NativeLines
+
+    native = kernel()
+    assert native is not None, "there is a renderer"
+    terminal = output.is_stdout and environment.stdout_tty
+
+    def make(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> NativeLines:
+        return NativeLines(native, renderer, ends, capture, names_captures=captures, terminal=terminal)
+
+    return make
 
 
 def framing_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
