@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkasniff.accounts import Account, ConnectionEnd, InspectedConnection, OpenExchange, endpoint
 from kafkasniff.in_step import InStep, left_rows
@@ -348,15 +349,17 @@ class Inspector:
         messages, fed = in_step.feed(batch, clock)
         self.summary.bytes_stream += fed.bytes
         self.summary.bytes_decoded += fed.framed
-        keyed += in_step.edges(messages)
+        options = self._detail.decode
+        plain: NDArray[np.bool_] | None = None
+        if lines is not None and len(messages.rows):
+            plain, answers = in_step.plain_edges(messages)
+            lines.forget(self._gone)
+            self._gone.clear()
+            self._run = LineRun(messages, lines, options, plain, answers)
+        keyed += in_step.edges(messages, plain)
         back = in_step.take_back(fed.back)
-        if len(messages.rows):
-            options = self._detail.decode
-            if lines is not None:
-                lines.forget(self._gone)
-                self._gone.clear()
-                self._run = LineRun(messages, lines, options)
-            elif columns is None:
+        if len(messages.rows) and lines is None:
+            if columns is None:
                 keyed += entries(messages, options, self._repeats, self._maker)
             else:
                 found, others = pair_columns(messages)

@@ -9,13 +9,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.accounts import InspectedConnection
+from kafkasniff.accounts import InspectedConnection, OpenExchange
 from kafkasniff.in_step import EVENTS, Messages
 from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.exchange import Pending
 from kafkasniff.model import Endpoint
 from kafkasniff.native.feed import ARENA, NONE, REQUEST
-from kafkasniff.paired import HEADER, Open, Paired, PairedEntry
-from kafkasniff.versions import client_id_text, version_of
+from kafkasniff.native.lines import EARLIER, address_of
+from kafkasniff.paired import Open, Paired, PairedEntry
+from kafkasniff.versions import version_of
 
 __all__ = ["Ends", "LineMaker", "LineRun", "MakeLines"]
 
@@ -29,13 +31,14 @@ class LineMaker(Protocol):
     def forget(self, connections: list[int]) -> None:
         """The feed has other connections at these indices."""
 
-    def bind(
+    def bind(  # noqa: PLR0917 - what a batch is
         self,
         messages: int,
         count: int,
         numbers: NDArray[np.int64],
         buffer: NDArray[np.uint8],
         arena: NDArray[np.uint8],
+        earlier: NDArray[np.void] | None = None,
     ) -> None:
         """The batch whose lines are taken from here on."""
 
@@ -54,17 +57,29 @@ MakeLines = Callable[[Callable[[int], Ends], Callable[[int], str | None]], LineM
 class LineRun:
     """The messages of a batch, in their order."""
 
-    def __init__(self, messages: Messages, lines: LineMaker, options: DecodeOptions) -> None:
+    def __init__(
+        self,
+        messages: Messages,
+        lines: LineMaker,
+        options: DecodeOptions,
+        plain: NDArray[np.bool_],
+        answers: Sequence[tuple[int, Pending]],
+    ) -> None:
+        """`plain`, `answers`: as `InStep.plain_edges` returns them."""
         rows = messages.rows
         self._messages = messages
         self._lines = lines
         self._orders: list[int] = rows["order"].tolist()
         self._is_request: NDArray[np.bool_] = (rows["flags"] & REQUEST) > 0
-        self._is_event: NDArray[np.bool_] = rows["pair"] == NONE
+        self._is_event: NDArray[np.bool_] = (rows["pair"] == NONE) & ~plain
         self.numbers: NDArray[np.int64] = np.zeros(len(rows), np.int64)
         """Of exchanges, by message, as far as they were given."""
         self._open: list[Open | None] = [None] * len(rows)
         self._kinds = [Paired(data, self._open, options) for data in (messages.buffer, messages.arena)]
+        self._begun: list[int] = np.flatnonzero(plain & self._is_request).tolist()
+        """Requests whose exchange ends later."""
+        self._texts: list[bytes] = []
+        earlier = self._earlier(answers)
         lines.use(options)
         lines.bind(
             rows.ctypes.data,
@@ -72,7 +87,27 @@ class LineRun:
             self.numbers,
             np.frombuffer(messages.buffer, np.uint8),
             np.frombuffer(messages.arena, np.uint8),
+            earlier,
         )
+
+    def _earlier(self, answers: Sequence[tuple[int, Pending]]) -> NDArray[np.void]:
+        """Client ids and numbers of exchanges that began earlier."""
+        ids: list[tuple[int, int, int]] = []
+        rows, owners = self._messages.rows, self._messages.owners
+        for index, pending in answers:
+            owner = owners[int(rows["connection"][index])]
+            assert owner is not None
+            number = owner.exchanges.pop(pending.ordinal).number
+            self.numbers[index] = number
+            client_id = pending.client_id
+            self._open[index] = number, version_of(int(rows["code"][index])), client_id, pending.carry, None
+            if client_id is None:
+                ids.append((index, -1, 0))
+            elif isinstance(client_id, str):
+                text = client_id.encode()
+                self._texts.append(text)
+                ids.append((index, len(text), address_of(text)))
+        return np.array(ids, EARLIER)
 
     def __len__(self) -> int:
         return len(self._orders)
@@ -106,8 +141,16 @@ class LineRun:
         asked = np.flatnonzero(self._is_request & ~self._is_event)
         between = np.searchsorted(np.array(begun, np.int64), asked, side="right")
         self.numbers[asked] = number + 1 + np.arange(len(asked)) + between
-        answers = np.flatnonzero(~self._is_request & ~self._is_event)
-        self.numbers[answers] = self.numbers[self._messages.rows["pair"][answers]]
+        rows, owners = self._messages.rows, self._messages.owners
+        answers = np.flatnonzero(~self._is_request & (rows["pair"] != NONE))
+        self.numbers[answers] = self.numbers[rows["pair"][answers]]
+        for index in self._begun:
+            _, _, _, _, _, _, _, _, _, ordinal, connection, _, _, correlation, _, code, *_ = rows[index].item()
+            owner = owners[connection]
+            assert owner is not None
+            exchange = owner.exchanges[ordinal] = OpenExchange(int(self.numbers[index]))
+            version = version_of(code)
+            exchange.api, exchange.api_version, exchange.correlation_id = version.api, version.version, correlation
 
     def requests(self, first: int, last: int) -> int:
         """How many of these messages are requests."""
@@ -136,9 +179,9 @@ class LineRun:
         assert owner is not None
         version = version_of(code)
         is_request = flags & REQUEST > 0
-        exchange = index if is_request else pair
-        if not is_request and self._open[pair] is None:
-            self._open[pair] = int(self.numbers[pair]), version, self._client_id(pair), None, None
+        exchange = index if is_request or pair == NONE else pair
+        if not is_request and self._open[exchange] is None:
+            self._open[exchange] = int(self.numbers[index]), version, messages.client_id(pair), None, None
         return (
             order,
             owner.place,
@@ -160,13 +203,3 @@ class LineRun:
             last_packet,
             index,
         )
-
-    def _client_id(self, index: int) -> str | bytes | None:
-        """The client id of a request."""
-        row = self._messages.rows[index]
-        size = int(row["client_id"])
-        if size < 0:
-            return None
-        data = self._messages.arena if row["flags"] & ARENA else self._messages.buffer
-        start = int(row["start"]) + HEADER
-        return client_id_text(data[start : start + size])

@@ -304,10 +304,10 @@ def make_renderer(options: OutputOptions, payload: Payload) -> Renderer | None:
     found = kernel()
     if found is None:
         return None
-    from kafkasniff.enrich.plan import reads_nothing
+    from kafkasniff.enrich.plan import shows_nothing
     from kafkasniff.kafka.rendered import Renderer
 
-    return Renderer(found, options.bytes_form, reads_nothing, payload.hiding)
+    return Renderer(found, options.bytes_form, shows_nothing, payload.hiding)
 
 
 def make_lines(environment: Environment, output: Output, renderer: Renderer, *, captures: bool) -> MakeLines:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kafkasniff.native.caller import Caller, Wanted
 from kafkasniff.native.library import Kernel
 
-__all__ = ["CONNECTION_TEXT", "EARLIER", "KEYS", "VERSIONS", "JsonLines", "Kind", "LineFacts", "texts_of"]
+__all__ = ["CONNECTION_TEXT", "EARLIER", "KEYS", "VERSIONS", "JsonLines", "Kind", "LineFacts", "address_of", "texts_of"]
 
 KEYS: Final = 128
 VERSIONS: Final = 32
@@ -220,7 +220,7 @@ class JsonLines:
     def _new_kind(self, place: int) -> None:
         direction, code = divmod(place, KEYS * VERSIONS)
         found = self._facts.kind(*divmod(code, VERSIONS), not direction)
-        self._kinds[place] = (_address(found.text, self._kept), len(found.text), found.program, found.bare)
+        self._kinds[place] = (_kept_at(found.text, self._kept), len(found.text), found.program, found.bare)
 
     def _new_connection(self, index: int) -> None:
         if index >= len(self._connections):
@@ -244,16 +244,21 @@ class JsonLines:
             self._captures = more
             self._lines.captures, self._lines.captures_size = more.ctypes.data, len(more)
         text = self._facts.capture(index)
-        self._captures[index] = (_address(text, self._kept), len(text))
+        self._captures[index] = (_kept_at(text, self._kept), len(text))
 
 
 def texts_of(texts: Iterable[bytes | None], kept: list[bytes]) -> NDArray[np.void]:
     """Texts where the kernel finds them as long as they are kept; None: there is none."""
-    return np.array([(0, 0) if text is None else (_address(text, kept), len(text)) for text in texts], _TEXT)
+    return np.array([(0, 0) if text is None else (_kept_at(text, kept), len(text)) for text in texts], _TEXT)
 
 
-def _address(text: bytes, kept: list[bytes]) -> int:
+def _kept_at(text: bytes, kept: list[bytes]) -> int:
     kept.append(text)
+    return address_of(text)
+
+
+def address_of(text: bytes) -> int:
+    """Where bytes are, as long as somebody keeps them."""
     address = ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value
     assert address is not None
     return address
