@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 import numpy as np
 
 from kafkasniff.accounts import Account, ConnectionEnd, InspectedConnection, OpenExchange, endpoint
-from kafkasniff.bulk import BulkEntry, PairColumns, Pairs, Taken, take
-from kafkasniff.bulk_messages import tell_request, tell_response
-from kafkasniff.bulk_parts import FIRST_SEGMENTS, divide, in_parts
-from kafkasniff.bulk_repeats import Repeats
+from kafkasniff.in_step import InStep, left_rows
 from kafkasniff.kafka.connection import ConnectionOptions
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.detail import Detail, LeftOut, Level
@@ -29,6 +26,9 @@ from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, Beside, MemoryBud
 from kafkasniff.model import Connection, Direction, Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.native.library import kernel
 from kafkasniff.packets import PacketBatch
+from kafkasniff.paired import PairColumns, PairedEntry, entries, pair_columns
+from kafkasniff.paired_messages import tell_request, tell_response
+from kafkasniff.repeats import Repeats
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed, Item
 from kafkasniff.tcp import Reassembler, TcpConnection
 from kafkasniff.tcp.plan import Key
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Inspector", "Output"]
 
-BEHIND: Final = 1 << 20
-"""Place of what stands behind a connection's messages in bulk, where it comes at the same packet; theirs are below."""
 _UNANSWERED: Final = ("unanswered", "open")
 """Statuses of exchanges whose response did not come, as far as the capture shows."""
 SLICE: Final = 128
@@ -74,8 +72,8 @@ class Inspector:
     Raises UsageError where `memory` is less than 128 MiB.
     """
 
-    _in_bulk: ClassVar[bool] = True
-    """Messages are taken in bulk where they can be; the result is the same."""
+    _uses_kernel: ClassVar[bool] = True
+    """Connections in step are the kernel's, where it is there; the result is the same."""
 
     def __init__(
         self,
@@ -117,6 +115,8 @@ class Inspector:
         if renderer is None and shares is None and native is not None and not headers:
             self._maker = PackedBodies(native)
         self._memory = MemoryBudget(checked_memory(memory))
+        self._in_step: InStep | None = None
+        self.begin_in_step()
         self.limit_messages(self._memory.limit)
         self.slice_bytes = 0
         """Bytes of memory of the messages of the last slice, about."""
@@ -127,6 +127,13 @@ class Inspector:
         """Secrets that decrypt TLS. Those of a file are no part of a state: who loads one names the file again."""
         self.judged: set[Key] | None = None
         """Where a reader wants to know: endpoints of connections found to be Kafka, until the reader clears it."""
+
+    def begin_in_step(self) -> None:
+        """From here on the kernel takes connections that are in step."""
+        native = kernel() if self._uses_kernel else None
+        if native is not None:
+            self._in_step = InStep(native, self._options, idle=self._reassembler.idle)
+            self._reassembler.elsewhere = self._memory.in_step = self._in_step
 
     def feed(self, batch: PacketBatch) -> list[Output]:
         """Take the next packets in capture order."""
@@ -148,6 +155,7 @@ class Inspector:
         All that is told is known at the end of the capture, so that connections come in their order.
         """
         self.slice_bytes = 0
+        self._recall()
         connections = sorted(self._reassembler, key=_place)
         for delta in self._reassembler.close_each(connections):
             keyed: list[_Keyed] = []
@@ -170,7 +178,7 @@ class Inspector:
         for index in range(first, min(first + SLICE, len(keyed))):
             entry = keyed[index]
             if len(entry) > _EVENT:
-                self._tell_bulk(entry, out)
+                self._tell_paired(entry, out)
             else:
                 self._tell(entry[3], entry[4], out)
             if self.slice_bytes > SLICE_BYTES:
@@ -207,8 +215,12 @@ class Inspector:
         self._detail.ahead = 0
         self.summary.packets += batch.packets
         self.summary.tcp_packets += len(batch)
-        deltas = self._reassembler.feed(batch)
-        plan = self._reassembler.take_plan()
+        keyed: list[_Keyed] = []
+        back: list[TcpConnection] = []
+        left = batch
+        if self._in_step is not None and len(self._in_step) and len(batch):
+            left, back = self._take_in_step(self._in_step, batch, keyed, columns)
+        deltas = self._reassembler.feed(left)
         opened = self._reassembler.opened
         opened.sort(key=lambda connection: connection.first_order)
         for connection in opened:
@@ -217,7 +229,6 @@ class Inspector:
             if self._want_connections:
                 owner.account = Account()
         self.summary.connections += len(opened)
-        keyed: list[_Keyed] = []
         # In front of notes, whose lines are told by themselves: a batch may end between the two.
         self._tell_key_log(batch.end_order - batch.packets, -1, keyed)
         for index, note in enumerate(batch.notes):
@@ -228,72 +239,72 @@ class Inspector:
                 self._tell_key_log(note.order, index, keyed)
             elif len(self.names) < MAX_NAMES:
                 self.names[note.value[0]] = note.value[1]
-        behind: list[Delta] = []
-        if self._in_bulk and plan is not None:
-            deltas = self._take_ahead(deltas, plan.order, keyed, behind)
-        taken = take(deltas, plan, self._options, self._repeats, self._maker) if self._in_bulk else Taken(deltas)
-        pairs = taken.pairs
-        if pairs is not None:
-            self.summary.bytes_stream += pairs.bytes
-            self.summary.bytes_decoded += pairs.bytes
-            keyed += taken.edges
-            for owner in {entry[3].place: entry[3] for entry in taken.edges}.values():
-                self._memory.note(owner)
-            keyed += pairs.entries() if columns is None else self._take_columns(pairs, columns)
-        self._take(taken.rest, keyed)
-        self._take(behind, keyed, BEHIND)
+        self._take(deltas, keyed)
         self._relieve(batch, keyed)
+        if self._in_step is not None:
+            self._adopt(self._in_step, deltas, back)
         return keyed
 
-    def _take_ahead(
-        self, deltas: list[Delta], shared: list[int], keyed: list[_Keyed], behind: list[Delta]
-    ) -> list[Delta]:
-        """Take what stands in front of stretches that may be taken in bulk; what stands behind them goes to `behind`.
+    def _take_in_step(
+        self, in_step: InStep, batch: PacketBatch, keyed: list[_Keyed], columns: list[PairColumns] | None
+    ) -> tuple[PacketBatch, list[TcpConnection]]:
+        """Take the packets of connections in step; returns the others, and the connections that fell out of step."""
+        clock = self._reassembler.clock_at(batch)
+        messages, fed = in_step.feed(batch, clock)
+        self.summary.bytes_stream += fed.bytes
+        self.summary.bytes_decoded += fed.framed
+        keyed += in_step.edges(messages)
+        back = in_step.take_back(fed.back)
+        if len(messages.rows):
+            options = self._detail.decode
+            if columns is None:
+                keyed += entries(messages, options, self._repeats, self._maker)
+            else:
+                found, others = pair_columns(messages)
+                columns.append(found)
+                self._count_columns(found)
+                if others.any():
+                    keyed += entries(messages, options, self._repeats, self._maker, others)
+        left = batch if len(fed.left) == len(batch) else left_rows(batch, fed.left, clock)
+        return left, back
 
-        Returns what is left. Hot: once for each connection and batch.
-        """
-        left: list[Delta] = []
-        for delta in deltas:
-            tcp, items = delta
-            owner = tcp.owner
-            assert isinstance(owner, InspectedConnection)
-            kafka = owner.kafka
-            if (len(items) == 1 and kafka.verdict == "kafka") or (self._ports and not owner.forced):
-                left.append(delta)
-                continue
-            ahead, stretch, rest = in_parts(items, shared)
-            if stretch is None or kafka.verdict == "not-kafka":
-                left.append(delta)
-                continue
-            if ahead:
-                self._take([(tcp, ahead)], keyed)
-            count = FIRST_SEGMENTS
-            while (
-                stretch is not None and kafka.verdict == "undecided" and (owner.tls is None or count == FIRST_SEGMENTS)
-            ):
-                first, stretch = divide(stretch, count)
-                self._take([(tcp, [first])], keyed)
-                count *= 2
-            if stretch is not None:
-                left.append((tcp, [stretch]))
-            if rest:
-                behind.append((tcp, rest))
-        return left
+    def _adopt(self, in_step: InStep, deltas: list[Delta], back: list[TcpConnection]) -> None:
+        """Hand on the connections that are in step now."""
+        for tcp in {id(tcp): tcp for tcp in (*(tcp for tcp, _ in deltas), *back)}.values():
+            if tcp.closed:
+                in_step.forget(tcp)
+            elif in_step.adopt(tcp):
+                assert isinstance(tcp.owner, InspectedConnection)
+                self._memory.note(tcp.owner, tcp)
 
-    def _take_columns(self, pairs: Pairs, columns: list[PairColumns]) -> list[BulkEntry]:
-        """Exchanges as columns; returns what is to be told all the same."""
-        found, entries = pairs.columns()
-        columns.append(found)
+    def _recall(self) -> None:
+        """Take all connections back from the kernel, for whoever looks at them."""
+        if self._in_step is not None:
+            for tcp in self._in_step.recall_all():
+                assert isinstance(tcp.owner, InspectedConnection)
+                self._memory.note(tcp.owner, tcp)
+
+    def _forget(self) -> None:
+        """Begin anew with what the kernel knows, all of which is back."""
+        if self._in_step is not None:
+            for tcp in self._reassembler:
+                self._in_step.forget(tcp)
+
+    def _count_columns(self, found: PairColumns) -> None:
+        """Count exchanges that are columns."""
         count = len(found.client_id)
         self.summary.requests += count
         self.summary.responses += count
+        if not self._want_connections:
+            return
+        by_connection = np.argsort(found.connection, kind="stable")
         counts = np.bincount(found.connection, minlength=len(found.owners)).tolist()
+        client_ids = [found.client_id[index] for index in by_connection.tolist()]
         first = 0
         for owner, number in zip(found.owners, counts, strict=True):
             if owner is not None and owner.account is not None and number:
-                owner.account.pairs(found.client_id[first : first + number])
+                owner.account.pairs(client_ids[first : first + number])
             first += number
-        return entries
 
     def _relieve(self, batch: PacketBatch, keyed: list[_Keyed]) -> None:
         """End connections where all of them together take too much memory."""
@@ -304,6 +315,8 @@ class Inspector:
         for tcp in self._reassembler.holding:
             assert isinstance(tcp.owner, InspectedConnection)
             budget.note(tcp.owner, tcp)
+        if budget.is_exceeded(self._reassembler):
+            self._recall()
         gone, detail = budget.choose(self._reassembler)
         if gone:
             detail += " were taken as ended; what comes of them later begins in mid-stream"
@@ -354,6 +367,14 @@ class Inspector:
     @level.setter
     def level(self, level: Level) -> None:
         self._detail.set(level)
+        if level:
+            self._recall()
+
+    @property
+    def reassembler(self) -> Reassembler:
+        """Its connections, all of which are at hand."""
+        self._recall()
+        return self._reassembler
 
     @property
     def settings(self) -> tuple[object, ...]:
@@ -377,6 +398,7 @@ class Inspector:
 
     def _collect_end(self) -> list[_Keyed]:
         keyed: list[_Keyed] = []
+        self._recall()
         self._take(self._reassembler.close(), keyed)
         return keyed
 
@@ -405,6 +427,7 @@ class Inspector:
         What waited at the other's end counts here as well, since it may be decoded here.
         """
         summary = self.reset_summary()
+        self._recall()
         for tcp in self._reassembler:
             connection = tcp.owner
             assert isinstance(connection, InspectedConnection)
@@ -423,6 +446,9 @@ class Inspector:
 
     def absorb(self, others: Sequence[Inspector], wanted: Callable[[Sequence[Key]], list[bool]]) -> None:
         """Take over what is open with others, and let go of connections that are not wanted, by their endpoints."""
+        for one in (self, *others):
+            one._recall()
+            one._forget()
         self._reassembler.absorb([other._reassembler for other in others], wanted)
         for other in others:
             self._known_brokers |= other._known_brokers
@@ -432,8 +458,8 @@ class Inspector:
 
     # -- merging ----------------------------------------------------------------------------------------------------
 
-    def _take(self, deltas: list[Delta], keyed: list[_Keyed], base: int = 0) -> None:
-        """Take items one by one; `base`: place of the first event among the connection's at the same packet."""
+    def _take(self, deltas: list[Delta], keyed: list[_Keyed]) -> None:
+        """Take what connections yielded."""
         summary = self.summary
         for tcp, items in deltas:
             connection = tcp.owner
@@ -456,12 +482,12 @@ class Inspector:
             if kafka.verdict == "undecided" and kafka.bytes_seen and last is not None:
                 summary.undecided += 1
             place = connection.place
-            keyed.extend((event.order, place, index, connection, event) for index, event in enumerate(events, base))
+            keyed.extend((event.order, place, index, connection, event) for index, event in enumerate(events))
             self._memory.note(connection, tcp)
             if last is not None:
                 summary.bytes_pending += sum(kafka.pending_of)
                 if connection.account is not None and (kafka.bytes_seen or kafka.bytes_lost):
-                    keyed.append((last.order, place, base + len(events), connection, ConnectionEnd(tcp, last)))
+                    keyed.append((last.order, place, len(events), connection, ConnectionEnd(tcp, last)))
         summary.bytes_skipped = summary.bytes_stream - summary.bytes_lost - summary.bytes_decoded
 
     def _without_tls(self, connection: InspectedConnection, items: list[Item]) -> list[Item]:
@@ -482,12 +508,12 @@ class Inspector:
         out: list[Output] = []
         for entry in entries:
             if len(entry) > _EVENT:
-                self._tell_bulk(entry, out)
+                self._tell_paired(entry, out)
             else:
                 self._tell(entry[3], entry[4], out)
         return out
 
-    def _tell_bulk(self, entry: BulkEntry, out: list[Output]) -> None:
+    def _tell_paired(self, entry: PairedEntry, out: list[Output]) -> None:
         """Tell a message that was taken in bulk. Hot."""
         connection, bulk, index, version = entry[3], entry[4], entry[5], entry[13]
         account, wants, summary = connection.account, self._want_exchanges, self.summary
@@ -524,7 +550,7 @@ class Inspector:
                 account.response(len(message.problems), ends=wants)
             if wants:
                 software = (None, None) if account is None else account.software
-                latency = entry[14]
+                latency, duration = entry[14], entry[15]
                 number, _, _, _, request = opened
                 turns = connection.turns.take(request, message, latency, answerable=False)
                 identity = connection.identify(), entry[6], 0, None
@@ -536,7 +562,7 @@ class Inspector:
                         request,
                         message,
                         latency,
-                        latency,
+                        duration,
                         (),
                         *identity,
                         *software,
@@ -749,7 +775,7 @@ class Inspector:
 
 _Keyed = Any
 """Order of the packet, place of the connection (-1: none), place within the connection, and what there is to tell: the
-connection and an `Event | Problem | ConnectionEnd`, or a `BulkEntry`, which is longer."""
+connection and an `Event | Problem | ConnectionEnd`, or a `PairedEntry`, which is longer."""
 _EVENT: Final = 5
 
 

@@ -74,6 +74,14 @@ LEAST_HELD: Final = 16 << 10
 """Connections that hold less than this are not ended for what they hold."""
 
 
+class Sized(Protocol):
+    """What takes memory."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it takes now, about."""
+
+
 class Beside(Protocol):
     """What is kept for the same packets outside of the inspector, with bounds of its own."""
 
@@ -88,12 +96,14 @@ class Beside(Protocol):
 class MemoryBudget:
     """The budget of one process, and what counts towards it. `limit`: bytes."""
 
-    __slots__ = ("_connections", "_held", "_kept", "_reported", "beside", "limit")
+    __slots__ = ("_connections", "_held", "_kept", "_reported", "beside", "in_step", "limit")
 
     def __init__(self, limit: int = DEFAULT_MEMORY) -> None:
         self.limit: int = limit
         self.beside: Beside | None = None
         """What counts towards the budget besides connections and requests."""
+        self.in_step: Sized | None = None
+        """What the kernel has of connections."""
         self._connections: int = 0
         """Connections at the last look."""
         self._held: int = 0
@@ -107,7 +117,8 @@ class MemoryBudget:
     def used(self) -> int:
         """Bytes that count, with the connections of the last look."""
         beside = 0 if self.beside is None else self.beside.memory
-        return self._connections * CONNECTION_BYTES + self._held + self._kept + beside
+        in_step = 0 if self.in_step is None else self.in_step.memory
+        return self._connections * CONNECTION_BYTES + self._held + self._kept + beside + in_step
 
     @property
     def rows_at_once(self) -> int:
@@ -160,6 +171,11 @@ class MemoryBudget:
     @property
     def _target(self) -> int:
         return self.limit - self.limit // 4
+
+    def is_exceeded(self, reassembler: Reassembler) -> bool:
+        """Whether more is kept than there may be."""
+        self._connections = len(reassembler)
+        return self.used > self.limit
 
     def choose(self, reassembler: Reassembler) -> tuple[list[TcpConnection], str]:
         """The connections to end, and why; none where there is memory enough. Looked at once for each batch."""

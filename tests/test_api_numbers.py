@@ -18,7 +18,7 @@ WORDS = "phrases for a line of text, by API; all others get a general one"
 ALLOWED = {
     "kafka/named_apis.py": "the numbers themselves",
     "kafka/message.py": "acks 0 of Produce; ApiVersions refused in another version (KIP-511)",
-    "bulk.py": "acks 0 of Produce",
+    "in_step.py": "acks 0 of Produce",
     "kafka/plausibility.py": "zeros look like a Produce request",
     "kafka/search.py": GREETING,
     "kafka/dialogue.py": GREETING,
@@ -27,7 +27,7 @@ ALLOWED = {
     "kafka/embedded/__init__.py": "readers of bytes whose form only code knows (group protocols, SASL, OTLP)",
     "enrich/sessions.py": SESSIONS,
     "enrich/enricher.py": SESSIONS,
-    "bulk_sessions.py": SESSIONS,
+    "parallel/session_peek.py": SESSIONS,
     "parallel/finding.py": SESSIONS,
     "rows/exchanges.py": SESSIONS,
     "spark/connections.py": SESSIONS,
@@ -155,7 +155,7 @@ def test_names_of_apis_stand_in_questions_about_them() -> None:
         "if key == _ENVELOPE: pass",
         "from kafkasniff.entities import ENVELOPE",
         "from kafkasniff.kafka.named_apis import FETCH",
-        "from kafkasniff.bulk import PRODUCE",
+        "from kafkasniff.in_step import PRODUCE",
     ],
 )
 def test_a_number_would_be_found(source: str) -> None:

@@ -140,7 +140,6 @@ class Matching:
         """
         mine = _share(batch, self._hashes)
         deltas = self._reassembler.feed(mine)
-        self._reassembler.take_plan()
         self._open()
         chosen = self._choose(mine)
         if self._blanker is None:

@@ -22,9 +22,9 @@ from kafkasniff.model import Connection, Exchange
 from kafkasniff.rows.header_columns import header_rows
 
 if TYPE_CHECKING:
-    from kafkasniff.bulk import PairColumns
     from kafkasniff.inspector import Inspector, Output
     from kafkasniff.packets import PacketBatch
+    from kafkasniff.paired import PairColumns
 
 __all__ = ["CaptureUsage"]
 

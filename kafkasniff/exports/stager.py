@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import orjson
 import pyarrow as pa
 
-from kafkasniff.bulk import PairColumns
 from kafkasniff.enrich import Enricher
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.embedded import may_have_floats
 from kafkasniff.memory_limits import DEFAULT_MEMORY
 from kafkasniff.model import Connection, Exchange, Message, Problem
+from kafkasniff.paired import PairColumns
 from kafkasniff.rows import ExchangeRows
 from kafkasniff.rows.connections import ConnectionRows
 from kafkasniff.rows.header_columns import header_rows

@@ -81,7 +81,7 @@ class Ahead:
     """The bodies of messages that are reported one after the other, made some at a time.
 
     `programs`: addresses, 0 where a body is read alone; `base`, `start`, `end`: where messages and their bodies begin
-    and end; `order`: their indices in the order in which they are reported.
+    and end; `order`: the indices of those that are reported, in that order.
     """
 
     __slots__ = ("_bases", "_data", "_items", "_made", "_maker", "_order", "_rank")
@@ -103,7 +103,9 @@ class Ahead:
         self._items = items
         self._bases = base
         self._order = order
-        self._rank: list[int] = np.argsort(order).tolist()
+        rank = np.zeros(len(start), np.int64)
+        rank[order] = np.arange(len(order))
+        self._rank: list[int] = rank.tolist()
         self._made: dict[int, Made] = {}
 
     def take(self, index: int) -> Made:

@@ -22,10 +22,10 @@ import msgspec
 from kafkasniff.kafka.boundaries import Boundaries
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.detail import Detail
-from kafkasniff.kafka.dialogue import Dialogue
+from kafkasniff.kafka.dialogue import Dialogue, Turn
 from kafkasniff.kafka.events import Event, EventLog
 from kafkasniff.kafka.exchange import Pending
-from kafkasniff.kafka.framing import MAX_FRAME, Frame, Framer
+from kafkasniff.kafka.framing import MAX_FRAME, Frame, Framer, Piece
 from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.opening import MAX_SIZE, too_large
 from kafkasniff.kafka.other_protocols import is_gssapi_token, name_answer
@@ -48,7 +48,7 @@ from kafkasniff.streams import (
     Wrapped,
 )
 
-__all__ = ["ConnectionOptions", "KafkaConnection"]
+__all__ = ["ConnectionOptions", "InTurn", "KafkaConnection"]
 
 Verdict = Literal["undecided", "kafka", "not-kafka"]
 
@@ -83,6 +83,20 @@ class _Entered(NamedTuple):
 _Work = list[_Segments | _Entered]
 """What is left to do with a stream, the last first. A list and not calls within calls: a stream may fall out of step as
 often as it has bytes for it."""
+
+
+class InTurn(NamedTuple):
+    """The state of a connection whose frames come in step and whose responses come in turn."""
+
+    turn: Turn
+    waiting: list[Pending]
+    """Requests without a response, oldest first."""
+    most: int
+    """So many were outstanding at once."""
+    pieces: tuple[Piece, Piece]
+    """Of each stream."""
+    place: tuple[int, int, int]
+    """Order, time_ns and packet of the last frame."""
 
 
 class KafkaConnection:
@@ -193,20 +207,47 @@ class KafkaConnection:
             total += self._boundaries.memory_bytes(direction)
         return total
 
-    # -- whole frames, taken together with those of other connections (bulk.py) ---------------------------------------
+    # -- in step: the kernel goes on with it (in_step.py) -------------------------------------------------------------
 
     def is_plain(self) -> bool:
-        """Whether frames of both streams come next, and all that there is to do with them is to pair them in turn."""
+        """Whether both streams hold nothing but frames, which are only to be paired in turn."""
         one, other = self._framers
         return (
             self.verdict == "kafka"
             and one is not None
             and other is not None
-            and one.at_boundary
-            and other.at_boundary
+            and one.is_plain
+            and other.is_plain
             and not (self._holes[0] or self._holes[1])
             and self._dialogue.is_plain()
         )
+
+    def hand_over(self) -> InTurn:
+        """The state of a connection that `is_plain`, in what changes with each frame."""
+        one, other = self._framers
+        assert one is not None
+        assert other is not None
+        waiting, most = self._dialogue.ledger.hand_over()
+        log = self._log
+        return InTurn(
+            self._dialogue.hand_over(),
+            waiting,
+            most,
+            (one.hand_over(), other.hand_over()),
+            (log.order, log.time_ns, log.packet),
+        )
+
+    def take_back(self, state: InTurn, seen: tuple[int, int], framed: tuple[int, int]) -> None:
+        """Go on with what was handed over, as it has become; of each stream so many bytes were seen, and cut."""
+        for direction, framer in enumerate(self._framers):
+            assert framer is not None
+            framer.take_back(state.pieces[direction])
+            self.bytes_of[direction] += seen[direction]
+            self.framed_of[direction] += framed[direction]
+        self.bytes_seen += sum(seen)
+        self._dialogue.take_back(state.turn)
+        self._dialogue.ledger.take_back(state.waiting, state.most)
+        self._log.at(*state.place)
 
     @property
     def memory(self) -> ConnectionMemory:
@@ -214,38 +255,9 @@ class KafkaConnection:
         return self._dialogue.memory
 
     @property
-    def next_ordinal(self) -> int:
-        """Ordinal of the exchange that begins next."""
-        return self._dialogue.ordinal
-
-    @property
-    def outstanding(self) -> list[Pending]:
-        """The requests without a response so far, of a connection that `is_plain`, oldest first."""
-        return self._dialogue.ledger.outstanding
-
-    def take_pairs(self, ids: Sequence[int], client_bytes: int, broker_bytes: int, most: int, rise: bool) -> None:
-        """Take exchanges that begin and end here, and the bytes of all frames up to `end_pairs`.
-
-        `ids`: correlation ids of the requests; `most`: so many requests were outstanding at once when one was answered;
-        `rise`: each id is higher than the one before it.
-        """
-        client = self._log.client
-        assert client is not None
-        for direction, size in ((client, client_bytes), (1 - client, broker_bytes)):
-            self.bytes_of[direction] += size
-            self.framed_of[direction] += size
-        self.bytes_seen += client_bytes + broker_bytes
-        self._dialogue.take_pairs(ids, most, rise=rise)
-
-    def take_edge(self, frame: Frame) -> list[Event]:
-        """Take a response to a request that came before those, or a request whose response comes later."""
-        self._dialogue.frame(frame)
-        return self._log.take()
-
-    def end_pairs(self, order: int, time_ns: int, packet: int, last_answer: int) -> None:
-        """All frames up to this packet were taken; `last_answer`: correlation id of the last response."""
-        self._log.at(order, time_ns, packet)
-        self._dialogue.last_answer = last_answer
+    def detail(self) -> Detail:
+        """How much of messages is decoded."""
+        return self._dialogue.detail
 
     # -- everything else --------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -25,7 +25,7 @@ from kafkasniff.kafka.weight import EARLY_BYTES, REQUEST_BYTES, likely_bytes
 from kafkasniff.model import Problem, Status
 from kafkasniff.streams import NO_TIME
 
-__all__ = ["CLOSED_BEFORE", "Dialogue"]
+__all__ = ["CLOSED_BEFORE", "Dialogue", "Turn"]
 
 _TRUNCATED: Final = ("body-truncated", "array-too-long")
 """Problems of a body that ends too early and is right up to there."""
@@ -36,6 +36,16 @@ CLOSED_BEFORE: Final = "the broker had closed it"
 """Of a request without a response, in its problem: it came behind the end of its connection."""
 _INT = Struct(">i")
 _TRIAL: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
+
+
+class Turn(NamedTuple):
+    """Where a dialogue is whose messages come in turn; the names are those of `Dialogue`."""
+
+    ordinal: int
+    last_id: int | None
+    ids_vary: bool
+    ids_rise: bool
+    last_answer: int | None
 
 
 class Dialogue:
@@ -117,7 +127,7 @@ class Dialogue:
         early = self._early
         return self.ledger.count * REQUEST_BYTES + early.size + len(early) * EARLY_BYTES
 
-    # -- exchanges in bulk ------------------------------------------------------------------------------------------
+    # -- in step (in_step.py) -----------------------------------------------------------------------------------------
 
     def is_plain(self) -> bool:
         """Whether frames are messages, and a response that comes next answers the oldest request or does not fit."""
@@ -133,22 +143,18 @@ class Dialogue:
             and not (self._every_end and self.retransmits)
         )
 
-    def take_pairs(self, ids: Sequence[int], most: int, *, rise: bool) -> None:
-        """Take exchanges that begin and end here: correlation ids of the requests, `most` as in `Ledger.note_most`.
+    def hand_over(self) -> Turn:
+        """Where a dialogue is that `is_plain`, in the numbers that change with each exchange."""
+        return Turn(self._ordinal, self._last_id, self._ids_vary, self._ids_rise, self.last_answer)
 
-        `rise`: each id is higher than the one before it.
-        """
-        self._ordinal += len(ids)
-        self._ids_rise = self._ids_rise and rise and (self._last_id is None or ids[0] > self._last_id)
-        if not self._ids_vary:
-            self._ids_vary = len({*ids, ids[0] if self._last_id is None else self._last_id}) > 1
-        self._last_id = ids[-1]
-        self.ledger.note_most(most)
+    def take_back(self, turn: Turn) -> None:
+        """Go on with what was handed over, as it has become."""
+        self._ordinal, self._last_id, self._ids_vary, self._ids_rise, self.last_answer = turn
 
     @property
-    def ordinal(self) -> int:
-        """Ordinal of the exchange that begins next."""
-        return self._ordinal
+    def detail(self) -> Detail:
+        """How much of messages is decoded."""
+        return self._detail
 
     @property
     def ids_rise(self) -> bool:

@@ -10,6 +10,7 @@ answer them all the same.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Final
 
@@ -157,14 +158,18 @@ class Ledger:
         """Whether all that is outstanding waits in turn for the response that comes next."""
         return not (self._passed or self._silent or self._lost or self.responses_behind)
 
-    @property
-    def outstanding(self) -> list[Pending]:
-        """All requests that were not passed over, oldest first."""
-        return list(self._open.values())
+    def hand_over(self) -> tuple[list[Pending], int]:
+        """Empty a ledger that `is_plain`: the requests, oldest first, and how many were outstanding at once."""
+        waiting = list(self._open.values())
+        self._open.clear()
+        self._by_id.clear()
+        return waiting, self._most
 
-    def note_most(self, count: int) -> None:
-        """So many requests were outstanding at once when one was answered in turn."""
-        self._most = max(self._most, count)
+    def take_back(self, waiting: Sequence[Pending], most: int) -> None:
+        """Go on with what was handed over, as it has become."""
+        for pending in waiting:
+            self.add(pending)
+        self._most = most
 
     def oldest(self, correlation_id: int) -> Pending | None:
         """The oldest outstanding request with this correlation id."""

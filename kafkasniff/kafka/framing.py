@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from kafkasniff.streams import Gap, Run
 
-__all__ = ["MAX_FRAME", "Frame", "Framer", "gather"]
+__all__ = ["MAX_FRAME", "Frame", "Framer", "Piece", "gather"]
 
 MAX_FRAME: Final = 100 << 20
 """Default bound on a frame's size: `socket.request.max.bytes` of the broker, whose default this is."""
@@ -45,6 +45,18 @@ class Frame(NamedTuple):
     else of the last that delivered bytes of it."""
     last_seen: int
     """The packet that made it complete, which is not `last_packet` where segments were held back."""
+
+
+class Piece(NamedTuple):
+    """What is there of a frame that is not whole yet; as `Framer` keeps it."""
+
+    data: bytes
+    need: int
+    sized: bool
+    first_packet: int
+    last_packet: int
+    first_time: int
+    last_time: int
 
 
 def gather(run: Run, start: int, end: int, first: int, last: int) -> bytes:
@@ -109,6 +121,28 @@ class Framer:
     def at_boundary(self) -> bool:
         """Whether a frame begins with the next byte."""
         return not (self._have or self._skip)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all bytes that come next are of frames."""
+        return not self._skip and self.lost_at is None
+
+    def hand_over(self) -> Piece:
+        """What is there of the frame that is not whole yet; the framer is at a boundary then."""
+        data = b"".join(self._parts)
+        piece = Piece(
+            data, self._need, self._sized, self._first_packet, self._last_packet, self._first_time, self._last_time
+        )
+        self._begin()
+        return piece
+
+    def take_back(self, piece: Piece) -> None:
+        """Go on with what was handed over, as it has become."""
+        if piece.data:
+            self._parts, self._have = [piece.data], len(piece.data)
+            self._need, self._sized = piece.need, piece.sized
+            self._first_packet, self._last_packet = piece.first_packet, piece.last_packet
+            self._first_time, self._last_time = piece.first_time, piece.last_time
 
     @property
     def announced(self) -> int | None:
@@ -252,9 +286,14 @@ class Framer:
             time_ns,
             packet,
         )
+        self._begin()
+        return frame
+
+    def _begin(self) -> None:
+        """Be at a frame's boundary."""
         self._parts = []
         self._have, self._need, self._sized = 0, 4, False
-        return frame
+        self._first_packet = self._last_packet = self._first_time = self._last_time = 0
 
     def gap(self, gap: Gap) -> tuple[bool, Frame | None]:
         """Bytes are missing here. Returns whether the framer is still in step, and the frame that was cut."""

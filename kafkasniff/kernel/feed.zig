@@ -39,6 +39,8 @@ pub const Status = enum(i32) {
     no_messages = 1,
     no_arena = 2,
     no_waiting = 3,
+    /// `asked` is the code of a version of an API that nothing is known of yet.
+    unknown = 4,
 };
 
 pub const Recent = extern struct { seq: u32, wire: u32, ident: u32 };
@@ -141,8 +143,10 @@ pub const Message = extern struct {
     start: u64,
     first_packet: i64,
     last_packet: i64,
-    /// The packet that completed it, and its time.
+    /// The packet that completed it.
     packet: i64,
+    /// The times of the packets with its first byte and its last.
+    first_time: i64,
     time: i64,
     latency: i64,
     duration: i64,
@@ -173,7 +177,9 @@ const Kind = packed struct(u8) {
     acks: u2,
     /// The response's header has tagged fields.
     tags: bool,
-    rest: u3,
+    rest: u2,
+    /// It was not asked for yet.
+    unknown: bool,
 };
 
 pub const Feed = extern struct {
@@ -229,11 +235,14 @@ pub const Feed = extern struct {
     /// Connections that were handed back.
     back: [*]u32,
     back_used: u64,
-    /// Bytes that were delivered.
+    /// Bytes that were delivered, and those of frames that became whole.
     bytes: u64,
+    framed: u64,
+    asked: u32,
+    spare: u32,
 };
 
-const Stop = error{ Odd, NoMessages, NoArena, NoWaiting };
+const Stop = error{ Odd, NoMessages, NoArena, NoWaiting, Unknown };
 
 /// Rows from `row` on.
 pub fn run(feed: *Feed) Status {
@@ -259,6 +268,7 @@ pub fn run(feed: *Feed) Status {
             error.NoMessages => return .no_messages,
             error.NoArena => return .no_arena,
             error.NoWaiting => return .no_waiting,
+            error.Unknown => return .unknown,
         };
     }
     return .done;
@@ -356,6 +366,7 @@ fn packet(feed: *Feed, connection: *Connection, index: u32, row: u64) Stop!void 
         stream.next = seq +% size;
         stream.bytes += size;
         feed.bytes += size;
+        feed.framed += stream.framed - before.framed;
         stream.recent[stream.packets % RECENT] = .{ .seq = seq, .wire = size, .ident = feed.ident[row] };
         stream.packets += 1;
     }
@@ -539,6 +550,7 @@ fn message(
         .first_packet = frame.first_packet,
         .last_packet = frame.last_packet,
         .packet = number,
+        .first_time = frame.first_time,
         .time = feed.time[row],
         .latency = 0,
         .duration = 0,
@@ -571,6 +583,10 @@ fn request(feed: *Feed, dialogue: *Dialogue, found: *Message, frame: Frame) Stop
     if (key >= KEYS or version >= VERSIONS) return error.Odd;
     const code = key * VERSIONS + version;
     const kind: Kind = @bitCast(feed.kinds[code]);
+    if (kind.unknown) {
+        feed.asked = code;
+        return error.Unknown;
+    }
     if (kind.header == 0) return error.Odd;
     const length = std.mem.readInt(i16, bytes[8..10], .big);
     if (length < -1) return error.Odd;

@@ -12,9 +12,6 @@ from collections.abc import Sequence
 import msgspec
 
 from kafkasniff.accounts import InspectedConnection, endpoint
-from kafkasniff.bulk import BulkEntry, Version
-from kafkasniff.bulk_messages import read_request, read_response
-from kafkasniff.bulk_sessions import has_sessions, requested_session, responded_session
 from kafkasniff.enrich.apart import SessionStep, Teller, Ways, session_step, ways_to_tell
 from kafkasniff.kafka.detail import AHEAD_BYTES
 from kafkasniff.kafka.events import ExchangeEvent, MessageEvent, VerdictEvent
@@ -22,8 +19,12 @@ from kafkasniff.kafka.message_plan import Plan
 from kafkasniff.kafka.named_apis import FETCH
 from kafkasniff.kafka.weight import likely_bytes
 from kafkasniff.model import Body, Direction
+from kafkasniff.paired import PairedEntry
+from kafkasniff.paired_messages import read_request, read_response
 from kafkasniff.parallel.numbered import EVENT, Entry, EventEntry
+from kafkasniff.parallel.session_peek import has_sessions, requested_session, responded_session
 from kafkasniff.parallel.window import BrokerEndpoint, Told
+from kafkasniff.versions import Version
 
 __all__ = ["Finder", "Finds"]
 
@@ -99,7 +100,7 @@ class Finder:
 
     # -- messages in bulk
 
-    def _request(self, found: Finds, index: int, entry: BulkEntry, kind: _Kind, teller: Teller) -> None:
+    def _request(self, found: Finds, index: int, entry: PairedEntry, kind: _Kind, teller: Teller) -> None:
         if kind.request is not None:
             _tell(found.told, index, entry, kind.version, kind.request, teller)
         if kind.sessions and entry[4].context.options.bodies:
@@ -108,7 +109,7 @@ class Finder:
                 body = _body(entry, kind.version)
             self._step(found, index, entry[3], entry[6], "request", body)
 
-    def _response(self, found: Finds, index: int, entry: BulkEntry, kind: _Kind, teller: Teller) -> None:
+    def _response(self, found: Finds, index: int, entry: PairedEntry, kind: _Kind, teller: Teller) -> None:
         if kind.response is not None:
             _tell(found.told, index, entry, kind.version, kind.response, teller)
         if kind.sessions and (entry[1], entry[6]) in self._fetches:
@@ -224,7 +225,7 @@ def _may_tell(event: MessageEvent, teller: Teller) -> bool:
 
 
 def _tell(  # noqa: PLR0917 - where it goes, and which message it is
-    told: Told, index: int, entry: BulkEntry, version: Version, ways: Ways, teller: Teller
+    told: Told, index: int, entry: PairedEntry, version: Version, ways: Ways, teller: Teller
 ) -> None:
     """What a message in bulk tells of topics; it is read only if it may tell something. Hot."""
     start = entry[7]
@@ -234,9 +235,9 @@ def _tell(  # noqa: PLR0917 - where it goes, and which message it is
             told.append((index, one))
 
 
-def _body(entry: BulkEntry, version: Version) -> Body | None:
+def _body(entry: PairedEntry, version: Version) -> Body | None:
     """The body of a message in bulk: it neither is read by what other messages said nor says anything for them."""
-    _, _, _, connection, bulk, _, _, start, size, length, correlation_id, _, _, _, _ = entry
+    _, _, _, connection, bulk, _, _, start, size, length, correlation_id = entry[:11]
     memory = connection.kafka.memory
     if entry[13] is None:
         return read_response(bulk, version, start, size, correlation_id, memory, None).body

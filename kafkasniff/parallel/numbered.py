@@ -7,10 +7,10 @@ from operator import sub
 from typing import Any, Final
 
 from kafkasniff.accounts import InspectedConnection
-from kafkasniff.bulk import BulkEntry
 from kafkasniff.inspector import SLICE_BYTES, Inspector, Output
 from kafkasniff.memory_limits import MAX_ENDPOINTS
 from kafkasniff.packets import PacketBatch
+from kafkasniff.paired import PairedEntry
 from kafkasniff.parallel.window import BrokerEndpoint
 
 __all__ = ["EVENT", "Entry", "EventEntry", "NumberedInspector"]
@@ -18,7 +18,7 @@ __all__ = ["EVENT", "Entry", "EventEntry", "NumberedInspector"]
 EventEntry = tuple[int, int, int, InspectedConnection | None, Any]
 """As `Inspector` sorts them: order, place, index, connection, event."""
 
-Entry = EventEntry | BulkEntry
+Entry = EventEntry | PairedEntry
 
 EVENT: Final = 5
 """Length of an `EventEntry`; those of messages in bulk are longer."""
@@ -64,7 +64,7 @@ class NumberedInspector(Inspector):
         for index in range(first, last):
             entry = entries[index]
             if len(entry) > EVENT:
-                self._tell_bulk(entry, out)
+                self._tell_paired(entry, out)
             else:
                 self._tell(entry[3], entry[4], out)
             ends.append(len(out))

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkasniff.accounts import InspectedConnection
-from kafkasniff.bulk import PairColumns, version_of
 from kafkasniff.entities import text
+from kafkasniff.paired import PairColumns
 from kafkasniff.rows.exchanges import capture_name
 from kafkasniff.rows.staged import STAGED
 from kafkasniff.streams import PACKET_SHIFT
+from kafkasniff.versions import version_of
 
 __all__ = ["header_rows"]
 
@@ -59,7 +60,7 @@ def header_rows(found: PairColumns, captures: Sequence[str]) -> pa.RecordBatch:
         "request_size": lambda kind: plain(found.request_size, kind),
         "response_size": lambda kind: plain(found.response_size, kind),
         "latency_us": lambda kind: plain(found.latency_ns // 1000, kind),
-        "duration_us": lambda kind: plain(found.latency_ns // 1000, kind),
+        "duration_us": lambda kind: plain(found.duration_ns // 1000, kind),
         "retransmits": lambda kind: pa.repeat(pa.scalar(0, kind), count),
         **dict.fromkeys(("topics", "partitions", "problems"), lambda kind: _empty_lists(kind, count)),
     }

@@ -9,7 +9,7 @@ from kafkasniff.model import SharedBody
 __all__ = ["MAX_KEPT", "MadeOfShared"]
 
 MAX_KEPT: Final = 2048
-"""Bodies of which is kept what was made of them; none has more than `bulk_repeats.MAX_LENGTH` bytes on the wire."""
+"""Bodies of which is kept what was made of them; none has more than `repeats.MAX_LENGTH` bytes on the wire."""
 
 _Made = TypeVar("_Made")
 

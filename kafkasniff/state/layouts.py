@@ -112,6 +112,7 @@ def _complete(inspector: Inspector) -> None:
         if any(detail._full != wanted for detail in used) or kafka._options.max_frame != inspector._options.max_frame:
             raise DamagedError("a connection has other options than its inspector")
     inspector._memory.recount(inspector._reassembler)
+    inspector.begin_in_step()
 
 
 def _share_endpoints(tcp: TcpConnection) -> None:
@@ -191,7 +192,8 @@ _RUNS: Final = (
         },
         new=Inspector,
         # Which bodies messages may share, and how much memory there is, is for those who resume it to say.
-        without=frozenset({"_maker", "_memory", "_renderer", "_repeats", "slice_bytes"}),
+        without=frozenset({"_in_step", "_maker", "_memory", "_renderer", "_repeats", "slice_bytes"}),
+        views={"_reassembler": lambda inspector: inspector.reassembler},
         after=_complete,
         alone=True,
     ),
@@ -297,7 +299,7 @@ _TCP: Final = (
         },
         new=Reassembler,
         # How long silence may be is the program's; the others are those of one batch.
-        without=frozenset({"_idle", "_linger", "_ticks", "_plan", "holding", "opened"}),
+        without=frozenset({"_idle", "_linger", "_ticks", "elsewhere", "holding", "opened"}),
         views={"_table": lambda reassembler: list(reassembler._table.values()), "_deadlines": _due},
         after=_index,
     ),
@@ -325,7 +327,7 @@ _TCP: Final = (
             "owner": accounts.InspectedConnection,
         },
         new=lambda: TcpConnection(((0, 0, 0), (0, 0, 0)), Packet(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)),
-        without=frozenset({"items", "buffer"}),
+        without=frozenset({"items", "buffer", "place"}),
         after=_share_endpoints,
     ),
     Layout(

@@ -82,6 +82,7 @@ class TcpConnection:
         "owner",
         "packets",
         "pending_syn",
+        "place",
         "reset_by",
         "seen",
         "streams",
@@ -121,6 +122,8 @@ class TcpConnection:
         self.untold_repeated = 0
         self.untold_ignored = 0
         """What was added to the streams' counts of such bytes; for the reader of the items to set back."""
+        self.place = -1
+        """Where the kernel has it, or had it last (`in_step.InStep`); -1: nowhere."""
         self.owner: object | None = None
         """Whatever the reader of the items keeps for this connection."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.plan import BatchPlan, Key
 from kafkasniff.tcp.stream import MASK, RECENT, Packet
 
-__all__ = ["IDLE_NS", "LINGER_NS", "Delta", "Reassembler"]
+__all__ = ["IDLE_NS", "LINGER_NS", "Delta", "Elsewhere", "Reassembler"]
 
 IDLE_NS: Final = 3_600_000_000_000
 """A connection silent for an hour of packet time is over; brokers close idle ones after ten minutes by default."""
@@ -36,6 +36,16 @@ _Ticks = tuple[NDArray[np.int64], NDArray[np.int64], int]
 
 Delta = tuple[TcpConnection, list[Item]]
 """What one connection yielded in one batch."""
+
+
+class Elsewhere(Protocol):
+    """Has the state of some connections."""
+
+    def clock(self, tcp: TcpConnection) -> int:
+        """The packet clock at a connection's last packet."""
+
+    def recall(self, tcp: TcpConnection) -> None:
+        """Give the state of a connection back."""
 
 
 class Reassembler:
@@ -57,7 +67,8 @@ class Reassembler:
         self._end_clock = NO_TIME
         self._ticks: _Ticks | None = None
         """Of the batch that is being fed; no part of the state between two."""
-        self._plan: BatchPlan | None = None
+        self.elsewhere: Elsewhere | None = None
+        """Who has connections for the time being, and their state."""
         self.opened: list[TcpConnection] = []
         """Connections opened by the last `feed`, in no particular order."""
         self.holding: list[TcpConnection] = []
@@ -81,19 +92,14 @@ class Reassembler:
         self._end_clock = max(self._end_clock, batch.end_clock)
         self.opened = []
         self.holding = []
-        if batch.ticks is None:
-            orders, times = batch.order, batch.time_ns if batch.clock is None else batch.clock
-        else:
-            orders, times = batch.ticks
+        orders, clock = self._clocks(batch)
         if not len(orders):
             return []
-        clock = np.maximum.accumulate(np.maximum(times, self._clock))
         self._ticks = (orders, clock, batch.end_order)
         seen: dict[int, TcpConnection] = {}
         if len(batch):
             rows = clock if len(orders) == len(batch) else clock[np.searchsorted(orders, batch.order)]
-            self._plan = BatchPlan(batch, rows)
-            seen = {id(connection): connection for connection in self._connections(self._plan)}
+            seen = {id(connection): connection for connection in self._connections(BatchPlan(batch, rows))}
         seen.update((id(connection), connection) for connection in self._evict(int(clock[-1])))
         self._clock = int(clock[-1])
         deltas = []
@@ -108,10 +114,24 @@ class Reassembler:
         self._ticks = None
         return deltas
 
-    def take_plan(self) -> BatchPlan | None:
-        """The plan of the batch that was fed last, which runs refer to; it is let go of, and the batch with it."""
-        plan, self._plan = self._plan, None
-        return plan
+    def _clocks(self, batch: PacketBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Orders of packets that connections may end at, and the packet clock at each."""
+        if batch.ticks is None:
+            orders, times = batch.order, batch.time_ns if batch.clock is None else batch.clock
+        else:
+            orders, times = batch.ticks
+        return orders, np.maximum.accumulate(np.maximum(times, self._clock))
+
+    def clock_at(self, batch: PacketBatch) -> NDArray[np.int64]:
+        """The packet clock at each row of the batch that comes next."""
+        orders, clock = self._clocks(batch)
+        found: NDArray[np.int64] = clock
+        return found if len(orders) == len(batch) else found[np.searchsorted(orders, batch.order)]
+
+    @property
+    def idle(self) -> int:
+        """Nanoseconds of the packet clock after which a silent connection is over."""
+        return self._idle
 
     def close(self) -> list[Delta]:
         """The capture ends: so do all connections; one that was silent for long by then was over before."""
@@ -263,12 +283,16 @@ class Reassembler:
             if connection is None or deadline != connection.deadline:
                 continue  # it is over, or was scheduled anew
             wait = self._linger if connection.closed else self._idle
+            if self.elsewhere is not None:
+                connection.clock = self.elsewhere.clock(connection)
             due = (now if connection.clock == NO_TIME else connection.clock) + wait
             if due > now:
                 self._schedule(connection, due)
                 continue
             del self._table[key]
             if not connection.closed:
+                if self.elsewhere is not None:
+                    self.elsewhere.recall(connection)
                 self._close_idle(connection)
                 yield connection
         if len(self._deadlines) > 2 * len(self._table) + FEW_DEADLINES:

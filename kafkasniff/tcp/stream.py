@@ -154,6 +154,11 @@ class Stream:
             del self.recent[0]
         return known
 
+    def take_recent(self) -> list[tuple[int, int, int]]:
+        """What is remembered of the last packets with data, oldest first."""
+        self._merge_bulk()
+        return self.recent
+
     def _merge_bulk(self) -> None:
         if self.bulk is not None:
             self.recent = [*self.recent, *zip(*self.bulk, strict=True)][-RECENT:]

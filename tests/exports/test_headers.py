@@ -105,7 +105,7 @@ def test_columns_are_the_rows_of_one_by_one(tmp_path: Path, monkeypatch: pytest.
     tables = ("exchanges", "connections", "problems")
     first = run([capture], tmp_path / "columns", ExportOptions(tables=tables, bodies=False, headers=True))
     assert sum(in_columns) > 0.5 * first.rows["exchanges"]
-    monkeypatch.setattr(Inspector, "_in_bulk", False)
+    monkeypatch.setattr(Inspector, "_uses_kernel", False)
     second = run([capture], tmp_path / "rows", ExportOptions(tables=tables, bodies=False, headers=True))
     for table in tables:
         assert rows(tmp_path / "columns", table) == rows(tmp_path / "rows", table)

@@ -39,7 +39,7 @@ class Counted:
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     found = Counted()
-    tell, read = NumberedInspector._tell_bulk, finding._body
+    tell, read = NumberedInspector._tell_paired, finding._body
 
     def telling(self: NumberedInspector, entry: object, out: list) -> None:
         found.told += 1
@@ -49,7 +49,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
         found.read.append(version.key)  # type: ignore[attr-defined]
         return read(entry, version)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(NumberedInspector, "_tell_bulk", telling)
+    monkeypatch.setattr(NumberedInspector, "_tell_paired", telling)
     monkeypatch.setattr(finding, "_body", reading)
     return found
 

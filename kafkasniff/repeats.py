@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kafkasniff.bulk_versions import Version
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.message_body import decode_body
 from kafkasniff.kafka.message_plan import Plan
 from kafkasniff.model import Body, Direction, SharedBody
+from kafkasniff.versions import Version
 
 __all__ = ["Repeats"]
 

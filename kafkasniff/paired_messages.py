@@ -6,27 +6,26 @@ body.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
-from kafkasniff.bulk import Bulk, BulkEntry, Open, Version, client_id_text
 from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.message import Decoded, decode_body, decode_request, decode_response
 from kafkasniff.model import Body, Direction, ErrorCode, Message, RenderedBody
+from kafkasniff.paired import HEADER, Open, Paired, PairedEntry
 from kafkasniff.streams import PACKET_NUMBER
+from kafkasniff.versions import Version, client_id_text
 
 __all__ = ["read_request", "read_response", "tell_request", "tell_response"]
-
-REQUEST_HEADER: Final = 10
-"""Bytes of a request's header in front of its client id, whose length is the last two."""
 
 # Messages are made by position, which takes half of the time: the order is that of `model.Message`.
 
 
-def tell_request(entry: BulkEntry, number: int, capture: str | None) -> tuple[Message, object]:
+def tell_request(entry: PairedEntry, number: int, capture: str | None) -> tuple[Message, object]:
     """The request of an exchange that gets this number, and what its response is read by. Hot."""
-    _, _, _, connection, bulk, index, _, start, size, length, correlation_id, packet, time_ns, version, _ = entry
+    _, _, _, connection, bulk, _, _, start, size, length, correlation_id, _, time_ns, version = entry[:14]
+    first_packet, last_packet, own = entry[16:]
     assert version is not None
-    data, context, position = bulk.buffer, bulk.context, start + REQUEST_HEADER
+    data, context, position = bulk.buffer, bulk.context, start + HEADER
     client_id: str | bytes | None = None
     if length >= 0:
         client_id = client_id_text(data[position : position + length])
@@ -37,7 +36,7 @@ def tell_request(entry: BulkEntry, number: int, capture: str | None) -> tuple[Me
     if client_id.__class__ is not bytes and context.options.bodies:
         context.base = start
         position += version.flexible
-        made = None if bulk.ahead is None else bulk.ahead.take(index)
+        made = None if bulk.ahead is None else bulk.ahead.take(own)
         if made.__class__ is RenderedBody:
             if made.odd is None:
                 body, errors = made, made.errors  # type: ignore[assignment]  # see `RenderedBody`
@@ -49,7 +48,8 @@ def tell_request(entry: BulkEntry, number: int, capture: str | None) -> tuple[Me
             body = decode_body(version.request, data, position, start + size, context)
         else:
             body = bulk.repeats.body(version, version.request, data, position, start + size, context)
-    packet &= PACKET_NUMBER
+    first_packet &= PACKET_NUMBER
+    last_packet &= PACKET_NUMBER
     if body is None:
         options, memory = context.options, connection.kafka.memory
         if options.bodies:
@@ -58,7 +58,7 @@ def tell_request(entry: BulkEntry, number: int, capture: str | None) -> tuple[Me
         else:
             decoded = read_request(bulk, version, start, size, length, correlation_id, memory)
         client, broker = connection.client, connection.broker
-        place = number, connection.number, capture, time_ns, client, broker, packet, packet
+        place = number, connection.number, capture, time_ns, client, broker, first_packet, last_packet
         return _message("request", size, decoded, decoded.client_id, place), decoded.carry
     header: Body = {
         "request_api_key": version.key,
@@ -88,15 +88,16 @@ def tell_request(entry: BulkEntry, number: int, capture: str | None) -> tuple[Me
         time_ns,
         connection.client,
         connection.broker,
-        packet,
-        packet,
+        first_packet,
+        last_packet,
     )
     return message, None
 
 
-def tell_response(entry: BulkEntry, opened: Open, capture: str | None) -> Message:
+def tell_response(entry: PairedEntry, opened: Open, capture: str | None) -> Message:
     """The response to a request that left this. Hot."""
-    _, _, _, connection, bulk, index, _, start, size, _, correlation_id, packet, time_ns, _, latency = entry
+    _, _, _, connection, bulk, _, _, start, size, _, correlation_id, _, time_ns = entry[:13]
+    latency, duration, first_packet, last_packet, own = entry[14:]
     number, version, client_id, carry, _ = opened
     data, context, flexible = bulk.buffer, bulk.context, version.flexible_response
     body: Body | None = None
@@ -104,7 +105,7 @@ def tell_response(entry: BulkEntry, opened: Open, capture: str | None) -> Messag
     errors: tuple[ErrorCode, ...] = ()
     if context.options.bodies and not (flexible and (size < 5 or data[start + 4])):
         context.base = start
-        made = None if bulk.ahead is None else bulk.ahead.take(len(bulk.open) + index)
+        made = None if bulk.ahead is None else bulk.ahead.take(own)
         if made.__class__ is RenderedBody:
             if made.odd is None:
                 body, errors = made, made.errors  # type: ignore[assignment]  # see `RenderedBody`
@@ -116,7 +117,8 @@ def tell_response(entry: BulkEntry, opened: Open, capture: str | None) -> Messag
             body = decode_body(version.response, data, start + 4 + flexible, start + size, context)
         else:
             body = bulk.repeats.body(version, version.response, data, start + 4 + flexible, start + size, context)
-    packet &= PACKET_NUMBER
+    first_packet &= PACKET_NUMBER
+    last_packet &= PACKET_NUMBER
     if body is None:
         options, memory, key = context.options, connection.kafka.memory, version.key
         if options.bodies:
@@ -134,8 +136,8 @@ def tell_response(entry: BulkEntry, opened: Open, capture: str | None) -> Messag
         else:
             decoded = read_response(bulk, version, start, size, correlation_id, memory, carry)
         client, broker = connection.client, connection.broker
-        place = number, connection.number, capture, time_ns, client, broker, packet, packet
-        return _message("response", size, decoded, client_id, (*place, latency, latency))
+        place = number, connection.number, capture, time_ns, client, broker, first_packet, last_packet
+        return _message("response", size, decoded, client_id, (*place, latency, duration))
     return Message(
         "response",
         size,
@@ -158,10 +160,10 @@ def tell_response(entry: BulkEntry, opened: Open, capture: str | None) -> Messag
         time_ns,
         connection.client,
         connection.broker,
-        packet,
-        packet,
+        first_packet,
+        last_packet,
         latency,
-        latency,
+        duration,
     )
 
 
@@ -190,12 +192,12 @@ def _message(
 
 
 def read_request(  # noqa: PLR0917 - what an entry has, in its order
-    bulk: Bulk, version: Version, start: int, size: int, length: int, correlation_id: int, memory: ConnectionMemory
+    bulk: Paired, version: Version, start: int, size: int, length: int, correlation_id: int, memory: ConnectionMemory
 ) -> Decoded:
-    """A request; arguments as in `BulkEntry`. Hot."""
+    """A request; arguments as in `PairedEntry`. Hot."""
     data, context = bulk.buffer, bulk.context
     client_id: str | bytes | None = None
-    position = start + REQUEST_HEADER
+    position = start + HEADER
     if length >= 0:
         client_id = client_id_text(data[position : position + length])
         position += length
@@ -218,7 +220,7 @@ def read_request(  # noqa: PLR0917 - what an entry has, in its order
 
 
 def read_response(  # noqa: PLR0917 - as above
-    bulk: Bulk, version: Version, start: int, size: int, correlation_id: int, memory: ConnectionMemory, carry: object
+    bulk: Paired, version: Version, start: int, size: int, correlation_id: int, memory: ConnectionMemory, carry: object
 ) -> Decoded:
     """A response; `carry` is its request's. Hot."""
     data, context, plan = bulk.buffer, bulk.context, version.response

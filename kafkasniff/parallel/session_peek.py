@@ -11,13 +11,13 @@ import functools
 from struct import Struct, calcsize
 from typing import Final, NamedTuple
 
-from kafkasniff.bulk import BulkEntry, Version
-from kafkasniff.bulk_messages import REQUEST_HEADER
 from kafkasniff.enrich.sessions import FINAL_EPOCH, goes_by_sessions
 from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.definition import ApiDefinition, MessageDefinition
 from kafkasniff.kafka.named_apis import FETCH
 from kafkasniff.model import Body
+from kafkasniff.paired import HEADER, PairedEntry
+from kafkasniff.versions import Version
 
 __all__ = ["has_sessions", "requested_session", "responded_session"]
 
@@ -39,14 +39,14 @@ def has_sessions(version: Version) -> bool:
     return goes_by_sessions(version.key, version.version)
 
 
-def requested_session(entry: BulkEntry, version: Version) -> Body | None:
+def requested_session(entry: PairedEntry, version: Version) -> Body | None:
     """The fields of a Fetch request that sessions are about.
 
     None where the request has to be read for them: it names topics that matter, or is not as it should be.
     """
     data, start, size, length = entry[4].buffer, entry[7], entry[8], entry[9]
     end = start + size
-    position = start + REQUEST_HEADER + max(length, 0) + version.flexible
+    position = start + HEADER + max(length, 0) + version.flexible
     head = _request_head(version.version)
     behind = position + head.fields.size
     if behind > end:
@@ -60,7 +60,7 @@ def requested_session(entry: BulkEntry, version: Version) -> Body | None:
     return None
 
 
-def responded_session(entry: BulkEntry, version: Version) -> Body | None:
+def responded_session(entry: PairedEntry, version: Version) -> Body | None:
     """The same of a Fetch response."""
     data, start, size = entry[4].buffer, entry[7], entry[8]
     end, position = start + size, start + 4

@@ -8,18 +8,19 @@ from collections import Counter
 
 import pytest
 
-from kafkasniff import bulk_repeats
-from kafkasniff.bulk import VERSIONS, version_of
-from kafkasniff.bulk_repeats import MAX_BYTES, MAX_KEPT, MAX_LENGTH, Repeats
+from kafkasniff import repeats
 from kafkasniff.enrich import Catalog, Enricher, leaves_alone
 from kafkasniff.inspector import Inspector
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.message import decode_body, decode_request, decode_response
 from kafkasniff.model import Body, Message, SharedBody
+from kafkasniff.native.feed import VERSIONS
+from kafkasniff.repeats import MAX_BYTES, MAX_KEPT, MAX_LENGTH, Repeats
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.text import TextSink
+from kafkasniff.versions import version_of
 from tests.craft import kafka_bytes as kafka
-from tests.test_bulk import USUAL, run, talks
+from tests.test_in_step import USUAL, run, talks
 from tests.vectors.reader import Vector, vectors
 
 HEARTBEAT = version_of(12 * VERSIONS)
@@ -102,7 +103,7 @@ def test_other_options_read_anew() -> None:
 
 
 def test_bytes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_repeats, "WORTH", 0)
+    monkeypatch.setattr(repeats, "WORTH", 0)
     kept = repeats()
     long = heartbeat("m" * MAX_LENGTH)
     assert read(kept, long) == read(kept, long)

@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from benchmarks import small_messages
-from kafkasniff import bulk
 from kafkasniff.capture import open_captures
 from kafkasniff.enrich import leaves_alone
 from kafkasniff.inspector import Inspector
 from kafkasniff.model import Connection, Exchange, Message
+from kafkasniff.paired import PairedEntry
 from kafkasniff.streams import NO_TIME
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
@@ -26,7 +26,7 @@ TOPIC_ID = bytes(range(16))
 
 
 class _OneByOne(Inspector):
-    _in_bulk = False
+    _uses_kernel = False
 
 
 class _Counting(Inspector):
@@ -34,9 +34,9 @@ class _Counting(Inspector):
 
     in_bulk = 0
 
-    def _tell_bulk(self, entry: bulk.BulkEntry, out: list) -> None:
+    def _tell_paired(self, entry: PairedEntry, out: list) -> None:
         self.in_bulk += 1
-        super()._tell_bulk(entry, out)
+        super()._tell_paired(entry, out)
 
 
 Say = Callable[[Conversation, int], None]
@@ -270,7 +270,7 @@ def state(thing: object, seen: set[int]) -> object:
 
 
 def connections(inspector: Inspector) -> object:
-    return [(key, state(tcp.owner, set())) for key, tcp in inspector._reassembler._table.items()]
+    return [(key, state(tcp.owner, set())) for key, tcp in inspector.reassembler._table.items()]
 
 
 OPTIONS = st.fixed_dictionaries(

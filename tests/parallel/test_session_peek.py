@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.bulk import VERSIONS, Bulk, BulkEntry, Version, version_of
-from kafkasniff.bulk_sessions import has_sessions, requested_session, responded_session
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.message import decode_request, decode_response
+from kafkasniff.native.feed import VERSIONS
+from kafkasniff.paired import Paired, PairedEntry
+from kafkasniff.parallel.session_peek import has_sessions, requested_session, responded_session
+from kafkasniff.versions import Version, version_of
 from tests.vectors.reader import Vector, vectors
 
 FETCH = 1
@@ -26,10 +28,10 @@ BEHIND = b"\1" * 20
 """Of the next message; two arrays without elements, if it were of this one."""
 
 
-def entry(vector: Vector, data: bytes) -> tuple[BulkEntry, Version]:
+def entry(vector: Vector, data: bytes) -> tuple[PairedEntry, Version]:
     """A message as it is taken in bulk, with others around it."""
     version = version_of(FETCH * VERSIONS + vector.version)
-    bulk = Bulk(b"\xff" * 7 + data + BEHIND, 1, DecodeOptions())
+    bulk = Paired(b"\xff" * 7 + data + BEHIND, [None], DecodeOptions())
     length = int.from_bytes(data[8:10], "big", signed=True) if vector.kind == "request" else 0
     found: Any = (0, 1, 0, None, bulk, 0, 0, 7, len(data), length, 0, 0, 0, version, 0)
     return found, version

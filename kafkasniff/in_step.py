@@ -1,0 +1,430 @@
+"""Connections in step: nothing but requests and the responses to them in turn, which the native kernel takes.
+
+Whoever reassembles and pairs in Python (`tcp/`, `kafka/connection.py`) hands a connection over when all that is left to
+do with its packets is to cut frames and to pair them (`InStep.adopt`), and gets it back at the packet at which anything
+else happens, in the state that it would be in. What the messages are read as is decided later, one by one.
+
+Requests that are answered in a later batch of packets, and the responses to requests of an earlier one, become events
+as in Python (`edges`), so that what is known of an open exchange is always in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.accounts import InspectedConnection
+from kafkasniff.kafka.connection import ConnectionOptions, InTurn
+from kafkasniff.kafka.dialogue import Turn
+from kafkasniff.kafka.events import Event, ExchangeEvent, MessageEvent
+from kafkasniff.kafka.exchange import Pending
+from kafkasniff.kafka.framing import Frame, Piece
+from kafkasniff.kafka.message import decode_request, decode_response
+from kafkasniff.kafka.message_plan import request_plan, response_plan
+from kafkasniff.kafka.named_apis import PRODUCE
+from kafkasniff.kafka.weight import REQUEST_BYTES
+from kafkasniff.native.feed import (
+    ARENA,
+    CONNECTION,
+    KEYS,
+    MAX_FRAME,
+    NONE,
+    RECENT,
+    REQUEST,
+    VERSIONS,
+    WAITING,
+    Fed,
+    Feed,
+    packing,
+)
+from kafkasniff.native.library import Kernel
+from kafkasniff.packets import COLUMNS, PacketBatch
+from kafkasniff.streams import NO_TIME
+from kafkasniff.tcp import TcpConnection
+from kafkasniff.tcp.stream import MASK, Stream
+
+__all__ = ["EVENTS", "InStep", "Messages"]
+
+EVENTS: Final = 4
+"""Events that one message yields at most, for their place behind each other."""
+
+_ROW: Final = packing(CONNECTION)
+_WAITING_ROW: Final = packing(WAITING)
+_STREAM_FIELDS: Final = 14 + 3 * RECENT
+_ACKS_FIRST, _ACKS_BEHIND_STRING, _ACKS_BEHIND_COMPACT = 1, 2, 3
+
+
+def _kind(code: int) -> int:
+    """What the kernel knows of a version of an API: `feed.Kind`."""
+    key, version = divmod(code, VERSIONS)
+    plan = request_plan(key, version)
+    # What is said of a connection has to be read before what comes behind it, also of the same batch.
+    if not plan.known_version or plan.asks_connection or plan.needed or not 0 < plan.header < 3:
+        return 0
+    acks = 0
+    if key == PRODUCE:
+        acks = _ACKS_BEHIND_COMPACT if version >= 9 else _ACKS_BEHIND_STRING if version >= 3 else _ACKS_FIRST
+    return plan.header | acks << 2 | (response_plan(key, version).header > 0) << 4
+
+
+class Messages(NamedTuple):
+    """What came of a batch: messages of all connections in step, in the order of packets."""
+
+    rows: NDArray[np.void]
+    """`native.feed.MESSAGE`."""
+    buffer: bytes
+    arena: bytes
+    owners: list[InspectedConnection | None]
+    """By the index of a connection, at the end of the batch."""
+
+
+class InStep:
+    """Connections that the kernel has. `idle`: nanoseconds of silence after which a connection is over."""
+
+    def __init__(self, kernel: Kernel, options: ConnectionOptions, *, idle: int) -> None:
+        self._options = options
+        self._feed = Feed(kernel, _kind, idle=idle, max_frame=options.max_frame)
+        self._connections: list[TcpConnection | None] = []
+        """By index."""
+        self._here = 0
+        self._waiting: dict[tuple[int, int], Pending] = {}
+        """Requests of earlier batches without a response, by the index of the connection and their ordinal."""
+        self._kept = 0
+        """Bytes of unfinished frames."""
+
+    def __len__(self) -> int:
+        """Connections in step."""
+        return self._here
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory of the requests and the unfinished frames of all connections here, about."""
+        return len(self._waiting) * REQUEST_BYTES + self._kept
+
+    # -- packets ------------------------------------------------------------------------------------------------------
+
+    def feed(self, batch: PacketBatch, clock: NDArray[np.int64]) -> tuple[Messages, Fed]:
+        """Take the packets of connections in step; `clock`: the packet clock at each row.
+
+        Those that fall out of step are back in the state before the first of their rows that was left.
+        """
+        fed = self._feed.feed(batch, clock)
+        self._kept = self._feed.kept
+        owners: list[InspectedConnection | None] = [
+            None if tcp is None else tcp.owner  # type: ignore[misc]  # its owner is always one of ours
+            for tcp in self._connections
+        ]
+        messages = Messages(fed.messages, batch.buffer, fed.arena, owners)
+        return messages, fed
+
+    def edges(self, messages: Messages) -> Iterator[tuple[int, int, int, InspectedConnection, Event]]:
+        """The events of exchanges that began earlier or end later, with what the inspector sorts by.
+
+        All of them have to be taken before connections are taken back: then it is known what waits.
+        """
+        for index in np.flatnonzero(messages.rows["pair"] == NONE).tolist():
+            yield from self._edge(messages, index)
+
+    def take_back(self, fallen: list[int]) -> list[TcpConnection]:
+        """The connections that fell out of step, by their indices."""
+        return [self._take_back(index) for index in fallen]
+
+    def _edge(self, messages: Messages, index: int) -> Iterator[tuple[int, int, int, InspectedConnection, Event]]:
+        (
+            order,
+            start,
+            first_packet,
+            last_packet,
+            packet,
+            first_time,
+            time_ns,
+            latency,
+            duration,
+            ordinal,
+            connection,
+            size,
+            _,
+            correlation_id,
+            _,
+            code,
+            _,
+            step,
+            flags,
+            *_,
+        ) = messages.rows[index].item()
+        owner = messages.owners[connection]
+        assert owner is not None
+        kafka = owner.kafka
+        client = kafka.client
+        assert client is not None
+        data = messages.arena if flags & ARENA else messages.buffer
+        is_request = bool(flags & REQUEST)
+        end = start + size
+        frame = Frame(
+            order,
+            client if is_request else 1 - client,
+            data,
+            start,
+            end,
+            size,
+            first_packet,
+            last_packet,
+            first_time,
+            time_ns,
+            packet,
+        )
+        options, memory = kafka.detail.decode, kafka.memory
+        place = step * EVENTS
+        if is_request:
+            decoded = decode_request(data, start, end, options, memory=memory, later=True)
+            key, version = divmod(code, VERSIONS)
+            self._waiting[connection, ordinal] = Pending(
+                ordinal,
+                key,
+                version,
+                correlation_id,
+                decoded.client_id,
+                first_time,
+                time_ns,
+                carry=decoded.carry,
+            )
+            event = MessageEvent(order, ordinal, frame, True, decoded, decoded.client_id)
+            yield order, owner.place, place, owner, event
+            return
+        pending = self._waiting.pop((connection, ordinal))
+        decoded = decode_response(
+            data,
+            start,
+            end,
+            pending.api_key,
+            pending.api_version,
+            options,
+            memory=memory,
+            request=pending.carry,
+            later=True,
+        )
+        event = MessageEvent(order, ordinal, frame, False, decoded, pending.client_id, (), latency, duration)
+        yield order, owner.place, place, owner, event
+        if self._options.every_end:
+            end_ = ExchangeEvent(order, ordinal, "answered", time_ns, packet, latency, duration)
+            yield order, owner.place, place + 1, owner, end_
+
+    # -- handing over -------------------------------------------------------------------------------------------------
+
+    def adopt(self, tcp: TcpConnection) -> bool:
+        """Take a connection over, if it is in step; it must not be here. Hot: once for each connection and batch."""
+        owner = tcp.owner
+        assert isinstance(owner, InspectedConnection)
+        one, other = tcp.streams
+        if (
+            tcp.closed
+            or tcp.pending_syn is not None
+            or owner.tls is not None
+            or tcp.clock == NO_TIME
+            or not (_is_plain(one) and _is_plain(other))
+            or not owner.kafka.is_plain()
+            or tcp.endpoints[0] == tcp.endpoints[1]
+        ):
+            return False
+        state = owner.kafka.hand_over()
+        if not all(map(self._is_known, state.waiting)) or not all(map(_may_go_on, state.pieces)):
+            owner.kafka.take_back(state, (0, 0), (0, 0))
+            return False
+        self._write(tcp, owner, state)
+        return True
+
+    def _is_known(self, pending: Pending) -> bool:
+        key, version = pending.api_key, pending.api_version
+        return (
+            0 <= key < KEYS
+            and 0 <= version < VERSIONS
+            and not pending.hidden
+            and pending.mechanism is None
+            and pending.time_ns != NO_TIME
+            and self._feed.kind(key * VERSIONS + version) != 0
+        )
+
+    def _write(self, tcp: TcpConnection, owner: InspectedConnection, state: InTurn) -> None:
+        feed = self._feed
+        index = tcp.place
+        if index < 0:
+            index = tcp.place = feed.add(tcp.endpoints)
+            self._connections += [None] * (index + 1 - len(self._connections))
+            self._connections[index] = tcp
+        first = last = NONE
+        for pending in state.waiting:
+            entry = feed.wait()
+            _WAITING_ROW.pack_into(
+                feed.waiting_memory,
+                entry * _WAITING_ROW.size,
+                pending.ordinal,
+                pending.first_time,
+                pending.time_ns,
+                pending.correlation_id,
+                NONE,
+                NONE,
+                pending.api_key * VERSIONS + pending.api_version,
+                0,
+            )
+            if last == NONE:
+                first = entry
+            else:
+                feed.waiting["next"][last] = entry
+            last = entry
+            self._waiting[index, pending.ordinal] = pending
+        turn = state.turn
+        streams: list[int] = []
+        for stream, piece in zip(tcp.streams, state.pieces, strict=True):
+            streams += self._stream(stream, piece)
+        _ROW.pack_into(
+            feed.memory,
+            index * _ROW.size,
+            *(end[0] for end in tcp.endpoints),
+            *(end[1] for end in tcp.endpoints),
+            *(end[2] for end in tcp.endpoints),
+            1,
+            owner.kafka.client,
+            0,
+            tcp.clock,
+            tcp.last_packet,
+            tcp.last_time,
+            0,
+            turn.ordinal,
+            0 if turn.last_id is None else turn.last_id,
+            0 if turn.last_answer is None else turn.last_answer,
+            turn.last_id is not None,
+            turn.last_answer is not None,
+            turn.ids_vary,
+            turn.ids_rise,
+            state.most,
+            first,
+            last,
+            len(state.waiting),
+            0,
+            *state.place,
+            *streams,
+        )
+        self._here += 1
+
+    def _stream(self, stream: Stream, piece: Piece) -> list[int]:
+        """What the row of a connection has of a stream."""
+        recent = stream.take_recent()
+        assert stream.next is not None
+        assert stream.ack is not None
+        at = self._feed.put(piece.data) if piece.data else 0
+        have = len(piece.data)
+        place = piece[3:] if have else (0, 0, 0, 0)
+        packed = [number for one in recent for number in one]
+        return [
+            stream.next & MASK,
+            stream.ack,
+            0,
+            0,
+            at,
+            have,
+            have,
+            piece.need,
+            piece.sized,
+            *place,
+            len(recent),
+            *packed,
+            *([0] * (3 * RECENT - len(packed))),
+        ]
+
+    def _take_back(self, index: int) -> TcpConnection:
+        """A connection fell out of step: all that is known of it goes back."""
+        tcp = self._connections[index]
+        assert tcp is not None
+        owner = tcp.owner
+        assert isinstance(owner, InspectedConnection)
+        row: tuple[Any, ...] = _ROW.unpack_from(self._feed.memory, index * _ROW.size)
+        tcp.clock, tcp.last_packet, tcp.last_time, packets = row[9:13]
+        tcp.seen += packets
+        ordinal, last_id, last_answer, has_id, has_answer, vary, rise, most, first, _, count, _, *place = row[13:28]
+        waiting: list[Pending] = []
+        entry = first
+        for _ in range(count):
+            waiting.append(self._waiting.pop((index, int(self._feed.waiting["ordinal"][entry]))))
+            entry, before = int(self._feed.waiting["next"][entry]), entry
+            self._feed.wait_no_more(before)
+        pieces: list[Piece] = []
+        seen: list[int] = []
+        framed: list[int] = []
+        for direction, stream in enumerate(tcp.streams):
+            begin = 28 + direction * _STREAM_FIELDS
+            _, ack, size, cut, at, have, _, need, sized, *packets_and_times, data_packets = row[begin : begin + 14]
+            data = self._feed.arena[at : at + have].tobytes() if have else b""
+            pieces.append(Piece(data, need, bool(sized), *packets_and_times))
+            seen.append(size)
+            framed.append(cut)
+            assert stream.next is not None
+            stream.next += size
+            stream.ack = ack
+            recent = row[begin + 14 : begin + 14 + 3 * RECENT]
+            stream.recent = [
+                recent[3 * (number % RECENT) : 3 * (number % RECENT) + 3]
+                for number in range(max(data_packets - RECENT, 0), data_packets)
+            ]
+        turn = Turn(
+            ordinal,
+            last_id if has_id else None,
+            bool(vary),
+            bool(rise),
+            last_answer if has_answer else None,
+        )
+        state = InTurn(turn, waiting, most, (pieces[0], pieces[1]), (place[0], place[1], place[2]))
+        owner.kafka.take_back(state, (seen[0], seen[1]), (framed[0], framed[1]))
+        self._here -= 1
+        return tcp
+
+    def clock(self, tcp: TcpConnection) -> int:
+        """The packet clock at the last packet of a connection."""
+        row = self._feed.connections[tcp.place]
+        return int(row["clock"]) if row["here"] else tcp.clock
+
+    def recall(self, tcp: TcpConnection) -> None:
+        """Take a connection back between two batches, if it is here."""
+        if tcp.place >= 0 and self._feed.connections["here"][tcp.place]:
+            self._feed.connections["here"][tcp.place] = 0
+            self._take_back(tcp.place)
+
+    def recall_all(self) -> list[TcpConnection]:
+        """Take all connections back; returns them."""
+        here = np.flatnonzero(self._feed.connections["here"]).tolist() if self._here else []
+        self._feed.connections["here"] = 0
+        return [self._take_back(index) for index in here]
+
+    def forget(self, tcp: TcpConnection) -> None:
+        """Know a connection no more, which is back."""
+        if tcp.place >= 0:
+            self.recall(tcp)
+            self._feed.remove(tcp.place)
+            self._connections[tcp.place] = None
+            tcp.place = -1
+
+
+def left_rows(batch: PacketBatch, left: NDArray[np.uint32], clock: NDArray[np.int64]) -> PacketBatch:
+    """The rows of a batch that were left, as a share of it; `clock`: the packet clock at each row of the batch."""
+    return PacketBatch(
+        {name: getattr(batch, name)[left] for name in COLUMNS},
+        batch.buffer,
+        captures=batch.captures,
+        end_clock=batch.end_clock,
+        end_order=batch.end_order,
+        packets=batch.packets,
+        notes=batch.notes,
+        ticks=(batch.order, clock) if batch.ticks is None else batch.ticks,
+    )
+
+
+def _is_plain(stream: Stream) -> bool:
+    """Whether the next byte is the only one that is waited for."""
+    return stream.clean and stream.heard and stream.ack is not None
+
+
+def _may_go_on(piece: Piece) -> bool:
+    """Whether the kernel may complete a frame."""
+    return not piece.data or (piece.need <= MAX_FRAME and NO_TIME not in (piece.first_time, piece.last_time))
