@@ -12,6 +12,7 @@ const programs = @import("program.zig");
 const reading = @import("reader.zig");
 const record_fields = @import("records.zig");
 const std = @import("std");
+pub const text_lines = @import("text_lines.zig");
 const walking = @import("walk.zig");
 
 pub const crc32 = @import("checksum.zig").crc32;
@@ -272,4 +273,9 @@ pub export fn kafkasniff_feed_forget(call: *feed.Feed, index: u32) void {
 /// Messages of a batch as JSON lines, from `next` on; see `lines.zig`.
 pub export fn kafkasniff_lines(call: *lines.Lines) lines.Outcome {
     return lines.run(call);
+}
+
+/// The same as lines of text; see `text_lines.zig`.
+pub export fn kafkasniff_text_lines(call: *text_lines.TextLines) text_lines.Outcome {
+    return text_lines.run(call);
 }

@@ -76,6 +76,9 @@ class Kernel:
         self.lines = library.kafkasniff_lines
         self.lines.argtypes = (pointer,)
         self.lines.restype = ctypes.c_int32
+        self.text_lines = library.kafkasniff_text_lines
+        self.text_lines.argtypes = (pointer,)
+        self.text_lines.restype = ctypes.c_int32
 
 
 class _Found(NamedTuple):

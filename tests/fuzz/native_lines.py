@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkasniff.capture import open_captures
+from kafkasniff.native.feed import MESSAGE, NONE
 from tests.conftest import shipped_captures
 from tests.fuzz.compiled import Room, compiled
-from tests.native.feed_messages import MESSAGE, Native, batches, recorded
+from tests.native.feed_messages import Native, batches, recorded
 
 ROOM: Final = 16 << 10
 MOST_OF_ONE: Final = 150
@@ -54,7 +55,7 @@ def fuzz(options: argparse.Namespace) -> int:
         connection = seen[0].connection.number if connection < 0 else connection
         batch.messages["connection"] = connection
         native.of(batch)
-        paired = batch.messages["pair"] != 0xFFFF_FFFF
+        paired = batch.messages["pair"] != NONE
         batch.messages["pair"][paired] += len(seeds)
         seeds += [
             _Seed(one.data, len(one.data), _Row.from_buffer_copy(row.tobytes()))

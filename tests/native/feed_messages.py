@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,31 +20,13 @@ from kafkasniff.kafka.message import decode_request, decode_response, request_he
 from kafkasniff.kafka.message_plan import response_plan
 from kafkasniff.kafka.rendered import Renderer
 from kafkasniff.model import Endpoint, Message
-from kafkasniff.native.lines import EARLIER, KEYS, VERSIONS
+from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, NONE, REQUEST, TAGS, VERSIONS
+from kafkasniff.native.lines import EARLIER
 from kafkasniff.packets import PacketBatch
 from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, JsonSink
 from kafkasniff.sinks.native_lines import NativeLines
 from tests.native.kernel_and_walker import the_kernel
-
-NONE: Final = 0xFFFF_FFFF
-REQUEST, ARENA, TAGS = 1, 2, 4
-MESSAGE: Final = np.dtype(
-    [
-        *((name, np.int64) for name in ("order", "start", "first_packet", "last_packet", "packet", "time")),
-        *((name, np.int64) for name in ("latency", "duration", "ordinal")),
-        *((name, np.uint32) for name in ("connection", "size", "pair")),
-        ("correlation", np.int32),
-        ("body", np.uint32),
-        ("code", np.uint16),
-        ("client_id", np.int16),
-        ("step", np.uint32),
-        ("flags", np.uint8),
-        ("spare", np.uint8),
-        ("spares", np.uint16),
-    ]
-)
-"""`feed.Message`."""
 
 
 class Side(NamedTuple):
@@ -76,6 +58,8 @@ class Recorder(Inspector):
     def __init__(self, **options: Any) -> None:
         super().__init__(exchanges=False, **options)
         self.seen: list[Seen] = []
+        self.told: list[Any] = []
+        """All that it yields, in order."""
 
     def _message(self, connection: InspectedConnection, event: MessageEvent, out: list[Any]) -> None:
         super()._message(connection, event, out)
@@ -87,10 +71,10 @@ def recorded(batches: Iterable[PacketBatch], **options: Any) -> tuple[Recorder, 
     """The messages of packets that the feed could have yielded, and who read them."""
     recorder = Recorder(**options)
     for one in batches:
-        for _ in recorder.feed_slices(one):
-            pass
-    for _ in recorder.close_slices():
-        pass
+        for events in recorder.feed_slices(one):
+            recorder.told += events
+    for events in recorder.close_slices():
+        recorder.told += events
     return recorder, [one for one in recorder.seen if _is_plain(one)]
 
 
@@ -192,6 +176,7 @@ def _batch(seen: list[Seen], client_ids: dict[int | None, bytes | None], *, tell
         assert message.api_version is not None
         row["order"], row["first_packet"], row["last_packet"] = frame.order, frame.first_packet, frame.last_packet
         row["packet"], row["time"], row["ordinal"] = frame.last_seen, frame.time_ns, event.ordinal
+        row["first_time"] = frame.first_time
         row["connection"] = one.connection.number
         row["start"], row["size"] = len(stores[store]), len(data)
         row["code"] = message.api_key * VERSIONS + message.api_version

@@ -14,11 +14,12 @@ from kafkasniff.capture import open_captures
 from kafkasniff.kafka.message import request_header
 from kafkasniff.kafka.message_plan import request_plan, response_plan
 from kafkasniff.kafka.rendered import Renderer
+from kafkasniff.native.feed import NONE
 from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm
 from tests.choice import in_turn
 from tests.conftest import shipped_captures
-from tests.native.feed_messages import NONE, Batch, Native, Recorder, Seen, batches, by_sink, recorded
+from tests.native.feed_messages import Batch, Native, Recorder, Seen, batches, by_sink, recorded
 
 CAPTURES = {path.name: path for path in shipped_captures()}
 DROPPED, HASHED = Payload("dropped"), Payload.hashed(b"salt of the tests")
