@@ -34,7 +34,7 @@ class _Run(ctypes.Structure):
         ("seeds_count", ctypes.c_uint64),
         ("room", ctypes.c_void_p),
         ("room_size", ctypes.c_uint64),
-        *((name, ctypes.c_uint64) for name in ("executions", "random", "written", "left", "ended")),
+        *((name, ctypes.c_uint64) for name in ("executions", "random", "written", "left", "ended", "texts")),
     )
 
 
@@ -76,5 +76,5 @@ def fuzz(options: argparse.Namespace) -> int:
         done += run.executions
     seconds = time.process_time() - cpu
     print(f"{done:,} executions with {len(seeds):,} messages, {seconds:,.0f} s of CPU: {run.written:,} lines written,")
-    print(f"{run.left:,} left to Python; {run.ended:,} calls ended early")
+    print(f"{run.left:,} left to Python; {run.texts:,} lines of text; {run.ended:,} calls ended early")
     return 0

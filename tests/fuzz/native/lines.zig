@@ -5,6 +5,7 @@ const kernel = @import("kernel");
 const std = @import("std");
 
 const lines = kernel.lines;
+const text_lines = kernel.text_lines;
 const Message = kernel.feed.Message;
 
 /// A message to begin with.
@@ -28,6 +29,8 @@ const Run = extern struct {
     written: u64,
     left: u64,
     ended: u64,
+    /// Lines of text.
+    texts: u64,
 };
 
 const MOST = 8;
@@ -77,6 +80,68 @@ fn disturb(message: *Message, random: *fuzz.Random) void {
         11 => message.duration = -@as(i64, @intCast(value >> 1)),
         12 => message.flags = @bitCast(@as(u8, @truncate(value))),
         else => message.first_packet = @bitCast(value),
+    }
+}
+
+const ENDS = "192.0.2.1:40000 → [2001:db8::2]:9092";
+const LABELS: [kernel.feed.KEYS * kernel.feed.VERSIONS]lines.Text = @splat(text("Produce v3   "));
+const CONNECTIONS: [4]text_lines.Ends = @splat(.{ .request = text(ENDS), .response = text(ENDS) });
+const CAPTURES = [_]text_lines.Capture{
+    .{ .name = 0, .line = text("capture a") },
+    .{ .name = 1, .line = text("") },
+    .{ .name = 2, .line = text("capture b") },
+};
+
+fn text(comptime words: []const u8) lines.Text {
+    return .{ .text = words.ptr, .size = words.len };
+}
+
+/// The same messages as text. What lines show of their bodies are bytes of theirs.
+fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
+    const call = run.call.call;
+    var told: [MOST]text_lines.Told = undefined;
+    for (told[0..batch.count]) |*one| one.* = .{
+        .at = random.below(run.room_size + 2),
+        .size = @truncate(random.below(64)),
+        .known = @intFromBool(random.below(16) > 0),
+    };
+    var writer = text_lines.TextLines{
+        .source = run.call.source,
+        .connections = &CONNECTIONS,
+        .connections_size = CONNECTIONS.len,
+        .labels = &LABELS,
+        .captures = &CAPTURES,
+        .captures_size = CAPTURES.len,
+        .day_before = text(""),
+        .day_after = text(""),
+        .told = &told,
+        .texts = run.room,
+        .texts_size = run.room_size,
+        .output = call.output,
+        .output_size = call.output_size,
+        .next = 0,
+        .last = batch.count,
+        .wanted = 0,
+        .used = 0,
+        .state = .{
+            .day = std.math.minInt(i64),
+            .capture = 2,
+            .exchange_width = random.below(30),
+            .correlation_width = random.below(30),
+            .client_width = random.below(200),
+        },
+    };
+    while (true) {
+        const before = writer.used;
+        const first = writer.next;
+        const outcome = kernel.kafkasniff_text_lines(&writer);
+        if (outcome == .misuse) @panic("misuse");
+        if (writer.used > writer.output_size or (writer.used > before) != (writer.next > first)) @panic("not lines");
+        if (writer.used > before and writer.output[writer.used - 1] != '\n') @panic("not a line");
+        run.texts += writer.next - first;
+        if (outcome == .done) return;
+        run.ended += 1;
+        writer.next += 1;
     }
 }
 
@@ -141,20 +206,21 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
         }
         var begin: u64 = 0;
         for (states[0..batch.count], ends[0..batch.count]) |state, end| {
-            const text = call.call.output[begin..end];
+            const found = call.call.output[begin..end];
             switch (state) {
                 .written => {
                     run.written += 1;
-                    if (text.len < 200 or text[0] != '{' or text[text.len - 2] != '}') @panic("not a line");
-                    if (std.mem.indexOfScalar(u8, text, '\n') != text.len - 1) @panic("not one line");
+                    if (found.len < 200 or found[0] != '{' or found[found.len - 2] != '}') @panic("not a line");
+                    if (std.mem.indexOfScalar(u8, found, '\n') != found.len - 1) @panic("not one line");
                 },
                 .left => {
                     run.left += 1;
-                    if (text.len != 0) @panic("a line that is Python's");
+                    if (found.len != 0) @panic("a line that is Python's");
                 },
             }
             begin = end;
         }
+        texts(run, &batch, &random);
     }
     call.call.output_size = output_size;
     run.random = random.state;
