@@ -10,6 +10,8 @@ const programs = @import("program.zig");
 const reading = @import("reader.zig");
 const record_fields = @import("records.zig");
 const std = @import("std");
+pub const summaries = @import("summary.zig");
+const summary_tables = @import("summary_table.zig");
 const walking = @import("walk.zig");
 
 pub const crc32 = @import("checksum.zig").crc32;
@@ -26,7 +28,7 @@ fn stop(_: []const u8, _: ?usize) noreturn {
     @trap();
 }
 
-const IDENTITY = "kafkasniff-kernel abi=3 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
+const IDENTITY = "kafkasniff-kernel abi=4 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
 
 /// What was compiled, by what.
 pub export fn kafkasniff_identity() [*:0]const u8 {
@@ -245,4 +247,20 @@ pub export fn kafkasniff_columns_measure(call: *columns.Columns) void {
 /// Their records as columns: of those that were measured as `done` and are so still.
 pub export fn kafkasniff_columns_write(call: *columns.Columns) Status {
     return columns.write(call);
+}
+
+/// 1 where these bytes are a table of a summary: any other must not be used.
+pub export fn kafkasniff_check_summary(table: [*]const u8, size: u64) i32 {
+    return @intFromBool(summary_tables.check(table[0..size]));
+}
+
+/// What lines of text show of bodies (`summary.summaries`).
+pub export fn kafkasniff_summaries(
+    call: *summaries.Call,
+    data: [*]const u8,
+    size: u64,
+    items: [*]calls.Item,
+    count: u64,
+) u64 {
+    return summaries.summaries(call, data[0..size], items[0..count]);
 }

@@ -27,7 +27,7 @@ from kafkasniff.sinks.summaries.phrases import (
     topic_of,
 )
 
-__all__ = ["Render", "interpreter", "is_number", "shape_at"]
+__all__ = ["Render", "Shape", "fields_at", "interpreter", "is_number", "shape_at"]
 
 Render = Callable[[Body, str, int], str | None]
 """What a node makes of a struct: its text, None where it has nothing to show. With the name of the topic around the
@@ -50,7 +50,8 @@ def shape_at(shape: Shape, path: syntax.Path) -> FieldDefinition | None:
     return field
 
 
-def _shape_in(shape: Shape, path: syntax.Path) -> Shape:
+def fields_at(shape: Shape, path: syntax.Path) -> Shape:
+    """The fields of the struct at a path."""
     for name in path:
         shape = tuple(inner for one in shape if one.name == name for inner in one.fields)
     return shape
@@ -275,7 +276,7 @@ def _total(value: Any, path: syntax.Path) -> int:
 
 
 def _each(node: syntax.Each, shape: Shape) -> Render:
-    body = _sequence(node.body, _shape_in(shape, node.path))
+    body = _sequence(node.body, fields_at(shape, node.path))
     counts_all = syntax.is_never_empty(node.body)
     outer, inner = node.path[0], node.path[1] if len(node.path) > 1 else ""
     prefers = _getter(node.prefer.split(".")) if node.prefer else None
