@@ -56,8 +56,11 @@ class SummaryCaller:
         texts = [names[topic_id].encode("utf-8", "surrogatepass") for topic_id in ids]
         self._ends = np.cumsum([len(text) for text in texts], dtype=np.uint32)
         self._ids, self._names = b"".join(ids), b"".join(texts)
-        call = self._call
-        call.ids, call.names, call.topics = self._ids, self._names, len(ids)
+        self.lend_topics(self._call)
+
+    def lend_topics(self, call: SummaryCall) -> None:
+        """Give a call the names, for as long as they stay and this caller is kept."""
+        call.ids, call.names, call.topics = self._ids, self._names, len(self._ends)
         call.ends = self._ends.ctypes.data
 
     def write(self, data: bytes, items: NDArray[np.void], sessions: NDArray[np.int64] | None = None) -> int:
@@ -74,25 +77,25 @@ class SummaryCaller:
         while (looked := self._kernel.summaries(self._pointer, data, len(data), place, len(items))) == 0:
             if self._size >= MAX_OUTPUT:
                 items["status"][0] = NO_ROOM
-                items["output_end"][0] = 0
+                items["output_end"][0] = call.written = 0
                 return 1
             self._grow(min(4 * self._size, MAX_OUTPUT))
         return int(looked)
 
-    def texts(
+    def summaries(
         self, data: bytes, items: NDArray[np.void], sessions: NDArray[np.int64] | None = None
-    ) -> list[str | None]:
-        """The summaries of items, None where Python makes them: of bodies that do not end with their bytes, too."""
-        found: list[str | None] = []
+    ) -> list[bytes | None]:
+        """The summaries of items as UTF-8; None where Python makes them, as of bodies with bytes behind them."""
+        found: list[bytes | None] = []
         while len(found) < len(items):
             rest = items[len(found) :]
             looked = self.write(data, rest, None if sessions is None else sessions[len(found) :])
+            output = bytes(self.view[: self._call.written])
             begin = 0
             names = ("status", "output_end", "after", "end")
             columns = (rest[name][:looked].tolist() for name in names)
             for status, stop, after, end in zip(*columns, strict=True):
-                is_made = status == DONE and after == end
-                found.append(str(self.view[begin:stop], "utf-8") if is_made else None)
+                found.append(output[begin:stop] if status == DONE and after == end else None)
                 begin = stop
         return found
 

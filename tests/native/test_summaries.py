@@ -17,6 +17,7 @@ from kafkasniff.native.summaries import SummaryCaller, SummaryTable, items_of
 from kafkasniff.sinks.printable import word
 from kafkasniff.sinks.summaries import templates
 from kafkasniff.sinks.summaries.compiled import table_of
+from kafkasniff.sinks.summaries.native import MAX_KINDS, NativeSummaries
 from kafkasniff.sinks.summaries.phrases import amount
 from tests.choice import DEEP
 from tests.conftest import shipped_captures
@@ -170,6 +171,10 @@ def test_vectors(monkeypatch: pytest.MonkeyPatch, caller: SummaryCaller) -> None
     assert taken[True] > 700
 
 
+def texts(caller: SummaryCaller, data: bytes, items: Any) -> list[str | None]:
+    return [None if one is None else one.decode() for one in caller.summaries(data, items)]
+
+
 def heartbeat(group: bytes) -> bytes:
     return len(group).to_bytes(2, "big") + group + bytes(4) + b"\x00\x01m"
 
@@ -180,7 +185,7 @@ def of_group(caller: SummaryCaller, groups: list[bytes]) -> list[str | None]:
     bodies = [heartbeat(group) for group in groups]
     ends = [sum(map(len, bodies[: index + 1])) for index in range(len(bodies))]
     starts = [end - len(body) for end, body in zip(ends, bodies, strict=True)]
-    return caller.texts(b"".join(bodies), items_of([found.address] * len(bodies), starts, ends))
+    return texts(caller, b"".join(bodies), items_of([found.address] * len(bodies), starts, ends))
 
 
 def test_words(caller: SummaryCaller) -> None:
@@ -204,7 +209,21 @@ def test_items_without_a_table_and_bodies_with_more_bytes(caller: SummaryCaller)
     items = items_of(
         [found.address, 0, found.address, found.address], [0, 0, len(body) + 1, 9], [len(body) + 1, 5, len(data), 3]
     )
-    assert caller.texts(data, items) == [None, None, "group g, generation 0, member m", None]
+    assert texts(caller, data, items) == [None, None, "group g, generation 0, member m", None]
+
+
+def test_tables_by_kind() -> None:
+    made = NativeSummaries(the_kernel())
+    address = made.address(12, 0, "request")
+    assert address == made.address(12, 0, "request")
+    assert [made.address(12, 99, "request"), made.address(9999, 0, "response"), made.address(36, 0, "request")] == [
+        0
+    ] * 3
+    for version in range(MAX_KINDS + 10):
+        assert made.address(9999, version, "request") == 0
+    assert made.address(12, 0, "request") == address
+    data = heartbeat(b"g")
+    assert made.summaries(data, items_of([address], [0], [len(data)])) == [b"group g, generation 0, member m"]
 
 
 def test_there_is_room_for_many(caller: SummaryCaller) -> None:
@@ -241,7 +260,7 @@ def test_amounts_are_rounded_as_python_does(caller: SummaryCaller) -> None:
         assert len(batch) == size
         body = b"\xff\xff\x00\x01" + bytes(4) + b"\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x01" + bytes(4)
         data = body + size.to_bytes(4, "big") + batch
-        (text,) = caller.texts(data, items_of([found.address], [0], [len(data)]))
+        (text,) = texts(caller, data, items_of([found.address], [0], [len(data)]))
         assert text == f"t-0 1 record {amount(size)}, acks leader"
 
 
