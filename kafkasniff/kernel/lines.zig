@@ -222,7 +222,7 @@ fn want(lines: *Lines, reason: Wanting) Outcome {
 }
 
 /// The place of a message's kind in `Lines.kinds`.
-inline fn kindOf(message: *const Message) usize {
+pub inline fn kindOf(message: *const Message) usize {
     return @as(usize, @intFromBool(!message.flags.request)) * feed.KEYS * feed.VERSIONS + message.code;
 }
 

@@ -101,7 +101,7 @@ const Listed = struct {
     preferred: bool = false,
 };
 
-const Walk = struct {
+pub const Walk = struct {
     table: Table,
     reader: Reader,
     topics: *const Topics,
@@ -554,7 +554,7 @@ inline fn isInternal(name: []const u8) bool {
 }
 
 /// The summary of the body `data[start:]` at the front of `output`; where the body ends is in `after`.
-fn summary(
+pub fn summary(
     walk: *Walk,
     address: [*]const u8,
     data: []const u8,

@@ -1,13 +1,14 @@
 //! Messages of `feed.zig` as lines of text, one behind the other, without what `-v` adds below them.
 //!
-//! The specification is `kafkasniff/sinks/text.py`. What a line shows of the body is the caller's (`Told`). Lines depend on
-//! those before them, because columns grow: what they depend on goes in and out (`State`), and the first message that is
-//! Python's ends a call. `kafkasniff/native/text_lines.py` has the same structures.
+//! The specification is `kafkasniff/sinks/text.py`. What a line shows of the body is its summary (`summary.zig`), unless the
+//! caller says it (`Told`). Lines depend on those before them, because columns grow: what they depend on goes in and out
+//! (`State`), and the first message that is Python's ends a call. `kafkasniff/native/text_lines.py` has the same structures.
 
 const feed = @import("feed.zig");
 const lines_of = @import("lines.zig");
 const reading = @import("reader.zig");
 const std = @import("std");
+const summary_of = @import("summary.zig");
 const times = @import("times.zig");
 
 const Error = reading.Error;
@@ -32,7 +33,9 @@ pub const Outcome = enum(i32) {
     new_connection = 3,
     new_label = 4,
     new_capture = 5,
-    misuse = 6,
+    /// There is no `Table` for it yet.
+    new_table = 6,
+    misuse = 7,
 };
 
 /// Both ends of a connection with the arrow of a request or a response between them, padded.
@@ -45,12 +48,19 @@ pub const Capture = extern struct {
     line: Text,
 };
 
-/// What a line shows of the body of its message.
+/// What the line shows of the body of a message.
 pub const Told = extern struct {
     at: u64,
     size: u32,
-    /// 0: Python has to say it.
+    /// 0: its summary.
     known: u32,
+};
+
+/// By which the summaries of an API's version are made, in one direction.
+pub const Table = extern struct {
+    /// Null: they are Python's.
+    address: ?[*]const u8,
+    known: u64,
 };
 
 /// What lines depend on that came before.
@@ -75,8 +85,12 @@ pub const TextLines = extern struct {
     /// What is in front of the line of a day, and behind it.
     day_before: Text,
     day_after: Text,
-    /// For each message, and where their texts are.
-    told: [*]const Told,
+    /// By direction (0 request, 1 response) and code.
+    tables: [*]const Table,
+    /// Names of topic ids, and fetch sessions of the messages; its output is not used.
+    summaries: summary_of.Call,
+    /// For each message, and where their texts are; null: all lines show summaries.
+    told: ?[*]const Told,
     texts: [*]const u8,
     texts_size: u64,
     output: [*]u8,
@@ -84,18 +98,26 @@ pub const TextLines = extern struct {
     /// The range. `next` is a result, too.
     next: u64,
     last: u64,
-    /// Of that one: the index of its connection, its code or the number of its capture.
+    /// Of that one: the index of its connection, its code, the number of its capture or the place of its table.
     wanted: u64,
     /// Bytes of lines so far.
     used: u64,
     state: State,
 };
 
-const Stop = error{ Odd, NoRoom, NewConnection, NewLabel, NewCapture };
+const Stop = error{ Odd, NoRoom, NewConnection, NewLabel, NewCapture, NewTable };
 
 pub fn run(lines: *TextLines) Outcome {
     if (lines.last > lines.source.messages_size or lines.used > lines.output_size) return .misuse;
-    var writer = Writer{ .lines = lines, .bytes = lines.output[0..lines.output_size], .at = lines.used, .state = lines.state };
+    var walk: summary_of.Walk = undefined;
+    walk.topics = &lines.summaries.topics;
+    var writer = Writer{
+        .lines = lines,
+        .bytes = lines.output[0..lines.output_size],
+        .at = lines.used,
+        .state = lines.state,
+        .walk = &walk,
+    };
     while (lines.next < lines.last) : (lines.next += 1) {
         writer.message(lines.next) catch |reason| {
             const message = &lines.source.messages[lines.next];
@@ -105,6 +127,10 @@ pub fn run(lines: *TextLines) Outcome {
                 error.NewConnection => {
                     lines.wanted = message.connection;
                     return .new_connection;
+                },
+                error.NewTable => {
+                    lines.wanted = lines_of.kindOf(message);
+                    return .new_table;
                 },
                 error.NewLabel => {
                     lines.wanted = message.code;
@@ -127,6 +153,7 @@ const Writer = struct {
     bytes: []u8,
     at: usize,
     state: State,
+    walk: *summary_of.Walk,
     moment: times.Moment = .{},
     /// Those of `Source.earlier` in front of it are of messages before this one.
     earlier: u64 = 0,
@@ -138,6 +165,7 @@ const Writer = struct {
         const one = &lines.source.messages[index];
         if (one.code >= feed.KEYS * feed.VERSIONS or one.time == feed.NO_TIME or one.flags.tags or one.packet < 0) return error.Odd;
         const told = try self.tell(index);
+        const table = if (told == null) try self.tableOf(one) else null;
         const label = lines.labels[one.code].get() orelse return error.NewLabel;
         if (one.connection >= lines.connections_size) return error.NewConnection;
         const ends = &lines.connections[one.connection];
@@ -177,19 +205,39 @@ const Writer = struct {
             try self.spaces(self.state.client_width);
         }
         try self.put("  ");
-        try self.put(told);
-        if (told.len == 0) {
+        const before = self.at;
+        if (told) |text| try self.put(text) else try self.summary(table.?, one, index);
+        if (self.at == before) {
             while (self.at > begin and self.bytes[self.at - 1] == ' ') self.at -= 1;
         }
         try self.put("\n");
     }
 
-    /// What the line shows of the body.
-    inline fn tell(self: *const Self, index: u64) Error![]const u8 {
+    /// What the caller says of the body.
+    inline fn tell(self: *const Self, index: u64) Error!?[]const u8 {
         const lines = self.lines;
-        const told = &lines.told[index];
-        if (told.known == 0 or told.at > lines.texts_size or told.size > lines.texts_size - told.at) return error.Odd;
+        const told = &(lines.told orelse return null)[index];
+        if (told.known == 0) return null;
+        if (told.at > lines.texts_size or told.size > lines.texts_size - told.at) return error.Odd;
         return lines.texts[told.at..][0..told.size];
+    }
+
+    inline fn tableOf(self: *const Self, one: *const Message) Stop![*]const u8 {
+        const table = &self.lines.tables[lines_of.kindOf(one)];
+        if (table.known == 0) return error.NewTable;
+        return table.address orelse error.Odd;
+    }
+
+    /// The summary of a body, where there is nothing else to report of it.
+    inline fn summary(self: *Self, table: [*]const u8, one: *const Message, index: u64) Error!void {
+        const lines = self.lines;
+        const data = try lines.source.bytes(one);
+        if (one.body > data.len) return error.Odd;
+        const session: ?i64 = if (lines.summaries.sessions) |sessions| sessions[index] else null;
+        var after: u64 = undefined;
+        const size = try summary_of.summary(self.walk, table, data, one.body, session, self.bytes[self.at..], &after);
+        if (after != data.len) return error.Odd;
+        self.at += size;
     }
 
     /// Tell where another capture begins.

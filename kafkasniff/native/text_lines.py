@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkasniff.native.calls import SummaryCall
 from kafkasniff.native.feed import KEYS, VERSIONS
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import MAX_CAPTURES, Source, address_of
+from kafkasniff.native.summaries import SummaryCaller
 
 __all__ = ["NO_DAY", "TOLD", "State", "TextFacts", "TextLines"]
 
@@ -21,12 +23,13 @@ MAX_KEPT: Final = 64 << 10
 NO_DAY: Final = -(1 << 63)
 """`State.day` where no line has a time so far."""
 
-_DONE, _NO_ROOM, _LEFT, _NEW_CONNECTION, _NEW_LABEL, _NEW_CAPTURE = range(6)
+_DONE, _NO_ROOM, _LEFT, _NEW_CONNECTION, _NEW_LABEL, _NEW_CAPTURE, _NEW_TABLE = range(7)
 
 TOLD: Final = np.dtype([("at", np.uint64), ("size", np.uint32), ("known", np.uint32)])
-"""What lines show of bodies: the place and the bytes of each text, and 1; 0 where Python has to say it."""
+"""What lines show of bodies: the place and the bytes of each text, and 1; 0 for the summary that the kernel makes."""
 _TEXT: Final = [("text", np.uint64), ("size", np.uint64)]
 _ENDS: Final = np.dtype([("request", _TEXT), ("response", _TEXT)])
+_TABLE: Final = np.dtype([("address", np.uint64), ("known", np.uint64)])
 _CAPTURE: Final = np.dtype([("name", np.int64), ("line", _TEXT)])
 
 
@@ -54,6 +57,8 @@ class _TextLines(ctypes.Structure):
         ("day_before_size", ctypes.c_uint64),
         ("day_after", ctypes.c_char_p),
         ("day_after_size", ctypes.c_uint64),
+        ("tables", ctypes.c_void_p),
+        ("summaries", SummaryCall),
         ("told", ctypes.c_void_p),
         ("texts", ctypes.c_void_p),
         ("texts_size", ctypes.c_uint64),
@@ -76,6 +81,9 @@ class TextFacts(Protocol):
     def label(self, key: int, version: int) -> bytes:
         """The column of an API's version; likewise."""
 
+    def table(self, key: int, version: int, is_request: bool, /) -> int:
+        """Address of the table that summaries of an API's version are made by; 0: such messages are Python's."""
+
     def capture(self, index: int) -> tuple[int, bytes]:
         """A number that captures of the same name share, and the line where one begins."""
 
@@ -97,10 +105,13 @@ class TextLines:
         self._output = memoryview(output)
         lines = self._lines = _TextLines()
         self._pointer = ctypes.pointer(lines)
+        self._tables = np.zeros(2 * KEYS * VERSIONS, _TABLE)
+        lines.tables = self._tables.ctypes.data
         lines.labels = self._labels.ctypes.data
         lines.output, lines.output_size = ctypes.addressof(ctypes.c_char.from_buffer(output)), OUTPUT
         lines.day_before, lines.day_before_size = day[0], len(day[0])
         lines.day_after, lines.day_after_size = day[1], len(day[1])
+        self._names: SummaryCaller | None = None
         self.state: State = lines.state
         """What the next line depends on."""
 
@@ -123,17 +134,35 @@ class TextLines:
         numbers: NDArray[np.int64],
         buffer: NDArray[np.uint8],
         arena: NDArray[np.uint8],
-        told: NDArray[np.void],
-        texts: NDArray[np.uint8],
         earlier: NDArray[np.void] | None = None,
+        *,
+        sessions: NDArray[np.int64] | None = None,
+        told: tuple[NDArray[np.void], NDArray[np.uint8]] | None = None,
     ) -> None:
-        """From here on write these messages, as `JsonLines.bind`; `told`: of `TOLD`, one for each; `texts`: theirs."""
-        if len(told) < count or told.dtype != TOLD:
-            raise ValueError("texts of messages that are none")
-        told = np.ascontiguousarray(told)
+        """From here on write these messages, as `JsonLines.bind`.
+
+        `sessions`: how many partitions the fetch session of each request holds, negative where that is unknown; without
+        it, messages that belong to one are Python's. `told`: what lines show, of `TOLD`, one for each, and the texts.
+        """
         lines = self._lines
-        self._bound = lines.source.bind(messages, count, numbers, buffer, arena, earlier), told, texts
-        lines.told, lines.texts, lines.texts_size = told.ctypes.data, texts.ctypes.data, len(texts)
+        bound: list[Any] = [lines.source.bind(messages, count, numbers, buffer, arena, earlier)]
+        lines.summaries.sessions, lines.told, lines.texts, lines.texts_size = None, None, 0, 0
+        if sessions is not None:
+            if len(sessions) < count or sessions.dtype != np.int64:
+                raise ValueError("fetch sessions of messages that are none")
+            bound.append(sessions := np.ascontiguousarray(sessions))
+            lines.summaries.sessions = sessions.ctypes.data
+        if told is not None:
+            if len(told[0]) < count or told[0].dtype != TOLD:
+                raise ValueError("texts of messages that are none")
+            bound += (says := np.ascontiguousarray(told[0])), told[1]
+            lines.told, lines.texts, lines.texts_size = says.ctypes.data, told[1].ctypes.data, len(told[1])
+        self._bound = tuple(bound)
+
+    def name_topics(self, caller: SummaryCaller) -> None:
+        """From here on topic ids have the names of this caller: to be called again before the next line when it has others."""
+        self._names = caller
+        caller.lend_topics(self._lines.summaries)
 
     def write(self, first: int, last: int) -> tuple[int, bytes]:
         """The lines of the messages from `first` up to `last`, or to the first one that has to be asked for again.
@@ -151,6 +180,10 @@ class TextLines:
             elif outcome == _NEW_LABEL:
                 text = self._facts.label(*divmod(lines.wanted, VERSIONS))
                 self._labels[lines.wanted] = (address_of(text, self._kept), len(text))
+            elif outcome == _NEW_TABLE:
+                direction, code = divmod(lines.wanted, KEYS * VERSIONS)
+                key, version = divmod(code, VERSIONS)
+                self._tables[lines.wanted] = (self._facts.table(key, version, not direction), 1)
             elif outcome == _NEW_CAPTURE and lines.wanted < MAX_CAPTURES:
                 self._new_capture(lines.wanted)
             elif outcome == _NEW_CAPTURE:

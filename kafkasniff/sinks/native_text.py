@@ -13,9 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.kafka.message_plan import request_plan
+from kafkasniff.model import Direction
 from kafkasniff.native.library import Kernel
+from kafkasniff.native.summaries import SummaryTable
 from kafkasniff.native.text_lines import NO_DAY, TextLines
 from kafkasniff.sinks.native_lines import Ends
+from kafkasniff.sinks.summaries.compiled import table_of
 from kafkasniff.sinks.text import TextSink, TextState
 from kafkasniff.sinks.times import date_of
 
@@ -27,12 +30,21 @@ _DAY = 86_400
 class NativeText:
     """Writes lines to `sink`, of which `writes_plain_lines` has to be true.
 
-    `ends`: of a connection by its index in the feed; `capture`: the name of a capture by its index.
+    `ends`: of a connection by its index in the feed; `capture`: the name of a capture by its index; `writes`: for which
+    key, version and direction of messages nobody but the sink looks at the body.
     """
 
     def __init__(
-        self, kernel: Kernel, sink: TextSink, ends: Callable[[int], Ends], capture: Callable[[int], str | None]
+        self,
+        kernel: Kernel,
+        sink: TextSink,
+        ends: Callable[[int], Ends],
+        capture: Callable[[int], str | None],
+        writes: Callable[[int, int, Direction], bool],
     ) -> None:
+        self._kernel = kernel
+        self._writes = writes
+        self._tables: list[SummaryTable] = []
         self._sink = sink
         self._ends = ends
         self._capture_name = capture
@@ -46,6 +58,7 @@ class NativeText:
         """The day of the last line, as the sink and as the kernel have it."""
         self.forget_connections = self._lines.forget_connections
         """The feed has other connections at these indices."""
+        self.name_topics = self._lines.name_topics
 
     def bind(  # noqa: PLR0917 - as `TextLines.bind`
         self,
@@ -54,12 +67,13 @@ class NativeText:
         numbers: NDArray[np.int64],
         buffer: NDArray[np.uint8],
         arena: NDArray[np.uint8],
-        told: NDArray[np.void],
-        texts: NDArray[np.uint8],
         earlier: NDArray[np.void] | None = None,
+        *,
+        sessions: NDArray[np.int64] | None = None,
+        told: tuple[NDArray[np.void], NDArray[np.uint8]] | None = None,
     ) -> None:
         """The batch that is written from here on; see `TextLines.bind`."""
-        self._lines.bind(messages, count, numbers, buffer, arena, told, texts, earlier)
+        self._lines.bind(messages, count, numbers, buffer, arena, earlier, sessions=sessions, told=told)
 
     def write(self, first: int, last: int) -> int:
         """Write the lines of these messages; returns the index of the first one that Python has to write, or `last`."""
@@ -114,6 +128,15 @@ class NativeText:
         if self._sink.turn != self._turn:
             self._forget()
         return label.encode()
+
+    def table(self, key: int, version: int, is_request: bool, /) -> int:
+        """Address of the table that summaries of an API's version are made by."""
+        direction: Direction = "request" if is_request else "response"
+        found = table_of(key, version, direction) if self._writes(key, version, direction) else None
+        if found is None:
+            return 0
+        self._tables.append(SummaryTable(self._kernel, found))
+        return self._tables[-1].address
 
     def capture(self, index: int) -> tuple[int, bytes]:
         """The number of a capture's name, and the line where one begins."""

@@ -9,11 +9,14 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from kafkasniff.capture import open_captures
-from kafkasniff.native.feed import MESSAGE, NONE
+from kafkasniff.native.feed import KEYS, MESSAGE, NONE, VERSIONS
 from tests.conftest import shipped_captures
 from tests.fuzz.compiled import Room, compiled
 from tests.native.feed_messages import Native, batches, recorded
+from tests.native.kernel_summaries import kinds_with_tables, table
 
 ROOM: Final = 16 << 10
 MOST_OF_ONE: Final = 150
@@ -35,6 +38,7 @@ class _Run(ctypes.Structure):
         ("room", ctypes.c_void_p),
         ("room_size", ctypes.c_uint64),
         *((name, ctypes.c_uint64) for name in ("executions", "random", "written", "left", "ended", "texts")),
+        ("tables", ctypes.c_void_p),
     )
 
 
@@ -67,6 +71,15 @@ def fuzz(options: argparse.Namespace) -> int:
     room = Room(ROOM)
     array = (_Seed * len(seeds))(*seeds)
     run = _Run(native.call, array, len(seeds), room.address, ROOM)
+    tables = np.zeros((2, KEYS * VERSIONS, 2), np.uint64)
+    tables[:, :, 1] = 1
+    kept = {}
+    for kind in kinds_with_tables():
+        assert kind.key is not None
+        found = kept[kind] = table(kind.key, kind.version, kind.direction)
+        assert found is not None
+        tables[int(kind.direction == "response"), kind.key * VERSIONS + kind.version, 0] = found.address
+    run.tables = tables.ctypes.data
     run.random = options.seed * 2 + 1
     done = 0
     began, cpu = time.monotonic(), time.process_time()

@@ -31,6 +31,8 @@ const Run = extern struct {
     ended: u64,
     /// Lines of text.
     texts: u64,
+    /// Tables of summaries.
+    tables: [*]const text_lines.Table,
 };
 
 const MOST = 8;
@@ -103,7 +105,7 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
     for (told[0..batch.count]) |*one| one.* = .{
         .at = random.below(run.room_size + 2),
         .size = @truncate(random.below(64)),
-        .known = @intFromBool(random.below(16) > 0),
+        .known = @intFromBool(random.below(2) > 0),
     };
     var writer = text_lines.TextLines{
         .source = run.call.source,
@@ -114,6 +116,14 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
         .captures_size = CAPTURES.len,
         .day_before = text(""),
         .day_after = text(""),
+        .tables = run.tables,
+        .summaries = .{
+            .output = call.output,
+            .output_size = 0,
+            .topics = .{ .ids = undefined, .ends = undefined, .names = undefined, .count = 0 },
+            .sessions = null,
+            .written = 0,
+        },
         .told = &told,
         .texts = run.room,
         .texts_size = run.room_size,
