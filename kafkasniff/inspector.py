@@ -237,19 +237,24 @@ class Inspector:
 
     def _lines_of(self, run: LineRun, first: int, last: int, out: list[Shown]) -> Iterator[list[Shown]]:
         """Put lines of messages behind what is in `out`, which is yielded when it is much."""
+        assert self._lines is not None
+        most = 1 if self._lines.at_once else SLICE
         began = run.requests(first, last)
         self._exchanges += began
         others = 0
+        if len(out) >= most:
+            yield out.copy()
+            out.clear()
         for piece in run.take(first, last):
-            if isinstance(piece, bytes):
-                out.append(Lines(piece))
-                self.slice_bytes += len(piece)
+            if isinstance(piece, Lines):
+                out.append(piece)
+                self.slice_bytes += len(piece.data)
             else:
                 self._tell_paired(run.entry(piece), out, int(run.numbers[piece]))
                 # It counts itself.
                 others += 1
                 began -= run.is_request(piece)
-            if len(out) >= SLICE or self.slice_bytes > SLICE_BYTES:
+            if len(out) >= most or self.slice_bytes > SLICE_BYTES:
                 yield out.copy()
                 out.clear()
                 self.slice_bytes = 0

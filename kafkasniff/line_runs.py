@@ -13,7 +13,7 @@ from kafkasniff.accounts import InspectedConnection, OpenExchange
 from kafkasniff.in_step import EVENTS, Messages
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.exchange import Pending
-from kafkasniff.model import Endpoint
+from kafkasniff.model import Endpoint, Lines
 from kafkasniff.native.feed import ARENA, NONE, REQUEST
 from kafkasniff.native.lines import EARLIER, address_of
 from kafkasniff.paired import Open, Paired, PairedEntry
@@ -23,7 +23,10 @@ __all__ = ["Ends", "LineMaker", "LineRun", "MakeLines"]
 
 
 class LineMaker(Protocol):
-    """Writes lines (`sinks.native_lines.NativeLines`)."""
+    """Writes lines (`sinks.native_lines.NativeLines`, `sinks.native_text.NativeText`)."""
+
+    at_once: bool
+    """Lines are in the sink when they are taken: what comes before them has to be there already."""
 
     def use(self, options: DecodeOptions) -> None:
         """From here on write as these options say."""
@@ -42,8 +45,8 @@ class LineMaker(Protocol):
     ) -> None:
         """The batch whose lines are taken from here on."""
 
-    def take(self, first: int, last: int) -> Iterator[bytes | int]:
-        """The lines of these messages in pieces of one or more; for one that is Python's its index."""
+    def take(self, first: int, last: int) -> Iterator[Lines | int]:
+        """The lines of these messages, of one or more at a time; for one that is Python's its index."""
 
 
 Ends = tuple[int, Endpoint | None, Endpoint | None]
@@ -105,8 +108,7 @@ class LineRun:
                 ids.append((index, -1, 0))
             elif isinstance(client_id, str):
                 text = client_id.encode()
-                self._texts.append(text)
-                ids.append((index, len(text), address_of(text)))
+                ids.append((index, len(text), address_of(text, self._texts)))
         return np.array(ids, EARLIER)
 
     def __len__(self) -> int:
@@ -165,8 +167,8 @@ class LineRun:
         """Whether a message is a request."""
         return bool(self._is_request[index])
 
-    def take(self, first: int, last: int) -> Iterator[bytes | int]:
-        """The lines of these messages in pieces; for one that is Python's its index."""
+    def take(self, first: int, last: int) -> Iterator[Lines | int]:
+        """The lines of these messages; for one that is Python's its index."""
         return self._lines.take(first, last)
 
     def entry(self, index: int) -> PairedEntry:

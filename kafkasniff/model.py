@@ -202,12 +202,9 @@ class Lines(msgspec.Struct, frozen=True, gc=False):
     """Lines of messages, as a sink writes them."""
 
     data: bytes
-    """Whole lines, each with its line feed."""
-
-    @property
-    def count(self) -> int:
-        """How many messages they are of."""
-        return self.data.count(b"\n")
+    """Whole lines, each with its line feed; empty where the sink has them already."""
+    count: int
+    """How many messages they are of."""
 
 
 class Exchange(msgspec.Struct, frozen=True, gc=False):

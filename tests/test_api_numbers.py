@@ -14,7 +14,6 @@ PACKAGE = ROOT / "kafkasniff"
 SESSIONS = "fetch sessions are Fetch's (KIP-227)"
 GREETING = "greeting and authentication are rules of the dialogue"
 NEGOTIATION = "what ApiVersions tells a client"
-WORDS = "phrases for a line of text, by API; all others get a general one"
 ALLOWED = {
     "kafka/named_apis.py": "the numbers themselves",
     "kafka/message.py": "acks 0 of Produce; ApiVersions refused in another version (KIP-511)",
@@ -40,13 +39,6 @@ ALLOWED = {
     "detectors/broker_versions.py": "a listener that does not offer Produce is one of controllers",
     "kafka/embedded/internal_topics.py": "no API: a type of records with the name of one",
     "tls/record.py": "no API: a type of TLS records with the name of one",
-    "sinks/summaries/__init__.py": WORDS,
-    "sinks/summaries/cluster.py": WORDS,
-    "sinks/summaries/data.py": WORDS,
-    "sinks/summaries/groups.py": WORDS,
-    "sinks/summaries/kraft.py": WORDS,
-    "sinks/summaries/sasl.py": WORDS,
-    "sinks/summaries/usual.py": WORDS,
 }
 """Modules that know an API by its number, each with the reason. Anything else is an attribute of a definition."""
 QUESTIONS = ("analysis", "detectors", "report")
@@ -55,7 +47,7 @@ QUESTIONS = ("analysis", "detectors", "report")
 NAMES = {api(key).name for key in api_keys()}
 CONSTANTS = {form for name in NAMES for form in (name.upper(), snake_case(name).upper())}
 KEYS = {"api_key", "key"}
-PHRASES = {"REQUESTS", "RESPONSES", "USUAL_REQUESTS", "USUAL_RESPONSES"}
+PHRASES = {"REQUESTS", "RESPONSES"}
 """Tables of phrases by API, which are put together elsewhere."""
 
 

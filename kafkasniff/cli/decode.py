@@ -43,7 +43,7 @@ from kafkasniff.cli.write_matching import (
 
 if TYPE_CHECKING:
     from kafkasniff.cli.jobs import Jobs
-    from kafkasniff.cli.pipeline import Sink
+    from kafkasniff.cli.pipeline import LineSink, Sink
 
 __all__ = ["decode_command"]
 
@@ -140,14 +140,12 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 )
             else:
                 enricher = Enricher(catalog, summary=inspector.summary)
-                renderer = arguments.get("renderer")
-                lines: Any = None
-                if (
-                    renderer is not None
-                    and limit is None
-                    and inspector.write_lines(make_lines(environment, output, renderer, captures=len(captures) > 1))
-                ):
-                    lines = sink
+                lines: LineSink | None = None
+                if predicate is None and writing is None and limit is None:
+                    several = len(captures) > 1
+                    make = make_lines(environment, output, sink, arguments["renderer"], captures=several)
+                    if make is not None and inspector.write_lines(make):
+                        lines = sink
                 run = Pipeline(
                     environment,
                     inspector,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
     from kafkasniff.inspector import Inspector
     from kafkasniff.kafka.rendered import Renderer
-    from kafkasniff.line_runs import Ends, MakeLines
+    from kafkasniff.line_runs import Ends, LineMaker, MakeLines
     from kafkasniff.payload import Payload
     from kafkasniff.sinks.jsonl import JsonSink
     from kafkasniff.sinks.text import TextSink
@@ -310,19 +310,41 @@ def make_renderer(options: OutputOptions, payload: Payload) -> Renderer | None:
     return Renderer(found, options.bytes_form, shows_nothing, payload.hiding)
 
 
-def make_lines(environment: Environment, output: Output, renderer: Renderer, *, captures: bool) -> MakeLines:
-    """What makes lines for an `Inspector` and the `JsonSink` that `make_sink` returns; `captures` as there."""
+def make_lines(
+    environment: Environment, output: Output, sink: TextSink | JsonSink, renderer: Renderer | None, *, captures: bool
+) -> MakeLines | None:
+    """What makes the lines of `sink` for an `Inspector`; None where there is nothing that could.
+
+    `renderer`: that of the inspector; `captures`: there are several, as for `make_sink`.
+    """
     from kafkasniff.native import kernel
-    from kafkasniff.sinks.native_lines import NativeLines
+    from kafkasniff.sinks.text import TextSink
 
     native = kernel()
-    assert native is not None, "there is a renderer"
+    if native is None:
+        return None
+    if isinstance(sink, TextSink):
+        if not sink.writes_plain_lines:
+            return None
+        text = sink
+
+        def make_text(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> LineMaker:
+            from kafkasniff.enrich.plan import shows_nothing
+            from kafkasniff.sinks.native_text import NativeText
+
+            return NativeText(native, text, ends, capture, shows_nothing)
+
+        return make_text
+    if renderer is None:
+        return None
     terminal = output.is_stdout and environment.stdout_tty
 
-    def make(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> NativeLines:
+    def make_json(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> LineMaker:
+        from kafkasniff.sinks.native_lines import NativeLines
+
         return NativeLines(native, renderer, ends, capture, names_captures=captures, terminal=terminal)
 
-    return make
+    return make_json
 
 
 def framing_arguments(options: Mapping[str, Any]) -> dict[str, Any]:

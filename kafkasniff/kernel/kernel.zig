@@ -12,6 +12,9 @@ const programs = @import("program.zig");
 const reading = @import("reader.zig");
 const record_fields = @import("records.zig");
 const std = @import("std");
+pub const summaries = @import("summary.zig");
+const summary_tables = @import("summary_table.zig");
+pub const text_lines = @import("text_lines.zig");
 const walking = @import("walk.zig");
 
 pub const crc32 = @import("checksum.zig").crc32;
@@ -272,4 +275,25 @@ pub export fn kafkasniff_feed_forget(call: *feed.Feed, index: u32) void {
 /// Messages of a batch as JSON lines, from `next` on; see `lines.zig`.
 pub export fn kafkasniff_lines(call: *lines.Lines) lines.Outcome {
     return lines.run(call);
+}
+
+/// The same as lines of text; see `text_lines.zig`.
+pub export fn kafkasniff_text_lines(call: *text_lines.TextLines) text_lines.Outcome {
+    return text_lines.run(call);
+}
+
+/// 1 where these bytes are a table of a summary: any other must not be used.
+pub export fn kafkasniff_check_summary(table: [*]const u8, size: u64) i32 {
+    return @intFromBool(summary_tables.check(table[0..size]));
+}
+
+/// What lines of text show of bodies (`summary.summaries`).
+pub export fn kafkasniff_summaries(
+    call: *summaries.Call,
+    data: [*]const u8,
+    size: u64,
+    items: [*]calls.Item,
+    count: u64,
+) u64 {
+    return summaries.summaries(call, data[0..size], items[0..count]);
 }

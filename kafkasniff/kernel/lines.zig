@@ -19,7 +19,7 @@ const Message = feed.Message;
 /// Bytes of a request in front of its client id.
 const CLIENT_ID = 10;
 /// The number of a capture is in front of that of the packet (`streams.PACKET_SHIFT`).
-const PACKET_SHIFT = 40;
+pub const PACKET_SHIFT = 40;
 const PACKET_NUMBER = (1 << PACKET_SHIFT) - 1;
 
 pub const Outcome = enum(i32) {
@@ -43,7 +43,7 @@ pub const Text = extern struct {
     text: ?[*]const u8,
     size: u64,
 
-    inline fn get(self: *const Text) ?[]const u8 {
+    pub inline fn get(self: *const Text) ?[]const u8 {
         return (self.text orelse return null)[0..self.size];
     }
 };
@@ -78,8 +78,8 @@ pub const Earlier = extern struct {
     text: ?[*]const u8,
 };
 
-pub const Lines = extern struct {
-    call: *calls.Call,
+/// The messages of a batch.
+pub const Source = extern struct {
     messages: [*]const Message,
     messages_size: u64,
     /// Of the exchanges, for each message.
@@ -88,6 +88,49 @@ pub const Lines = extern struct {
     buffer_size: u64,
     arena: [*]const u8,
     arena_size: u64,
+    /// In the order of their messages.
+    earlier: [*]const Earlier,
+    earlier_size: u64,
+
+    /// The bytes of a message.
+    pub inline fn bytes(self: *const Source, message: *const Message) Error![]const u8 {
+        const source = if (message.flags.arena) self.arena[0..self.arena_size] else self.buffer[0..self.buffer_size];
+        if (message.start > source.len or message.size > source.len - message.start) return error.Odd;
+        return source[message.start..][0..message.size];
+    }
+
+    /// The client id of a message, on a response that of its request. Those of `earlier` in front of `cursor`, which
+    /// moves on, are of messages before this one.
+    pub fn clientId(self: *const Source, index: u64, cursor: *u64) Error!?[]const u8 {
+        const message = &self.messages[index];
+        if (message.flags.request) return self.ownClientId(message);
+        if (message.pair != feed.NONE) {
+            if (message.pair >= self.messages_size) return error.Odd;
+            const request = &self.messages[message.pair];
+            return if (request.flags.request) self.ownClientId(request) else error.Odd;
+        }
+        while (cursor.* < self.earlier_size) : (cursor.* += 1) {
+            const one = &self.earlier[cursor.*];
+            if (one.message < index) continue;
+            if (one.message > index) break;
+            if (one.size < 0) return null;
+            return (one.text orelse return error.Odd)[0..@intCast(one.size)];
+        }
+        return error.Odd;
+    }
+
+    inline fn ownClientId(self: *const Source, request: *const Message) Error!?[]const u8 {
+        if (request.client_id < 0) return null;
+        const data = try self.bytes(request);
+        const size: usize = @intCast(request.client_id);
+        if (data.len < CLIENT_ID + size) return error.Odd;
+        return data[CLIENT_ID..][0..size];
+    }
+};
+
+pub const Lines = extern struct {
+    source: Source,
+    call: *calls.Call,
     connections: [*]const Connection,
     connections_size: u64,
     /// By direction (0 request, 1 response) and code.
@@ -95,9 +138,6 @@ pub const Lines = extern struct {
     /// By the number of the capture: its name as JSON, or an empty text where lines have none.
     captures: [*]const Text,
     captures_size: u64,
-    /// In the order of their messages.
-    earlier: [*]const Earlier,
-    earlier_size: u64,
     /// Names of error codes as JSON, by the code less the first one.
     errors: [*]const Text,
     errors_size: u64,
@@ -126,7 +166,7 @@ const Wanting = error{ NoRoom, Compressed, NewKind, NewConnection, NewCapture };
 
 pub fn run(lines: *Lines) Outcome {
     const call = lines.call;
-    if (lines.next < lines.base or lines.last > lines.messages_size or lines.used > call.output_size) return .misuse;
+    if (lines.next < lines.base or lines.last > lines.source.messages_size or lines.used > call.output_size) return .misuse;
     if (call.wants.output != .json) return .misuse;
     var memory: Hiding = undefined;
     const hiding = if (memory.begin(call)) &memory else null;
@@ -157,11 +197,11 @@ pub fn run(lines: *Lines) Outcome {
 
 /// The caller has to do something about the next message.
 fn want(lines: *Lines, reason: Wanting) Outcome {
-    const message = &lines.messages[lines.next];
+    const message = &lines.source.messages[lines.next];
     switch (reason) {
         error.NoRoom => return .no_room,
         error.Compressed => {
-            const source = if (message.flags.arena) lines.arena else lines.buffer;
+            const source = if (message.flags.arena) lines.source.arena else lines.source.buffer;
             lines.data = source + message.start;
             lines.data_size = message.size;
             return .compressed;
@@ -182,7 +222,7 @@ fn want(lines: *Lines, reason: Wanting) Outcome {
 }
 
 /// The place of a message's kind in `Lines.kinds`.
-inline fn kindOf(message: *const Message) usize {
+pub inline fn kindOf(message: *const Message) usize {
     return @as(usize, @intFromBool(!message.flags.request)) * feed.KEYS * feed.VERSIONS + message.code;
 }
 
@@ -191,14 +231,14 @@ const Writer = struct {
     hiding: ?*Hiding,
     out: Json,
     moment: times.Moment = .{},
-    /// Those of `Lines.earlier` in front of it are of messages before this one.
+    /// Those of `Source.earlier` in front of it are of messages before this one.
     earlier: u64 = 0,
 
     const Self = @This();
 
     fn line(self: *Self, index: u64) Stop!void {
         const lines = self.lines;
-        const message = &lines.messages[index];
+        const message = &lines.source.messages[index];
         if (message.code >= feed.KEYS * feed.VERSIONS) return error.Odd;
         const is_request = message.flags.request;
         const kind = &lines.kinds[kindOf(message)];
@@ -208,13 +248,13 @@ const Writer = struct {
         const connection = &lines.connections[message.connection];
         if (connection.size == 0) return error.NewConnection;
         if (connection.left != 0 or connection.size > connection.text.len) return error.Odd;
-        const data = try self.bytes(message);
+        const data = try lines.source.bytes(message);
         if (message.body > data.len or message.size > lines.most or message.time == feed.NO_TIME) return error.Odd;
         const capture = try self.captureOf(message);
 
         const out = &self.out;
         try out.put(if (is_request) "{\"type\":\"request\",\"exchange\":" else "{\"type\":\"response\",\"exchange\":");
-        try out.integer(lines.numbers[index]);
+        try out.integer(lines.source.numbers[index]);
         try out.put(",\"connection\":");
         try out.integer(connection.number);
         try out.put(",\"time\":\"");
@@ -226,7 +266,7 @@ const Writer = struct {
         try out.put(",\"correlation_id\":");
         try out.integer(message.correlation);
         try out.put(",\"client_id\":");
-        if (try self.clientId(message, index)) |name| try out.string(name) else try out.nothing();
+        if (try lines.source.clientId(index, &self.earlier)) |name| try out.string(name) else try out.nothing();
         try out.put(",\"size\":");
         try out.integer(message.size);
         try out.put(",\"first_packet\":");
@@ -256,47 +296,12 @@ const Writer = struct {
         try out.put("}\n");
     }
 
-    /// The bytes of a message.
-    inline fn bytes(self: *const Self, message: *const Message) Error![]const u8 {
-        const lines = self.lines;
-        const source = if (message.flags.arena) lines.arena[0..lines.arena_size] else lines.buffer[0..lines.buffer_size];
-        if (message.start > source.len or message.size > source.len - message.start) return error.Odd;
-        return source[message.start..][0..message.size];
-    }
-
     inline fn captureOf(self: *const Self, message: *const Message) Stop![]const u8 {
         const lines = self.lines;
         if (message.packet < 0) return error.Odd;
         const number: usize = @intCast(message.packet >> PACKET_SHIFT);
         if (number >= lines.captures_size) return error.NewCapture;
         return lines.captures[number].get() orelse error.NewCapture;
-    }
-
-    /// The client id of a message, on a response that of its request.
-    fn clientId(self: *Self, message: *const Message, index: u64) Error!?[]const u8 {
-        const lines = self.lines;
-        if (message.flags.request) return self.ownClientId(message);
-        if (message.pair != feed.NONE) {
-            if (message.pair >= lines.messages_size) return error.Odd;
-            const request = &lines.messages[message.pair];
-            return if (request.flags.request) self.ownClientId(request) else error.Odd;
-        }
-        while (self.earlier < lines.earlier_size) : (self.earlier += 1) {
-            const one = &lines.earlier[self.earlier];
-            if (one.message < index) continue;
-            if (one.message > index) break;
-            if (one.size < 0) return null;
-            return (one.text orelse return error.Odd)[0..@intCast(one.size)];
-        }
-        return error.Odd;
-    }
-
-    inline fn ownClientId(self: *const Self, request: *const Message) Error!?[]const u8 {
-        if (request.client_id < 0) return null;
-        const data = try self.bytes(request);
-        const size: usize = @intCast(request.client_id);
-        if (data.len < CLIENT_ID + size) return error.Odd;
-        return data[CLIENT_ID..][0..size];
     }
 
     /// The body, where there is nothing to report of it but error codes; returns the bytes of these in `Call.notes`.

@@ -23,6 +23,7 @@ __all__ = [
     "Hiding",
     "Item",
     "Noted",
+    "SummaryCall",
 ]
 
 DONE: Final = 0
@@ -127,6 +128,21 @@ class Item(ctypes.Structure):
         ("records", ctypes.c_uint32),
         ("truncated", ctypes.c_uint32),
         ("looked_at", ctypes.c_uint32),
+    )
+
+
+class SummaryCall(ctypes.Structure):
+    """Room for summaries and the names of topic ids; `kernel/summary.zig` has the same structure."""
+
+    _fields_ = (
+        ("output", ctypes.c_void_p),
+        ("output_size", ctypes.c_uint64),
+        ("ids", ctypes.c_char_p),
+        ("ends", ctypes.c_void_p),
+        ("names", ctypes.c_char_p),
+        ("topics", ctypes.c_uint64),
+        ("sessions", ctypes.c_void_p),
+        ("written", ctypes.c_uint64),
     )
 
 

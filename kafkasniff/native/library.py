@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kafkasniff.native.calls import Base, Call, Item
+from kafkasniff.native.calls import Base, Call, Item, SummaryCall
 
 __all__ = ["ABI", "Kernel", "kernel", "kernel_note"]
 
@@ -55,6 +55,12 @@ class Kernel:
         self.bodies = library.kafkasniff_bodies
         self.bodies.argtypes = (ctypes.POINTER(Call), ctypes.c_char_p, number, ctypes.POINTER(Item), number)
         self.bodies.restype = number
+        self.check_summary = library.kafkasniff_check_summary
+        self.check_summary.argtypes = (ctypes.c_char_p, number)
+        self.check_summary.restype = ctypes.c_int32
+        self.summaries = library.kafkasniff_summaries
+        self.summaries.argtypes = (ctypes.POINTER(SummaryCall), ctypes.c_char_p, number, ctypes.POINTER(Item), number)
+        self.summaries.restype = number
         self.columns_measure = library.kafkasniff_columns_measure
         self.columns_measure.argtypes = (pointer,)
         self.columns_measure.restype = None
@@ -76,6 +82,9 @@ class Kernel:
         self.lines = library.kafkasniff_lines
         self.lines.argtypes = (pointer,)
         self.lines.restype = ctypes.c_int32
+        self.text_lines = library.kafkasniff_text_lines
+        self.text_lines.argtypes = (pointer,)
+        self.text_lines.restype = ctypes.c_int32
 
 
 class _Found(NamedTuple):

@@ -10,13 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.native.caller import Caller, Wanted
+from kafkasniff.native.feed import KEYS, VERSIONS
 from kafkasniff.native.library import Kernel
 
-__all__ = ["CONNECTION_TEXT", "EARLIER", "KEYS", "VERSIONS", "JsonLines", "Kind", "LineFacts", "address_of", "texts_of"]
+__all__ = [
+    "CONNECTION_TEXT",
+    "EARLIER",
+    "MAX_CAPTURES",
+    "JsonLines",
+    "Kind",
+    "LineFacts",
+    "Source",
+    "address_of",
+    "texts_of",
+]
 
-KEYS: Final = 128
-VERSIONS: Final = 32
-"""The code of a message is its API key times `VERSIONS`, and its version."""
 CONNECTION_TEXT: Final = 128
 """Bytes of the text of a connection, at most; lines of others are Python's."""
 MAX_CAPTURES: Final = 1 << 20
@@ -37,9 +45,10 @@ EARLIER: Final = np.dtype([("message", np.uint32), ("size", np.int32), ("text", 
 client id (-1: null), and their address."""
 
 
-class _Lines(ctypes.Structure):
+class Source(ctypes.Structure):
+    """The messages of a batch."""
+
     _fields_ = (
-        ("call", ctypes.c_void_p),
         ("messages", ctypes.c_void_p),
         ("messages_size", ctypes.c_uint64),
         ("numbers", ctypes.c_void_p),
@@ -47,13 +56,39 @@ class _Lines(ctypes.Structure):
         ("buffer_size", ctypes.c_uint64),
         ("arena", ctypes.c_void_p),
         ("arena_size", ctypes.c_uint64),
+        ("earlier", ctypes.c_void_p),
+        ("earlier_size", ctypes.c_uint64),
+    )
+
+    def bind(  # noqa: PLR0917 - what a batch is
+        self,
+        messages: int,
+        count: int,
+        numbers: NDArray[np.int64],
+        buffer: NDArray[np.uint8],
+        arena: NDArray[np.uint8],
+        earlier: NDArray[np.void] | None = None,
+    ) -> tuple[object, ...]:
+        """Set all of them, see `JsonLines.bind`; returns what has to be kept as long as they are used."""
+        if len(numbers) < count or numbers.dtype != np.int64 or (earlier is not None and earlier.dtype != EARLIER):
+            raise ValueError("numbers of exchanges, or earlier client ids, that are none")
+        numbers = np.ascontiguousarray(numbers)
+        self.messages, self.messages_size, self.numbers = messages, count, numbers.ctypes.data
+        self.buffer, self.buffer_size = buffer.ctypes.data, len(buffer)
+        self.arena, self.arena_size = arena.ctypes.data, len(arena)
+        self.earlier, self.earlier_size = (0, 0) if earlier is None else (earlier.ctypes.data, len(earlier))
+        return numbers, buffer, arena, earlier
+
+
+class _Lines(ctypes.Structure):
+    _fields_ = (
+        ("source", Source),
+        ("call", ctypes.c_void_p),
         ("connections", ctypes.c_void_p),
         ("connections_size", ctypes.c_uint64),
         ("kinds", ctypes.c_void_p),
         ("captures", ctypes.c_void_p),
         ("captures_size", ctypes.c_uint64),
-        ("earlier", ctypes.c_void_p),
-        ("earlier_size", ctypes.c_uint64),
         ("errors", ctypes.c_void_p),
         ("errors_size", ctypes.c_uint64),
         ("first_error", ctypes.c_int64),
@@ -149,16 +184,9 @@ class JsonLines:
         `numbers`: of their exchanges; `buffer`, `arena`: where their bytes are; `earlier`: as `EARLIER`. All of them
         stay as they are until the last line is taken, and so do the messages.
         """
-        if len(numbers) < count or numbers.dtype != np.int64 or (earlier is not None and earlier.dtype != EARLIER):
-            raise ValueError("numbers of exchanges, or earlier client ids, that are none")
-        self._bound = (numbers := np.ascontiguousarray(numbers)), buffer, arena, earlier
+        self._bound = self._lines.source.bind(messages, count, numbers, buffer, arena, earlier)
         self._base = self._end = 0
         self._caller.shrink()
-        lines = self._lines
-        lines.messages, lines.messages_size, lines.numbers = messages, count, numbers.ctypes.data
-        lines.buffer, lines.buffer_size = buffer.ctypes.data, len(buffer)
-        lines.arena, lines.arena_size = arena.ctypes.data, len(arena)
-        lines.earlier, lines.earlier_size = (0, 0) if earlier is None else (earlier.ctypes.data, len(earlier))
 
     def take(self, first: int, last: int) -> Iterator[bytes | int]:
         """The lines of the messages from `first` up to `last`, in pieces; for one that is Python's its index. Hot."""
@@ -181,7 +209,7 @@ class JsonLines:
         """Write lines from this message on, of one at least."""
         lines, function = self._lines, self._kernel.lines
         lines.next = lines.base = self._base = first
-        lines.last = min(first + AT_ONCE, lines.messages_size)
+        lines.last = min(first + AT_ONCE, lines.source.messages_size)
         lines.used = 0
         self._caller.begin()
         given: list[bytes] = []
@@ -220,7 +248,7 @@ class JsonLines:
     def _new_kind(self, place: int) -> None:
         direction, code = divmod(place, KEYS * VERSIONS)
         found = self._facts.kind(*divmod(code, VERSIONS), not direction)
-        self._kinds[place] = (_kept_at(found.text, self._kept), len(found.text), found.program, found.bare)
+        self._kinds[place] = (address_of(found.text, self._kept), len(found.text), found.program, found.bare)
 
     def _new_connection(self, index: int) -> None:
         if index >= len(self._connections):
@@ -244,21 +272,17 @@ class JsonLines:
             self._captures = more
             self._lines.captures, self._lines.captures_size = more.ctypes.data, len(more)
         text = self._facts.capture(index)
-        self._captures[index] = (_kept_at(text, self._kept), len(text))
+        self._captures[index] = (address_of(text, self._kept), len(text))
 
 
 def texts_of(texts: Iterable[bytes | None], kept: list[bytes]) -> NDArray[np.void]:
     """Texts where the kernel finds them as long as they are kept; None: there is none."""
-    return np.array([(0, 0) if text is None else (_kept_at(text, kept), len(text)) for text in texts], _TEXT)
+    return np.array([(0, 0) if text is None else (address_of(text, kept), len(text)) for text in texts], _TEXT)
 
 
-def _kept_at(text: bytes, kept: list[bytes]) -> int:
+def address_of(text: bytes, kept: list[bytes]) -> int:
+    """Where a text is as long as it is kept."""
     kept.append(text)
-    return address_of(text)
-
-
-def address_of(text: bytes) -> int:
-    """Where bytes are, as long as somebody keeps them."""
     address = ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value
     assert address is not None
     return address

@@ -72,13 +72,15 @@ class TextWriter:
     What `encoding` has no bytes for is written as backslash escapes.
     """
 
-    __slots__ = ("_encoding", "_held", "_lines", "_most", "_stream")
+    __slots__ = ("_blocks", "_encoding", "_held", "_lines", "_most", "_stream")
 
     def __init__(self, stream: ByteStream, *, encoding: str = "utf-8", live: bool = False) -> None:
         self._stream = stream
         self._encoding = encoding
         self._most = 0 if live else BLOCK_BYTES
         self._lines: list[str] = []
+        self._blocks: list[bytes] = []
+        """Lines in front of those, encoded."""
         self._held = 0
 
     def add(self, line: str) -> None:
@@ -89,10 +91,25 @@ class TextWriter:
         if self._held >= self._most:
             self.flush()
 
+    def add_encoded(self, lines: bytes) -> None:
+        """Take lines that are encoded already, each with its line feed. Hot."""
+        self._encode()
+        self._blocks.append(lines)
+        self._held += len(lines)
+        if self._held >= self._most:
+            self.flush()
+
+    def _encode(self) -> None:
+        if self._lines:
+            # The empty string puts a line feed behind the last line.
+            lines, self._lines = [*self._lines, ""], []
+            self._blocks.append("\n".join(lines).encode(self._encoding, "backslashreplace"))
+
     def flush(self) -> None:
         """Write what was collected and hand it on."""
-        if self._lines:
-            # Forgotten before it is written, as above. The empty string puts a line feed behind the last line.
-            lines, self._lines, self._held = [*self._lines, ""], [], 0
-            self._stream.write("\n".join(lines).encode(self._encoding, "backslashreplace"))
+        self._encode()
+        if self._blocks:
+            # Forgotten before it is written, as above.
+            blocks, self._blocks, self._held = self._blocks, [], 0
+            self._stream.write(b"".join(blocks))
         self._stream.flush()

@@ -8,12 +8,12 @@ from the wire goes through `kafkasniff.sinks.printable`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-from kafkasniff.model import Body, Endpoint, Exchange, LargeBody, Message, Problem, SaslToken, SharedBody
+from kafkasniff.model import Body, Endpoint, Exchange, LargeBody, Lines, Message, Problem, SaslToken, SharedBody
 from kafkasniff.payload import SHOWN, BesideRecords, Payload
 from kafkasniff.sinks.lines import ByteStream, TextWriter, joined
-from kafkasniff.sinks.paint import COLOUR, PLAIN
+from kafkasniff.sinks.paint import COLOUR, PLAIN, Paint
 from kafkasniff.sinks.printable import display_width, printable, word
 from kafkasniff.sinks.shared import MadeOfShared
 from kafkasniff.sinks.summaries import summary
@@ -22,7 +22,7 @@ from kafkasniff.sinks.summaries.sasl import message_phrase
 from kafkasniff.sinks.times import THREE_DIGITS, clock_time, date_of, duration
 from kafkasniff.sinks.tree import body_tree, bytes_dump
 
-__all__ = ["CLIENT_WIDTH", "LINE_CACHE", "PROBLEMS_SHOWN", "TextSink"]
+__all__ = ["CLIENT_WIDTH", "LINE_CACHE", "PROBLEMS_SHOWN", "TextSink", "TextState"]
 
 CLIENT_WIDTH: Final = 24
 """Characters of a client id that its column shows."""
@@ -42,6 +42,16 @@ _NO_LATENCY: Final = " " * LATENCY_WIDTH
 _INDENT: Final = " " * 17
 
 
+class TextState(NamedTuple):
+    """What a line depends on that came before it, beside the columns of endpoints and APIs."""
+
+    day: str
+    capture: str | None
+    exchange_width: int
+    correlation_width: int
+    client_width: int
+
+
 class _Column:
     """A column that grows: texts padded to the widest so far, kept ready by what they stand for."""
 
@@ -52,22 +62,26 @@ class _Column:
         self.blank = " " * width
         self.ready: dict[object, str] = {}
 
+    def widen(self, width: int) -> None:
+        """Pad to this width from here on."""
+        self.ready.clear()
+        self.width = width
+        self.blank = " " * width
+
     def pad(self, key: object, text: str, before: str = "", after: str = "") -> str:
         """`text` in its colours, padded; the padding is not coloured. From now on `ready` has it by `key`."""
         width = display_width(text)
         if width > self.width or len(self.ready) >= LINE_CACHE:
-            self.ready.clear()
-            self.width = max(width, self.width)
-            self.blank = " " * self.width
+            self.widen(max(width, self.width))
         padded = self.ready[key] = f"{before}{text}{after}{' ' * (self.width - width)}"
         return padded
 
 
-def _label(message: Message) -> str:
+def _label(key: int | None, version: int | None, api: str | None) -> str:
     """API and version, as far as they are known: an orphan response's are not."""
-    if message.api is not None:
-        return f"{message.api} v{message.api_version}"
-    return "?" if message.api_key is None else f"API {message.api_key} v{message.api_version}"
+    if api is not None:
+        return f"{api} v{version}"
+    return "?" if key is None else f"API {key} v{version}"
 
 
 def _client(client_id: str | bytes | None) -> str:
@@ -120,7 +134,7 @@ class TextSink:
         self._day = ""
         # connection → its endpoints, and both ways to show them, padded
         self._pairs: dict[int | None, tuple[Endpoint | None, Endpoint | None, str, str]] = {}
-        self._pair_width = 0
+        self._pair_width = self._pairs_cleared = 0
         self._apis = _Column(12)
         self._exchange_width = 4
         self._correlation_width = 7
@@ -211,9 +225,7 @@ class TextSink:
             clock = self._clock if millisecond == self._millisecond else self._turn_clock(millisecond)
             digits = THREE_DIGITS[rest]
         api_key = (message.api_key, message.api_version)
-        api = self._apis.ready.get(api_key) or self._apis.pad(
-            api_key, _label(message), self._paint.api, self._paint.reset
-        )
+        api = self._apis.ready.get(api_key) or self.label(*api_key, message.api)
         exchange = "#?" if message.exchange is None else f"#{message.exchange}"
         if len(exchange) <= self._exchange_width:
             exchange = exchange.ljust(self._exchange_width)
@@ -266,7 +278,7 @@ class TextSink:
     def _turn_capture(self, capture: str | None) -> None:
         self._capture = capture
         if capture is not None:
-            self._add(f"{self._paint.dim}capture {printable(capture)}{self._paint.reset}")
+            self._add(self.capture_line(capture))
 
     def _pair(
         self, connection: int | None, client: Endpoint | None, broker: Endpoint | None
@@ -277,6 +289,7 @@ class TextSink:
             width = len(left) + len(right) + 3
             if width > self._pair_width or len(self._pairs) >= LINE_CACHE:
                 self._pairs.clear()
+                self._pairs_cleared += 1
                 self._pair_width = max(width, self._pair_width)
             pad = " " * (self._pair_width - width)
             there, back = ("→", "←") if self._arrows else (">", "<")
@@ -288,6 +301,63 @@ class TextSink:
                 f"{left} {paint.response}{back}{paint.reset} {right}{pad}",
             )
         return ready
+
+    # -- for lines that the kernel writes (`native_text`) ------------------------------------------------------------
+
+    @property
+    def writes_plain_lines(self) -> bool:
+        """Whether a message without problems has one line, which is encoded as UTF-8."""
+        return not self._has_more and self._encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
+
+    @property
+    def tells_captures(self) -> bool:
+        """Whether there is a line where another capture begins."""
+        return self._captures
+
+    @property
+    def paint(self) -> Paint:
+        """The colours."""
+        return self._paint
+
+    @property
+    def turn(self) -> tuple[int, int]:
+        """Another one when what `ends` and `label` said before is padded, or named, in another way now."""
+        return self._pairs_cleared, self._apis.width
+
+    def ends(self, connection: int, client: Endpoint | None, broker: Endpoint | None) -> tuple[str, str]:
+        """The column of both ends on a request and on a response."""
+        _, _, request, response = self._pair(connection, client, broker)
+        return request, response
+
+    def label(self, key: int | None, version: int | None, api: str | None) -> str:
+        """The column of an API's version."""
+        return self._apis.pad((key, version), _label(key, version, api), self._paint.api, self._paint.reset)
+
+    def capture_line(self, capture: str | None) -> str:
+        """The line that tells where a capture begins; empty where none does."""
+        if capture is None or not self._captures:
+            return ""
+        return f"{self._paint.dim}capture {printable(capture)}{self._paint.reset}"
+
+    @property
+    def state(self) -> TextState:
+        """What the next line depends on."""
+        return TextState(self._day, self._capture, self._exchange_width, self._correlation_width, self._clients.width)
+
+    def write_lines(self, lines: Lines) -> None:
+        """Take lines that are made already."""
+        if lines.data:
+            self._lines.add_encoded(lines.data)
+
+    def resume(self, state: TextState, lines: bytes) -> None:
+        """Take lines that the kernel has written, and continue behind them."""
+        self._lines.add_encoded(lines)
+        day, self._capture, self._exchange_width, self._correlation_width, width = state
+        if day != self._day:
+            self._day = day
+            self._millisecond = self._second = None
+        if width != self._clients.width:
+            self._clients.widen(width)
 
     def _name(self, endpoint: Endpoint | None) -> str:
         if endpoint is None:

@@ -16,6 +16,7 @@ FAMILIES: Final = (
     "messages",
     "records",
     "kernel",
+    "lines",
     "compression",
     "embedded",
     "tls",

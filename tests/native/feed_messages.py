@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+import ctypes
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.accounts import InspectedConnection
+from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.inspector import Inspector
+from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.events import MessageEvent
-from kafkasniff.kafka.message import request_header
+from kafkasniff.kafka.framing import Frame
+from kafkasniff.kafka.message import decode_request, decode_response, request_header
 from kafkasniff.kafka.message_plan import response_plan
-from kafkasniff.model import Message
-from kafkasniff.native.lines import EARLIER, KEYS, VERSIONS
+from kafkasniff.kafka.rendered import Renderer
+from kafkasniff.model import Endpoint, Message
+from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, NONE, REQUEST, TAGS, VERSIONS
+from kafkasniff.native.lines import EARLIER
 from kafkasniff.packets import PacketBatch
+from kafkasniff.payload import SHOWN, Payload
+from kafkasniff.sinks.jsonl import BytesForm, JsonSink
+from kafkasniff.sinks.native_lines import NativeLines
+from tests.native.kernel_and_walker import the_kernel
 
-NONE: Final = 0xFFFF_FFFF
-REQUEST, ARENA, TAGS = 1, 2, 4
-MESSAGE: Final = np.dtype(
-    [
-        *((name, np.int64) for name in ("order", "start", "first_packet", "last_packet", "packet", "time")),
-        *((name, np.int64) for name in ("latency", "duration", "ordinal")),
-        *((name, np.uint32) for name in ("connection", "size", "pair")),
-        ("correlation", np.int32),
-        ("body", np.uint32),
-        ("code", np.uint16),
-        ("client_id", np.int16),
-        ("step", np.uint32),
-        ("flags", np.uint8),
-        ("spare", np.uint8),
-        ("spares", np.uint16),
-    ]
-)
-"""`feed.Message`."""
+
+class Side(NamedTuple):
+    """What lines say of a connection."""
+
+    number: int
+    client: Endpoint | None
+    broker: Endpoint | None
 
 
 class Seen(NamedTuple):
@@ -42,7 +42,7 @@ class Seen(NamedTuple):
 
     event: MessageEvent
     message: Message
-    connection: InspectedConnection
+    connection: Side
 
     @property
     def data(self) -> bytes:
@@ -58,21 +58,68 @@ class Recorder(Inspector):
     def __init__(self, **options: Any) -> None:
         super().__init__(exchanges=False, **options)
         self.seen: list[Seen] = []
+        self.told: list[Any] = []
+        """All that it yields, in order."""
 
     def _message(self, connection: InspectedConnection, event: MessageEvent, out: list[Any]) -> None:
         super()._message(connection, event, out)
-        self.seen.append(Seen(event, out[-1], connection))
+        side = Side(connection.number, connection.client, connection.broker)
+        self.seen.append(Seen(event, out[-1], side))
 
 
 def recorded(batches: Iterable[PacketBatch], **options: Any) -> tuple[Recorder, list[Seen]]:
     """The messages of packets that the feed could have yielded, and who read them."""
     recorder = Recorder(**options)
     for one in batches:
-        for _ in recorder.feed_slices(one):
-            pass
-    for _ in recorder.close_slices():
-        pass
+        for events in recorder.feed_slices(one):
+            recorder.told += events
+    for events in recorder.close_slices():
+        recorder.told += events
     return recorder, [one for one in recorder.seen if _is_plain(one)]
+
+
+def crafted(data: bytes, kind: tuple[int, int] | None, options: DecodeOptions) -> Seen | None:
+    """A message that was not captured: a request, or the response to one of this key and version (`kind`).
+
+    None where the feed would not take it.
+    """
+    side = Side(1, Endpoint("192.0.2.1", 40_000), Endpoint("2001:db8::2", 9092))
+    if kind is None:
+        decoded = decode_request(data, 0, len(data), options)
+    else:
+        decoded = decode_response(data, 0, len(data), *kind, options)
+    frame = Frame(5, 0, data, 0, len(data), len(data), 3, 4, 0, 1_000_000_000, 5)
+    latency = None if kind is None else 1_234_567
+    client_id = decoded.client_id if kind is None else "client"
+    event = MessageEvent(5, 0, frame, kind is None, decoded, client_id, (), latency, latency)
+    message = Message(
+        type="request" if kind is None else "response",
+        size=len(data),
+        correlation_id=decoded.correlation_id,
+        api_key=decoded.api_key,
+        api=decoded.api,
+        api_version=decoded.api_version,
+        client_id=client_id,
+        header_tags=decoded.header_tags,
+        body=decoded.body,
+        body_version=decoded.body_version,
+        raw=decoded.raw,
+        raw_redacted=decoded.raw_redacted,
+        errors=decoded.errors,
+        problems=decoded.problems,
+        exchange=7,
+        connection=1,
+        capture="capture",
+        time_ns=frame.time_ns,
+        client=side.client,
+        broker=side.broker,
+        first_packet=3,
+        last_packet=4,
+        latency_ns=latency,
+        duration_ns=latency,
+    )
+    one = Seen(event, message, side)
+    return one if _is_plain(one) else None
 
 
 def _is_plain(one: Seen) -> bool:
@@ -103,12 +150,14 @@ class Batch(NamedTuple):
     """What `earlier` has the addresses of."""
 
 
-def batches(seen: list[Seen], size: int, *, tells_earlier: bool = True) -> Iterator[Batch]:
+def batches(
+    seen: list[Seen], size: int, *, tells_earlier: bool = True, client_ids: dict[int | None, bytes | None] | None = None
+) -> Iterator[Batch]:
     """The messages, so many at a time; their bytes are in buffer and arena in turn.
 
-    `tells_earlier`: requests of earlier batches are known.
+    `tells_earlier`: requests of earlier batches are known; `client_ids`: of exchanges before these.
     """
-    client_ids: dict[int | None, bytes | None] = {}
+    client_ids = {} if client_ids is None else client_ids
     for first in range(0, len(seen), size):
         yield _batch(seen[first : first + size], client_ids, tells_earlier=tells_earlier)
 
@@ -127,6 +176,7 @@ def _batch(seen: list[Seen], client_ids: dict[int | None, bytes | None], *, tell
         assert message.api_version is not None
         row["order"], row["first_packet"], row["last_packet"] = frame.order, frame.first_packet, frame.last_packet
         row["packet"], row["time"], row["ordinal"] = frame.last_seen, frame.time_ns, event.ordinal
+        row["first_time"] = frame.first_time
         row["connection"] = one.connection.number
         row["start"], row["size"] = len(stores[store]), len(data)
         row["code"] = message.api_key * VERSIONS + message.api_version
@@ -163,3 +213,52 @@ def _batch(seen: list[Seen], client_ids: dict[int | None, bytes | None], *, tell
 def address(data: bytes) -> int:
     """Where bytes are."""
     return np.frombuffer(data, np.uint8).ctypes.data if data else 0
+
+
+class Native:
+    """Lines of recorded messages."""
+
+    def __init__(
+        self,
+        sides: Iterable[Side],
+        captures: Sequence[str],
+        options: DecodeOptions,
+        form: BytesForm = "auto",
+        payload: Payload = SHOWN,
+        **more: Any,
+    ) -> None:
+        by_number = {side.number: side for side in sides}
+        kernel = the_kernel()
+        self.renderer = Renderer(kernel, form, reads_nothing, payload.hiding)
+        self.lines = NativeLines(kernel, self.renderer, by_number.__getitem__, captures.__getitem__, **more)
+        self.lines.use(options)
+
+    @classmethod
+    def after(cls, recorder: Recorder, form: BytesForm = "auto", payload: Payload = SHOWN, **more: Any) -> Native:
+        """Of what was recorded."""
+        sides = (one.connection for one in recorder.seen)
+        return cls(sides, recorder._captures, recorder.decode_options, form, payload, **more)
+
+    @property
+    def call(self) -> int:
+        """Address of what the kernel is called with."""
+        assert self.lines._lines is not None
+        return ctypes.addressof(self.lines._lines._lines)
+
+    def of(self, batch: Batch) -> list[bytes | int]:
+        """Pieces of a batch."""
+        messages = batch.messages
+        self.lines.bind(messages.ctypes.data, len(messages), batch.numbers, batch.buffer, batch.arena, batch.earlier)
+        return list(self.lines.take(0, len(messages)))
+
+
+def by_sink(batch: Batch, form: BytesForm = "auto", payload: Payload = SHOWN, **more: Any) -> list[bytes]:
+    """The lines of a batch the way of the specification."""
+    found = []
+    for one in batch.seen:
+        out = io.BytesIO()
+        sink = JsonSink(out, form=form, payload=payload, **more)
+        sink.write(one.message)
+        sink.close()
+        found.append(out.getvalue())
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from random import Random
 from typing import Any
@@ -12,18 +11,15 @@ import numpy as np
 import pytest
 
 from kafkasniff.capture import open_captures
-from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.kafka.message import request_header
 from kafkasniff.kafka.message_plan import request_plan, response_plan
 from kafkasniff.kafka.rendered import Renderer
-from kafkasniff.model import Endpoint
+from kafkasniff.native.feed import NONE
 from kafkasniff.payload import SHOWN, Payload
-from kafkasniff.sinks.jsonl import BytesForm, JsonSink
-from kafkasniff.sinks.native_lines import NativeLines
+from kafkasniff.sinks.jsonl import BytesForm
 from tests.choice import in_turn
 from tests.conftest import shipped_captures
-from tests.native.feed_messages import NONE, Batch, Recorder, Seen, batches, recorded
-from tests.native.kernel_and_walker import the_kernel
+from tests.native.feed_messages import Batch, Native, Recorder, Seen, batches, by_sink, recorded
 
 CAPTURES = {path.name: path for path in shipped_captures()}
 DROPPED, HASHED = Payload("dropped"), Payload.hashed(b"salt of the tests")
@@ -42,40 +38,6 @@ WAYS: list[tuple[BytesForm, Payload, dict[str, Any]]] = [
 def captured(*names: str, **options: Any) -> tuple[Recorder, list[Seen]]:
     with open_captures([str(CAPTURES[name]) for name in names], stdin=None) as source:
         return recorded(source, **options)
-
-
-class Native:
-    """Lines of recorded messages."""
-
-    def __init__(self, recorder: Recorder, form: BytesForm = "auto", payload: Payload = SHOWN, **more: Any) -> None:
-        connections = {one.connection.number: one.connection for one in recorder.seen}
-
-        def ends(index: int) -> tuple[int, Endpoint | None, Endpoint | None]:
-            found = connections[index]
-            return found.number, found.client, found.broker
-
-        kernel = the_kernel()
-        self.renderer = Renderer(kernel, form, reads_nothing, payload.hiding)
-        self.lines = NativeLines(kernel, self.renderer, ends, lambda index: recorder._captures[index], **more)
-        self.lines.use(recorder.decode_options)
-
-    def of(self, batch: Batch) -> list[bytes | int]:
-        """Pieces of a batch."""
-        messages = batch.messages
-        self.lines.bind(messages.ctypes.data, len(messages), batch.numbers, batch.buffer, batch.arena, batch.earlier)
-        return list(self.lines.take(0, len(messages)))
-
-
-def by_sink(batch: Batch, form: BytesForm = "auto", payload: Payload = SHOWN, **more: Any) -> list[bytes]:
-    """The lines of a batch the way of the specification."""
-    found = []
-    for one in batch.seen:
-        out = io.BytesIO()
-        sink = JsonSink(out, form=form, payload=payload, **more)
-        sink.write(one.message)
-        sink.close()
-        found.append(out.getvalue())
-    return found
 
 
 def compare(pieces: list[bytes | int], expected: list[bytes]) -> list[int]:
@@ -117,7 +79,7 @@ def is_pythons(one: Seen, renderer: Renderer) -> bool:
 def test_the_same_lines(name: str, way: str) -> None:
     form, payload, options = WAYS[int(way)]
     recorder, seen = captured(name, **options)
-    native = Native(recorder, form, payload)
+    native = Native.after(recorder, form, payload)
     for batch in batches(seen, 500):
         left = compare(native.of(batch), by_sink(batch, form, payload))
         if "headers" not in options:
@@ -131,7 +93,7 @@ def test_the_kernel_writes_lines() -> None:
     for name in names:
         recorder, seen = captured(name)
         (batch,) = batches(seen, len(seen))
-        lines = b"".join(piece for piece in Native(recorder).of(batch) if isinstance(piece, bytes))
+        lines = b"".join(piece for piece in Native.after(recorder).of(batch) if isinstance(piece, bytes))
         assert lines.count(b"\n") >= 20, name
         codecs |= set(re.findall(rb'"compression":"(\w+)"', lines))
         errors += lines.count(b'"errors":[{')
@@ -142,7 +104,7 @@ def test_the_kernel_writes_lines() -> None:
 def test_parts_and_small_batches() -> None:
     """Pieces of ranges, and responses whose requests were in an earlier batch."""
     recorder, seen = captured("librdkafka-group-classic.pcap")
-    native = Native(recorder)
+    native = Native.after(recorder)
     rng = Random(1)
     for size in (1, 2, 7, 64):
         for told in (True, False):
@@ -167,7 +129,7 @@ def test_parts_and_small_batches() -> None:
 def test_several_captures_and_a_terminal() -> None:
     recorder, seen = captured("java-1.1.pcap", "librdkafka-ipv6-ns.pcapng", "java-2.4.pcap")
     assert len(recorder._captures) == 3
-    native = Native(recorder, names_captures=True, terminal=True)
+    native = Native.after(recorder, names_captures=True, terminal=True)
     for batch in batches(seen, 100):
         compare(native.of(batch), by_sink(batch, capture=True, terminal=True))
 
@@ -175,7 +137,7 @@ def test_several_captures_and_a_terminal() -> None:
 def test_a_long_line_makes_room() -> None:
     recorder, seen = captured("librdkafka-codecs.pcap")
     largest = max(seen, key=lambda one: len(one.data))
-    native = Native(recorder)
+    native = Native.after(recorder)
     assert native.lines._lines is not None
     caller = native.lines._lines._caller
     caller._grow(200)
@@ -232,7 +194,7 @@ def test_times_and_durations() -> None:
     durations = DURATIONS + [rng.randrange(-(10 ** rng.randrange(1, 16)), 10 ** rng.randrange(1, 16)) for _ in times]
     durations = durations[: len(times)]
     (pair,) = batches([request, response], 2)
-    native = Native(recorder)
+    native = Native.after(recorder)
     messages = np.concatenate((pair.messages[:1], np.repeat(pair.messages[1:], len(times))))
     messages["time"][1:], messages["latency"][1:], messages["duration"][1:] = times, durations, durations[::-1]
     expected = [request] + [

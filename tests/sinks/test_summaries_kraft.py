@@ -12,7 +12,7 @@ from kafkasniff.model import ErrorCode, Message
 from kafkasniff.sinks.names import layout_inside
 from kafkasniff.sinks.paint import PLAIN
 from kafkasniff.sinks.summaries import summary
-from kafkasniff.sinks.summaries.kraft import record_types
+from kafkasniff.sinks.summaries.functions import record_types
 from kafkasniff.sinks.tree import body_tree
 from tests.sinks.messages import BATCH, message
 

@@ -1,78 +1,36 @@
 """What a line says about a message besides its head: the few fields that matter for its API.
 
-Each summary is a function from a body to a phrase; APIs without one of their own get `general`. Bodies may end early
-and may hold nulls anywhere, so every field is looked up as if it could be missing. Errors are told in one way for all.
+The summary of an API is a template (`dissectors/summaries.txt`); APIs without one get `general`. Errors, throttling and
+messages within messages are shown in the same way for all.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
-from kafkasniff.kafka.named_apis import METADATA
 from kafkasniff.model import Message
 from kafkasniff.sinks.names import nested_field
 from kafkasniff.sinks.paint import Paint
-from kafkasniff.sinks.summaries import cluster, data, groups, kraft, sasl
+from kafkasniff.sinks.summaries.envelope import envelope
 from kafkasniff.sinks.summaries.general import general
-from kafkasniff.sinks.summaries.phrases import Summarise, error_phrase
-from kafkasniff.sinks.summaries.usual import UNUSUAL, USUAL_REQUESTS, USUAL_RESPONSES
+from kafkasniff.sinks.summaries.phrases import error_phrase
+from kafkasniff.sinks.summaries.templates import render_of
 
-__all__ = ["full_summary", "summary"]
-
-_REQUESTS: Final[dict[int, Summarise]] = {
-    **data.REQUESTS,
-    **groups.REQUESTS,
-    **cluster.REQUESTS,
-    **kraft.REQUESTS,
-    **sasl.REQUESTS,
-}
-_RESPONSES: Final[dict[int, Summarise]] = {
-    **data.RESPONSES,
-    **groups.RESPONSES,
-    **cluster.RESPONSES,
-    **kraft.RESPONSES,
-    **sasl.RESPONSES,
-}
+__all__ = ["summary"]
 
 
 def summary(message: Message, paint: Paint) -> str:
-    """The end of a message's line, safe to print; "" where there is nothing to tell. Hot."""
+    """The end of a message's line, safe to print; "" where there is nothing to show. Hot."""
     body, key = message.body, message.api_key
     if body is None or key is None:
         return ""
-    if message.type == "request":
-        usual = USUAL_REQUESTS.get(key)
-    elif message.errors or body.get("throttle_time_ms"):
-        usual = None
+    render = render_of(key, message.type)
+    if render is not None:
+        text = render(body, message.api_version or 0)
+    elif nested_field(message) is not None:
+        return envelope(message, paint, summary)
     else:
-        usual = USUAL_RESPONSES.get(key)
-    if usual is not None:
-        try:
-            told = usual(body)
-        except UNUSUAL:
-            told = None
-        if told is not None:
-            return told
-    return full_summary(message, paint)
-
-
-def full_summary(message: Message, paint: Paint) -> str:
-    """The same without the short way for bodies of the usual shape."""
-    body, key = message.body, message.api_key
-    if body is None or key is None:
-        return ""
+        text = general(message)
     if message.type == "request":
-        if key == METADATA and message.api_version == 0 and not body.get("topics"):
-            # Only v0 asks for all topics by naming none.
-            return "all topics"
-        summarise = _REQUESTS.get(key)
-        if summarise is not None:
-            return summarise(body)
-        return general(message) if nested_field(message) is None else kraft.envelope(message, paint, summary)
-    summarise = _RESPONSES.get(key)
-    if summarise is None and nested_field(message) is not None:
-        return kraft.envelope(message, paint, summary)
-    text = general(message) if summarise is None else summarise(body)
+        return text
     if message.errors:
         errors = error_phrase(message, paint)
         text = f"{errors}; {text}" if text else errors

@@ -10,7 +10,7 @@ from kafkasniff.sinks.names import enum_name, layout_of
 from kafkasniff.sinks.printable import word
 from kafkasniff.sinks.summaries.phrases import NO_ID, amount, few, label_of
 
-__all__ = ["general"]
+__all__ = ["LEFT_OUT", "general"]
 
 FIELDS_SHOWN: Final = 4
 """Fields of a body that its line shows."""
@@ -18,7 +18,8 @@ BYTES_SHOWN: Final = 32
 """A longer bytes field is told by its size."""
 
 # Told elsewhere (errors, throttling) or of no interest in a line.
-_LEFT_OUT: Final = frozenset({"throttle_time_ms", "error_code", "error_message", "timeout_ms", "_unknown_tags"})
+LEFT_OUT: Final = frozenset({"throttle_time_ms", "error_code", "error_message", "timeout_ms", "_unknown_tags"})
+"""Fields that it does not show."""
 _DULL: Final[tuple[object, ...]] = (None, "", -1, NO_ID)
 
 
@@ -47,7 +48,7 @@ def _array(name: str, value: list[Any]) -> str:
 def general(message: Message) -> str:
     """The first few fields of a body that say something."""
     body = message.body or {}
-    if body.keys() <= _LEFT_OUT:
+    if body.keys() <= LEFT_OUT:
         return ""  # so it is with the responses of many APIs
     return _fields(body, layout_of(message))
 
@@ -56,7 +57,7 @@ def _fields(body: Body, layout: Struct | None) -> str:
     fields = {field.name: field for field in (*layout.fields, *layout.tagged)} if layout is not None else {}
     phrases: list[str] = []
     for name, value in body.items():
-        if name in _LEFT_OUT or any(value is dull or value == dull for dull in _DULL):
+        if name in LEFT_OUT or any(value is dull or value == dull for dull in _DULL):
             continue
         field = fields.get(name)
         if isinstance(value, dict) and "redacted" not in value:

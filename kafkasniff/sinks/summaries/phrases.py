@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -15,7 +15,6 @@ from kafkasniff.sinks.printable import word
 __all__ = [
     "NO_ID",
     "SHOWN",
-    "Summarise",
     "address",
     "amount",
     "count",
@@ -25,7 +24,6 @@ __all__ = [
     "label_of",
     "lists",
     "named_partitions",
-    "partitions",
     "rate",
     "records_phrase",
     "rows",
@@ -38,9 +36,6 @@ SHOWN: Final = 3
 """Items of a list that a line shows; of the rest it tells the number."""
 PARTITIONS_SHOWN: Final = 6
 """Partition numbers of one topic that a line shows."""
-
-Summarise = Callable[[Body], str]
-"""A body's phrase, safe to print; "" where there is nothing to tell."""
 
 _MESSAGE_WIDTH: Final = 160
 _STEP: Final = re.compile(r"([a-z_0-9]+)(?:\[(\d+)\])?")
@@ -125,19 +120,8 @@ def address(item: Body) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def partitions(topics: object, field: str = "partitions", index: str = "partition_index") -> Iterator[tuple[str, Body]]:
-    """(`topic-partition`, the partition's struct) for an array of topics that hold arrays of partitions."""
-    for topic in rows(topics):
-        name = topic_of(topic)
-        for item in lists(topic.get(field)):
-            if isinstance(item, dict):
-                yield f"{name}-{item.get(index, '?')}", item
-            else:
-                yield f"{name}-{item}", {}
-
-
 def named_partitions(topics: object, field: str = "partitions", index: str = "partition_index") -> str:
-    """`orders-0,1,2, payments-7` for the same; partitions with an error are left out, they are told with it."""
+    """`orders-0,1,2, payments-7` for topics that hold arrays of partitions; those with an error are skipped."""
     phrases: list[str] = []
     more = 0
     for topic in rows(topics):

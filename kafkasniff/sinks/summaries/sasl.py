@@ -1,14 +1,11 @@
-"""Summaries of authentication: mechanisms, and which message of one it is; never what is in it but names."""
+"""Phrases for authentication: mechanisms, and which message of one it is; never what is in it but names."""
 
 from __future__ import annotations
 
-from typing import Final
-
-from kafkasniff.model import Body
 from kafkasniff.sinks.printable import word
-from kafkasniff.sinks.summaries.phrases import Summarise, amount, first_words, lists
+from kafkasniff.sinks.summaries.phrases import first_words, lists
 
-__all__ = ["REQUESTS", "RESPONSES", "message_phrase"]
+__all__ = ["message_phrase"]
 
 
 def message_phrase(told: object) -> str:
@@ -29,37 +26,3 @@ def message_phrase(told: object) -> str:
         error = told["error"]
         parts.append(f"error {word(error.get('status') if isinstance(error, dict) else error)}")
     return ", ".join(parts)
-
-
-def _handshake_request(body: Body) -> str:
-    return word(body.get("mechanism"))
-
-
-def _handshake_response(body: Body) -> str:
-    return f"mechanisms {first_words(lists(body.get('mechanisms')), 8)}"
-
-
-def _token(body: Body) -> list[str]:
-    value = body.get("auth_bytes")
-    told = message_phrase(body.get("_auth_bytes"))
-    parts = [told] if told else []
-    if isinstance(value, dict) and "redacted" in value:
-        return [*parts, f"token {amount(value['redacted'])}, redacted"]
-    return [*parts, f"token {amount(len(value))}"] if isinstance(value, bytes) else parts
-
-
-def _authenticate_request(body: Body) -> str:
-    return ", ".join(_token(body))
-
-
-def _authenticate_response(body: Body) -> str:
-    if body.get("error_code"):
-        return ""
-    lifetime = body.get("session_lifetime_ms")
-    return ", ".join([*_token(body), *([f"session lasts {lifetime} ms"] if lifetime else [])])
-
-
-REQUESTS: Final[dict[int, Summarise]] = {17: _handshake_request, 36: _authenticate_request}
-"""By API key."""
-
-RESPONSES: Final[dict[int, Summarise]] = {17: _handshake_response, 36: _authenticate_response}

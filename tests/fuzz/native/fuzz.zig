@@ -11,6 +11,8 @@ pub const panic = kernel.panic;
 
 comptime {
     _ = @import("columns.zig");
+    _ = @import("lines.zig");
+    _ = @import("summaries.zig");
 }
 
 const EDGES = [_]u8{ 0, 1, 2, 0x1F, 0x22, 0x5C, 0x61, 0x7F, 0x80, 0x81, 0xC2, 0xED, 0xF4, 0xFE, 0xFF };

@@ -1,0 +1,389 @@
+//! Messages of `feed.zig` as lines of text, one behind the other, without what `-v` adds below them.
+//!
+//! The specification is `kafkasniff/sinks/text.py`. What a line shows of the body is its summary (`summary.zig`), unless the
+//! caller says it (`Told`). Lines depend on those before them, because columns grow: what they depend on goes in and out
+//! (`State`), and the first message that is Python's ends a call. `kafkasniff/native/text_lines.py` has the same structures.
+
+const feed = @import("feed.zig");
+const lines_of = @import("lines.zig");
+const reading = @import("reader.zig");
+const std = @import("std");
+const summary_of = @import("summary.zig");
+const times = @import("times.zig");
+
+const Error = reading.Error;
+const Message = feed.Message;
+const Text = lines_of.Text;
+
+/// As `text.CLIENT_WIDTH`.
+const CLIENT_WIDTH = 24;
+/// As `text.LATENCY_WIDTH`.
+const LATENCY_WIDTH = 8;
+const DAY = 86_400 * 1_000_000_000;
+const SPACES: [64]u8 = @splat(' ');
+
+pub const Outcome = enum(i32) {
+    /// All messages of the range have their lines; or `next` is the first one that has none:
+    done = 0,
+    /// there is no room for it,
+    no_room = 1,
+    /// it is Python's,
+    left = 2,
+    /// or there is no `Ends`, no label of the API or no `Capture` for it yet.
+    new_connection = 3,
+    new_label = 4,
+    new_capture = 5,
+    /// There is no `Table` for it yet.
+    new_table = 6,
+    misuse = 7,
+};
+
+/// Both ends of a connection with the arrow of a request or a response between them, padded.
+pub const Ends = extern struct { request: Text, response: Text };
+
+pub const Capture = extern struct {
+    /// Names that are equal have the same number here.
+    name: i64,
+    /// The line that tells where the messages of another capture begin; empty: none does.
+    line: Text,
+};
+
+/// What the line shows of the body of a message.
+pub const Told = extern struct {
+    at: u64,
+    size: u32,
+    /// 0: its summary.
+    known: u32,
+};
+
+/// By which the summaries of an API's version are made, in one direction.
+pub const Table = extern struct {
+    /// Null: they are Python's.
+    address: ?[*]const u8,
+    known: u64,
+};
+
+/// What lines depend on that came before.
+pub const State = extern struct {
+    /// Day since 1970; the lowest number: no line has a time so far.
+    day: i64,
+    /// `Capture.name`.
+    capture: i64,
+    exchange_width: u64,
+    correlation_width: u64,
+    client_width: u64,
+};
+
+pub const TextLines = extern struct {
+    source: lines_of.Source,
+    connections: [*]const Ends,
+    connections_size: u64,
+    /// Name and version of an API by the code, padded.
+    labels: [*]const Text,
+    captures: [*]const Capture,
+    captures_size: u64,
+    /// What is in front of the line of a day, and behind it.
+    day_before: Text,
+    day_after: Text,
+    /// By direction (0 request, 1 response) and code.
+    tables: [*]const Table,
+    /// Names of topic ids, and fetch sessions of the messages; its output is not used.
+    summaries: summary_of.Call,
+    /// For each message, and where their texts are; null: all lines show summaries.
+    told: ?[*]const Told,
+    texts: [*]const u8,
+    texts_size: u64,
+    output: [*]u8,
+    output_size: u64,
+    /// The range. `next` is a result, too.
+    next: u64,
+    last: u64,
+    /// Of that one: the index of its connection, its code, the number of its capture or the place of its table.
+    wanted: u64,
+    /// Bytes of lines so far.
+    used: u64,
+    state: State,
+};
+
+const Stop = error{ Odd, NoRoom, NewConnection, NewLabel, NewCapture, NewTable };
+
+pub fn run(lines: *TextLines) Outcome {
+    if (lines.last > lines.source.messages_size or lines.used > lines.output_size) return .misuse;
+    var walk: summary_of.Walk = undefined;
+    walk.topics = &lines.summaries.topics;
+    var writer = Writer{
+        .lines = lines,
+        .bytes = lines.output[0..lines.output_size],
+        .at = lines.used,
+        .state = lines.state,
+        .walk = &walk,
+    };
+    while (lines.next < lines.last) : (lines.next += 1) {
+        writer.message(lines.next) catch |reason| {
+            const message = &lines.source.messages[lines.next];
+            switch (reason) {
+                error.NoRoom => return .no_room,
+                error.Odd => return .left,
+                error.NewConnection => {
+                    lines.wanted = message.connection;
+                    return .new_connection;
+                },
+                error.NewTable => {
+                    lines.wanted = lines_of.kindOf(message);
+                    return .new_table;
+                },
+                error.NewLabel => {
+                    lines.wanted = message.code;
+                    return .new_label;
+                },
+                error.NewCapture => {
+                    lines.wanted = @intCast(message.packet >> lines_of.PACKET_SHIFT);
+                    return .new_capture;
+                },
+            }
+        };
+        lines.used = writer.at;
+        lines.state = writer.state;
+    }
+    return .done;
+}
+
+const Writer = struct {
+    lines: *const TextLines,
+    bytes: []u8,
+    at: usize,
+    state: State,
+    walk: *summary_of.Walk,
+    moment: times.Moment = .{},
+    /// Those of `Source.earlier` in front of it are of messages before this one.
+    earlier: u64 = 0,
+
+    const Self = @This();
+
+    fn message(self: *Self, index: u64) Stop!void {
+        const lines = self.lines;
+        const one = &lines.source.messages[index];
+        if (one.code >= feed.KEYS * feed.VERSIONS or one.time == feed.NO_TIME or one.flags.tags or one.packet < 0) return error.Odd;
+        const told = try self.tell(index);
+        const table = if (told == null) try self.tableOf(one) else null;
+        const label = lines.labels[one.code].get() orelse return error.NewLabel;
+        if (one.connection >= lines.connections_size) return error.NewConnection;
+        const ends = &lines.connections[one.connection];
+        const is_request = one.flags.request;
+        const pair = (if (is_request) ends.request else ends.response).get() orelse return error.NewConnection;
+        const client_id = if (is_request) try lines.source.clientId(index, &self.earlier) else null;
+
+        try self.turnCapture(one);
+        const time = self.moment.rfc3339(one.time);
+        const day = @divFloor(one.time, DAY);
+        if (day != self.state.day) {
+            self.state.day = day;
+            try self.put(lines.day_before.get() orelse "");
+            try self.put(time[0..10]);
+            try self.put(" UTC");
+            try self.put(lines.day_after.get() orelse "");
+            try self.put("\n");
+        }
+        const begin = self.at;
+        try self.put(time[11..26]);
+        try self.put("  ");
+        try self.put(pair);
+        try self.put("  ");
+        try self.put(label);
+        try self.put("  ");
+        try self.number("#", lines.source.numbers[index], &self.state.exchange_width);
+        try self.put(" ");
+        try self.number("corr ", one.correlation, &self.state.correlation_width);
+        try self.put("  ");
+        if (is_request) {
+            try self.spaces(LATENCY_WIDTH);
+            try self.put("  ");
+            try self.client(client_id);
+        } else {
+            try self.latency(one.latency);
+            try self.put("  ");
+            try self.spaces(self.state.client_width);
+        }
+        try self.put("  ");
+        const before = self.at;
+        if (told) |text| try self.put(text) else try self.summary(table.?, one, index);
+        if (self.at == before) {
+            while (self.at > begin and self.bytes[self.at - 1] == ' ') self.at -= 1;
+        }
+        try self.put("\n");
+    }
+
+    /// What the caller says of the body.
+    inline fn tell(self: *const Self, index: u64) Error!?[]const u8 {
+        const lines = self.lines;
+        const told = &(lines.told orelse return null)[index];
+        if (told.known == 0) return null;
+        if (told.at > lines.texts_size or told.size > lines.texts_size - told.at) return error.Odd;
+        return lines.texts[told.at..][0..told.size];
+    }
+
+    inline fn tableOf(self: *const Self, one: *const Message) Stop![*]const u8 {
+        const table = &self.lines.tables[lines_of.kindOf(one)];
+        if (table.known == 0) return error.NewTable;
+        return table.address orelse error.Odd;
+    }
+
+    /// The summary of a body, where there is nothing else to report of it.
+    inline fn summary(self: *Self, table: [*]const u8, one: *const Message, index: u64) Error!void {
+        const lines = self.lines;
+        const data = try lines.source.bytes(one);
+        if (one.body > data.len) return error.Odd;
+        const session: ?i64 = if (lines.summaries.sessions) |sessions| sessions[index] else null;
+        var after: u64 = undefined;
+        const size = try summary_of.summary(self.walk, table, data, one.body, session, self.bytes[self.at..], &after);
+        if (after != data.len) return error.Odd;
+        self.at += size;
+    }
+
+    /// Tell where another capture begins.
+    inline fn turnCapture(self: *Self, one: *const Message) Stop!void {
+        const lines = self.lines;
+        const number_of: usize = @intCast(one.packet >> lines_of.PACKET_SHIFT);
+        if (number_of >= lines.captures_size) return error.NewCapture;
+        const capture = &lines.captures[number_of];
+        const line = capture.line.get() orelse return error.NewCapture;
+        if (capture.name == self.state.capture) return;
+        self.state.capture = capture.name;
+        if (line.len == 0) return;
+        try self.put(line);
+        try self.put("\n");
+    }
+
+    inline fn put(self: *Self, text: []const u8) Error!void {
+        if (text.len > self.bytes.len - self.at) return error.NoRoom;
+        @memcpy(self.bytes[self.at..][0..text.len], text);
+        self.at += text.len;
+    }
+
+    fn spaces(self: *Self, count: u64) Error!void {
+        var left = count;
+        while (left > SPACES.len) : (left -= SPACES.len) try self.put(&SPACES);
+        try self.put(SPACES[0..left]);
+    }
+
+    fn pad(self: *Self, width: u64, column: *u64) Error!void {
+        if (width > column.*) column.* = width else try self.spaces(column.* - width);
+    }
+
+    fn number(self: *Self, comptime front: []const u8, value: i64, column: *u64) Error!void {
+        const begin = self.at;
+        try self.put(front);
+        try self.integer(value);
+        try self.pad(self.at - begin, column);
+    }
+
+    fn integer(self: *Self, value: i64) Error!void {
+        var digits: [20]u8 = undefined;
+        var first: usize = digits.len;
+        var rest: u64 = @abs(value);
+        while (true) {
+            first -= 1;
+            digits[first] = '0' + @as(u8, @intCast(rest % 10));
+            rest /= 10;
+            if (rest == 0) break;
+        }
+        if (value < 0) try self.put("-");
+        try self.put(digits[first..]);
+    }
+
+    /// A client id as `printable.word` shows it, for printable ASCII; others are `Odd`.
+    fn client(self: *Self, client_id: ?[]const u8) Error!void {
+        const text = client_id orelse {
+            try self.put("-");
+            return self.pad(1, &self.state.client_width);
+        };
+        var is_quoted = text.len == 0;
+        var width: u64 = 0;
+        for (text, 0..) |character, place| {
+            // What is cut is counted in characters.
+            if (character >= 0x80) return error.Odd;
+            if (place >= CLIENT_WIDTH) continue;
+            switch (character) {
+                0...0x1F, 0x7F, '\\' => return error.Odd,
+                ' ', ',', ';', '=', '"', '\'', '(', ')', '[', ']', '{', '}' => is_quoted = true,
+                else => {},
+            }
+        }
+        const shown = text[0..@min(text.len, CLIENT_WIDTH)];
+        const begin = self.at;
+        if (is_quoted) {
+            try self.put("\"");
+            for (shown) |character| {
+                if (character == '"') try self.put("\\");
+                try self.put(&.{character});
+            }
+            try self.put("\"");
+        } else try self.put(shown);
+        width = self.at - begin;
+        if (text.len > shown.len) {
+            const rest = self.at;
+            try self.put("… +");
+            try self.integer(@intCast(text.len - shown.len));
+            // The ellipsis is one character of three bytes.
+            width += self.at - rest - 2;
+        }
+        try self.pad(width, &self.state.client_width);
+    }
+
+    /// A duration in three digits and a unit, right-aligned; those of 1000 s and more are `Odd`.
+    fn latency(self: *Self, nanoseconds: i64) Error!void {
+        const unit: Unit = switch (@abs(nanoseconds)) {
+            0...999 => .{ .text = " ns", .width = 3, .divisor = 0 },
+            1_000...999_499 => .{ .text = " µs", .width = 3, .divisor = 1e3 },
+            999_500...999_499_999 => .{ .text = " ms", .width = 3, .divisor = 1e6 },
+            999_500_000...999_499_999_999 => .{ .text = " s", .width = 2, .divisor = 1e9 },
+            else => return error.Odd,
+        };
+        var room: [8]u8 = undefined;
+        const digits = unit.digits(&room, @abs(nanoseconds));
+        const width = digits.len + unit.width + @intFromBool(nanoseconds < 0);
+        if (width < LATENCY_WIDTH) try self.spaces(LATENCY_WIDTH - width);
+        if (nanoseconds < 0) try self.put("-");
+        try self.put(digits);
+        try self.put(unit.text);
+    }
+};
+
+const Unit = struct {
+    text: []const u8,
+    width: usize,
+    divisor: f64,
+
+    fn digits(self: *const Unit, room: *[8]u8, nanoseconds: u64) []const u8 {
+        if (self.divisor == 0) return whole(room, nanoseconds, 0);
+        const value = @as(f64, @floatFromInt(nanoseconds)) / self.divisor;
+        const decimals: usize = if (value < 9.995) 2 else if (value < 99.95) 1 else 0;
+        // Rounded as Python rounds: by the exact value, half to even.
+        const bits: u64 = @bitCast(value);
+        const shift: u7 = @intCast(1075 - (bits >> 52));
+        const fraction = (bits & ((1 << 52) - 1)) | 1 << 52;
+        const product = @as(u128, fraction) * ([_]u128{ 1, 10, 100 })[decimals];
+        var result: u64 = @intCast(product >> shift);
+        const rest = product & ((@as(u128, 1) << shift) - 1);
+        const half = @as(u128, 1) << (shift - 1);
+        if (rest > half or (rest == half and result % 2 == 1)) result += 1;
+        return whole(room, result, decimals);
+    }
+
+    /// A number whose last digits are behind the point.
+    fn whole(room: *[8]u8, value: u64, decimals: usize) []const u8 {
+        var first: usize = room.len;
+        var rest = value;
+        var place: usize = 0;
+        while (rest > 0 or place <= decimals) : (place += 1) {
+            if (place == decimals and decimals > 0) {
+                first -= 1;
+                room[first] = '.';
+            }
+            first -= 1;
+            room[first] = '0' + @as(u8, @intCast(rest % 10));
+            rest /= 10;
+        }
+        return room[first..];
+    }
+};

@@ -1,0 +1,215 @@
+"""Messages of a batch as lines of text, made by the kernel; `kernel/text_lines.zig` has the same structures."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.native.calls import SummaryCall
+from kafkasniff.native.feed import KEYS, VERSIONS
+from kafkasniff.native.library import Kernel
+from kafkasniff.native.lines import MAX_CAPTURES, Source, address_of
+from kafkasniff.native.summaries import SummaryCaller
+
+__all__ = ["NO_DAY", "TOLD", "State", "TextFacts", "TextLines"]
+
+OUTPUT: Final = 256 << 10
+"""Bytes of the lines of one call, at most."""
+MAX_KEPT: Final = 64 << 10
+"""Texts of connections and APIs that are kept; when there are more, all are asked for again."""
+NO_DAY: Final = -(1 << 63)
+"""`State.day` where no line has a time so far."""
+
+_DONE, _NO_ROOM, _LEFT, _NEW_CONNECTION, _NEW_LABEL, _NEW_CAPTURE, _NEW_TABLE = range(7)
+
+TOLD: Final = np.dtype([("at", np.uint64), ("size", np.uint32), ("known", np.uint32)])
+"""What lines show of bodies: the place and the bytes of each text, and 1; 0 for the summary that the kernel makes."""
+_TEXT: Final = [("text", np.uint64), ("size", np.uint64)]
+_ENDS: Final = np.dtype([("request", _TEXT), ("response", _TEXT)])
+_TABLE: Final = np.dtype([("address", np.uint64), ("known", np.uint64)])
+_CAPTURE: Final = np.dtype([("name", np.int64), ("line", _TEXT)])
+
+
+class State(ctypes.Structure):
+    """What lines depend on that came before."""
+
+    _fields_ = (
+        ("day", ctypes.c_int64),
+        ("capture", ctypes.c_int64),
+        ("exchange_width", ctypes.c_uint64),
+        ("correlation_width", ctypes.c_uint64),
+        ("client_width", ctypes.c_uint64),
+    )
+
+
+class _TextLines(ctypes.Structure):
+    _fields_ = (
+        ("source", Source),
+        ("connections", ctypes.c_void_p),
+        ("connections_size", ctypes.c_uint64),
+        ("labels", ctypes.c_void_p),
+        ("captures", ctypes.c_void_p),
+        ("captures_size", ctypes.c_uint64),
+        ("day_before", ctypes.c_char_p),
+        ("day_before_size", ctypes.c_uint64),
+        ("day_after", ctypes.c_char_p),
+        ("day_after_size", ctypes.c_uint64),
+        ("tables", ctypes.c_void_p),
+        ("summaries", SummaryCall),
+        ("told", ctypes.c_void_p),
+        ("texts", ctypes.c_void_p),
+        ("texts_size", ctypes.c_uint64),
+        ("output", ctypes.c_void_p),
+        ("output_size", ctypes.c_uint64),
+        ("next", ctypes.c_uint64),
+        ("last", ctypes.c_uint64),
+        ("wanted", ctypes.c_uint64),
+        ("used", ctypes.c_uint64),
+        ("state", State),
+    )
+
+
+class TextFacts(Protocol):
+    """What lines say beside the messages' own bytes. Each is asked for once, until it is forgotten."""
+
+    def ends(self, index: int) -> tuple[bytes, bytes]:
+        """The columns of both ends of a connection, on a request and on a response. It may call `forget`."""
+
+    def label(self, key: int, version: int) -> bytes:
+        """The column of an API's version; likewise."""
+
+    def table(self, key: int, version: int, is_request: bool, /) -> int:
+        """Address of the table that summaries of an API's version are made by; 0: such messages are Python's."""
+
+    def capture(self, index: int) -> tuple[int, bytes]:
+        """A number that captures of the same name share, and the line where one begins."""
+
+
+class TextLines:
+    """Lines of one batch after the other (`bind`). `day`: what is in front of the date in its line, and behind it."""
+
+    def __init__(self, kernel: Kernel, facts: TextFacts, day: tuple[bytes, bytes]) -> None:
+        self._function = kernel.text_lines
+        self._facts = facts
+        self._labels = np.zeros(KEYS * VERSIONS, _TEXT)
+        self._connections = np.zeros(0, _ENDS)
+        self._captures = np.zeros(0, _CAPTURE)
+        self._kept: list[bytes] = []
+        """Texts of ends and labels that the kernel has the addresses of."""
+        self._kept_captures: list[bytes] = []
+        self._bound: tuple[object, ...] = ()
+        output = bytearray(OUTPUT)
+        self._output = memoryview(output)
+        lines = self._lines = _TextLines()
+        self._pointer = ctypes.pointer(lines)
+        self._tables = np.zeros(2 * KEYS * VERSIONS, _TABLE)
+        lines.tables = self._tables.ctypes.data
+        lines.labels = self._labels.ctypes.data
+        lines.output, lines.output_size = ctypes.addressof(ctypes.c_char.from_buffer(output)), OUTPUT
+        lines.day_before, lines.day_before_size = day[0], len(day[0])
+        lines.day_after, lines.day_after_size = day[1], len(day[1])
+        self._names: SummaryCaller | None = None
+        self.state: State = lines.state
+        """What the next line depends on."""
+
+    def forget(self) -> None:
+        """Ask again for all ends and labels."""
+        self._connections[:] = 0
+        self._labels[:] = 0
+        self._kept.clear()
+
+    def forget_connections(self, connections: list[int]) -> None:
+        """Ask again for the ends of these."""
+        for index in connections:
+            if index < len(self._connections):
+                self._connections[index] = 0
+
+    def bind(  # noqa: PLR0917 - what a batch is
+        self,
+        messages: int,
+        count: int,
+        numbers: NDArray[np.int64],
+        buffer: NDArray[np.uint8],
+        arena: NDArray[np.uint8],
+        earlier: NDArray[np.void] | None = None,
+        *,
+        sessions: NDArray[np.int64] | None = None,
+        told: tuple[NDArray[np.void], NDArray[np.uint8]] | None = None,
+    ) -> None:
+        """From here on write these messages, as `JsonLines.bind`.
+
+        `sessions`: how many partitions the fetch session of each request holds, negative where that is unknown; without
+        it, messages that belong to one are Python's. `told`: what lines show, of `TOLD`, one for each, and the texts.
+        """
+        lines = self._lines
+        bound: list[Any] = [lines.source.bind(messages, count, numbers, buffer, arena, earlier)]
+        lines.summaries.sessions, lines.told, lines.texts, lines.texts_size = None, None, 0, 0
+        if sessions is not None:
+            if len(sessions) < count or sessions.dtype != np.int64:
+                raise ValueError("fetch sessions of messages that are none")
+            bound.append(sessions := np.ascontiguousarray(sessions))
+            lines.summaries.sessions = sessions.ctypes.data
+        if told is not None:
+            if len(told[0]) < count or told[0].dtype != TOLD:
+                raise ValueError("texts of messages that are none")
+            bound += (says := np.ascontiguousarray(told[0])), told[1]
+            lines.told, lines.texts, lines.texts_size = says.ctypes.data, told[1].ctypes.data, len(told[1])
+        self._bound = tuple(bound)
+
+    def name_topics(self, caller: SummaryCaller) -> None:
+        """From here on topic ids have the names of this caller: to be called again before the next line when it has others."""
+        self._names = caller
+        caller.lend_topics(self._lines.summaries)
+
+    def write(self, first: int, last: int) -> tuple[int, bytes]:
+        """The lines of the messages from `first` up to `last`, or to the first one that has to be asked for again.
+
+        Returns its index and the lines in front of it. Where there are none, the message is Python's.
+        """
+        lines = self._lines
+        lines.next, lines.last, lines.used = first, last, 0
+        while True:
+            outcome = self._function(self._pointer)
+            if outcome in {_DONE, _LEFT, _NO_ROOM}:
+                return lines.next, bytes(self._output[: lines.used])
+            if outcome == _NEW_CONNECTION:
+                self._new_connection(lines.wanted)
+            elif outcome == _NEW_LABEL:
+                text = self._facts.label(*divmod(lines.wanted, VERSIONS))
+                self._labels[lines.wanted] = (address_of(text, self._kept), len(text))
+            elif outcome == _NEW_TABLE:
+                direction, code = divmod(lines.wanted, KEYS * VERSIONS)
+                key, version = divmod(code, VERSIONS)
+                self._tables[lines.wanted] = (self._facts.table(key, version, not direction), 1)
+            elif outcome == _NEW_CAPTURE and lines.wanted < MAX_CAPTURES:
+                self._new_capture(lines.wanted)
+            elif outcome == _NEW_CAPTURE:
+                return lines.next, bytes(self._output[: lines.used])
+            else:
+                raise RuntimeError(f"the kernel refuses to write lines: {outcome}")
+
+    def _new_connection(self, index: int) -> None:
+        if len(self._kept) >= MAX_KEPT:
+            self.forget()
+        request, response = self._facts.ends(index)
+        if index >= len(self._connections):
+            more = np.zeros(max(2 * index, 64), _ENDS)
+            more[: len(self._connections)] = self._connections
+            self._connections = more
+            self._lines.connections, self._lines.connections_size = more.ctypes.data, len(more)
+        self._connections[index] = (
+            (address_of(request, self._kept), len(request)),
+            (address_of(response, self._kept), len(response)),
+        )
+
+    def _new_capture(self, index: int) -> None:
+        if index >= len(self._captures):
+            more = np.zeros(max(2 * index, 16), _CAPTURE)
+            more[: len(self._captures)] = self._captures
+            self._captures = more
+            self._lines.captures, self._lines.captures_size = more.ctypes.data, len(more)
+        name, line = self._facts.capture(index)
+        self._captures[index] = (name, (address_of(line, self._kept_captures), len(line)))

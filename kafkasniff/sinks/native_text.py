@@ -1,0 +1,174 @@
+"""Lines of text of messages that the native feed has found, between those that a `TextSink` writes.
+
+They are those of the sink, byte for byte. What lines have in common, columns that grow above all, is the sink's, so
+that it can write any message in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.message_plan import request_plan
+from kafkasniff.model import Direction, Lines
+from kafkasniff.native.library import Kernel
+from kafkasniff.native.summaries import SummaryTable
+from kafkasniff.native.text_lines import NO_DAY, TextLines
+from kafkasniff.sinks.native_lines import Ends
+from kafkasniff.sinks.summaries.compiled import table_of
+from kafkasniff.sinks.text import TextSink, TextState
+from kafkasniff.sinks.times import date_of
+
+__all__ = ["NativeText"]
+
+_DAY = 86_400
+
+
+class NativeText:
+    """Writes lines to `sink`, of which `writes_plain_lines` has to be true.
+
+    `ends`: of a connection by its index in the feed; `capture`: the name of a capture by its index; `writes`: for which
+    key, version and direction of messages nobody but the sink looks at the body.
+    """
+
+    at_once = True
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        sink: TextSink,
+        ends: Callable[[int], Ends],
+        capture: Callable[[int], str | None],
+        writes: Callable[[int, int, Direction], bool],
+    ) -> None:
+        self._kernel = kernel
+        self._writes = writes
+        self._tables: list[SummaryTable] = []
+        self._sink = sink
+        self._ends = ends
+        self._capture_name = capture
+        paint = sink.paint
+        self._lines = TextLines(kernel, self, (paint.dim.encode(), paint.reset.encode()))
+        self._turn = sink.turn
+        self._captures: dict[str | None, int] = {None: 0}
+        """Names of captures, numbered."""
+        self._names: list[str | None] = [None]
+        self._day = "", NO_DAY
+        """The day of the last line, as the sink and as the kernel have it."""
+        self._bodies = True
+        self.name_topics = self._lines.name_topics
+
+    def bind(  # noqa: PLR0917 - as `TextLines.bind`
+        self,
+        messages: int,
+        count: int,
+        numbers: NDArray[np.int64],
+        buffer: NDArray[np.uint8],
+        arena: NDArray[np.uint8],
+        earlier: NDArray[np.void] | None = None,
+        *,
+        sessions: NDArray[np.int64] | None = None,
+        told: tuple[NDArray[np.void], NDArray[np.uint8]] | None = None,
+    ) -> None:
+        """The batch that is written from here on; see `TextLines.bind`."""
+        self._lines.bind(messages, count, numbers, buffer, arena, earlier, sessions=sessions, told=told)
+
+    def use(self, options: DecodeOptions) -> None:
+        """From here on write as these options say: summaries do not depend on them, but for bodies that are left out."""
+        self._bodies = options.bodies
+
+    def forget(self, connections: list[int]) -> None:
+        """The feed has other connections at these indices."""
+        self._lines.forget_connections(connections)
+
+    def take(self, first: int, last: int) -> Iterator[Lines | int]:
+        """Write the lines of these messages, of one or more at a time; yields the index of one that is Python's."""
+        while first < last:
+            at = self.write(first, last) if self._bodies else first
+            if at > first:
+                yield Lines(b"", at - first)
+            if at < last:
+                yield at
+            first = at + 1
+
+    def write(self, first: int, last: int) -> int:
+        """Write the lines of these messages; returns the index of the first one that Python has to write, or `last`."""
+        while first < last:
+            self._before()
+            at, lines = self._lines.write(first, last)
+            if not lines:
+                return at
+            self._behind(lines)
+            first = at
+        return last
+
+    def _before(self) -> None:
+        """Continue behind the sink's last line."""
+        if self._sink.turn != self._turn:
+            self._forget()
+        before, state = self._sink.state, self._lines.state
+        if before.day != self._day[0]:
+            self._day = before.day, _day_number(before.day)
+        state.day = self._day[1]
+        state.capture = self._number(before.capture)
+        state.exchange_width = before.exchange_width
+        state.correlation_width = before.correlation_width
+        state.client_width = before.client_width
+
+    def _behind(self, lines: bytes) -> None:
+        """The sink continues behind these lines."""
+        state = self._lines.state
+        if state.day != self._day[1]:
+            self._day = date_of(state.day * _DAY * 1_000_000_000), state.day
+        after = TextState(
+            self._day[0], self._names[state.capture], state.exchange_width, state.correlation_width, state.client_width
+        )
+        self._sink.resume(after, lines)
+
+    def _forget(self) -> None:
+        self._turn = self._sink.turn
+        self._lines.forget()
+
+    # -- what the lines say beside the messages' own bytes (`TextFacts`) ---------------------------------------------
+
+    def ends(self, index: int) -> tuple[bytes, bytes]:
+        """The columns of both ends of a connection."""
+        request, response = self._sink.ends(*self._ends(index))
+        if self._sink.turn != self._turn:
+            self._forget()
+        return request.encode(), response.encode()
+
+    def label(self, key: int, version: int) -> bytes:
+        """The column of an API's version."""
+        label = self._sink.label(key, version, request_plan(key, version).api)
+        if self._sink.turn != self._turn:
+            self._forget()
+        return label.encode()
+
+    def table(self, key: int, version: int, is_request: bool, /) -> int:
+        """Address of the table that summaries of an API's version are made by."""
+        direction: Direction = "request" if is_request else "response"
+        found = table_of(key, version, direction) if self._writes(key, version, direction) else None
+        if found is None:
+            return 0
+        self._tables.append(SummaryTable(self._kernel, found))
+        return self._tables[-1].address
+
+    def capture(self, index: int) -> tuple[int, bytes]:
+        """The number of a capture's name, and the line where one begins."""
+        name = self._capture_name(index) if self._sink.tells_captures else None
+        return self._number(name), self._sink.capture_line(name).encode()
+
+    def _number(self, capture: str | None) -> int:
+        number = self._captures.setdefault(capture, len(self._names))
+        if number == len(self._names):
+            self._names.append(capture)
+        return number
+
+
+def _day_number(day: str) -> int:
+    return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) // _DAY if day else NO_DAY

@@ -1,0 +1,118 @@
+"""Functions that templates may call: phrases that need more than fields, such as what was read inside of bytes.
+
+Each takes a struct and the name of the topic around it. Its phrase is safe to print, and empty where there is nothing
+to show.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from kafkasniff.kafka.cluster_metadata import TOPIC_ID
+from kafkasniff.model import Body
+from kafkasniff.sinks.printable import word
+from kafkasniff.sinks.summaries.members import assigned, joins
+from kafkasniff.sinks.summaries.phrases import address, amount, count, few, rows
+from kafkasniff.sinks.summaries.sasl import message_phrase
+
+__all__ = ["FUNCTIONS", "INTERNAL", "record_types"]
+
+TYPES_SHOWN: Final = 4
+"""Types of records that a line shows."""
+METRICS_SHOWN: Final = 2
+"""Names of metrics that a line shows."""
+_DULL: Final = "NoOpRecord"
+"""A controller writes one every half a second."""
+
+INTERNAL: Final = ("__", TOPIC_ID)
+"""How the names begin of the topics whose records have types."""
+
+
+def record_types(topic: str, records: object) -> str:
+    """`TopicRecord, 2 PartitionRecord` for records of Kafka's own topics; "" for others."""
+    if not topic.startswith(INTERNAL) or not isinstance(records, dict):
+        return ""
+    types: Counter[str] = Counter()
+    for batch in rows(records.get("batches")):
+        for record in rows(batch.get("records")):
+            control = record.get("_control")
+            # What deletes has no value.
+            read = record.get("_value") or record.get("_key") or {}
+            name = control.get("name") if isinstance(control, dict) else read.get("type")
+            if isinstance(name, str):
+                types[name] += 1
+    if len(types) > 1:
+        del types[_DULL]
+    return few([f"{number} {name}" if number > 1 else name for name, number in types.items()], shown=TYPES_SHOWN)
+
+
+def _types(item: Body, topic: str) -> str:
+    return record_types(topic, item.get("records", item.get("unaligned_records")))
+
+
+def _cut_batches(item: Body, _topic: str) -> str:
+    """Bytes of a slice of the log that belong to batches it does not hold whole."""
+    records = item.get("unaligned_records")
+    if not isinstance(records, dict):
+        return ""
+    cut = records.get("leading_bytes", 0) + records.get("truncated_bytes", 0)
+    return amount(cut) if cut else ""
+
+
+def _address(item: Body, _topic: str) -> str:
+    return address(item)
+
+
+def _acquired(item: Body, _topic: str) -> str:
+    """Records that a member of a share group was given, from ranges of offsets."""
+    return str(sum(_span(one) for one in rows(item.get("acquired_records"))))
+
+
+def _span(item: Body) -> int:
+    first, last = item.get("first_offset"), item.get("last_offset")
+    return last - first + 1 if isinstance(first, int) and isinstance(last, int) else 0
+
+
+def _joins(item: Body, _topic: str) -> str:
+    # A member says the same with each protocol that it knows.
+    return next(filter(None, (joins(one.get("_metadata")) for one in rows(item.get("protocols")))), "")
+
+
+def _assigned(item: Body, _topic: str) -> str:
+    return assigned(item.get("_assignment")) or ""
+
+
+def _assignments(item: Body, _topic: str) -> str:
+    """What the leader of a group gives to its members."""
+    read = [assigned(one.get("_assignment")) for one in rows(item.get("assignments"))]
+    return few([one for one in read if one is not None], "; ")
+
+
+def _sasl(item: Body, _topic: str) -> str:
+    return message_phrase(item.get("_auth_bytes"))
+
+
+def _metrics(item: Body, _topic: str) -> str:
+    """`3 metrics (a, b, +1 more)`, where they were read."""
+    read = item.get("_metrics")
+    if not isinstance(read, dict):
+        return ""
+    metrics = [metric for resource in rows(read.get("resources")) for metric in rows(resource.get("metrics"))]
+    names = few([word(name) for name in dict.fromkeys(metric.get("name") for metric in metrics)], shown=METRICS_SHOWN)
+    return f"{count(len(metrics), 'metric')}{f' ({names})' if names else ''}"
+
+
+FUNCTIONS: Final[dict[str, Callable[[Body, str], str]]] = {
+    "acquired": _acquired,
+    "address": _address,
+    "assigned": _assigned,
+    "assignments": _assignments,
+    "cut_batches": _cut_batches,
+    "joins": _joins,
+    "metrics": _metrics,
+    "sasl": _sasl,
+    "types": _types,
+}
+"""By the names that templates call them by."""

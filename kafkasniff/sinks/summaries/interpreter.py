@@ -1,0 +1,382 @@
+"""Templates applied to bodies: nodes to closures, which are the specification of what the kernel writes.
+
+Bodies may end early and may hold nulls anywhere, so every field is looked up as if it could be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kafkasniff.errors import DefinitionError
+from kafkasniff.kafka.definition import FieldDefinition
+from kafkasniff.model import Body
+from kafkasniff.sinks.names import enum_name
+from kafkasniff.sinks.printable import WORDS, word
+from kafkasniff.sinks.summaries import syntax
+from kafkasniff.sinks.summaries.functions import FUNCTIONS
+from kafkasniff.sinks.summaries.phrases import (
+    NO_ID,
+    amount,
+    count,
+    first_words,
+    lists,
+    named_partitions,
+    records_phrase,
+    rows,
+    topic_of,
+)
+
+__all__ = ["Render", "Shape", "fields_at", "interpreter", "is_number", "shape_at"]
+
+Render = Callable[[Body, str, int], str | None]
+"""What a node makes of a struct: its text, None where it has nothing to show. With the name of the topic around the
+struct, and the version of the message."""
+Shape = tuple[FieldDefinition, ...]
+"""The fields of a struct, in all versions."""
+_Condition = Callable[[Body, int], bool]
+
+_TEXTS: Final = frozenset({"string", "bytes", "uuid"})
+
+
+def shape_at(shape: Shape, path: syntax.Path) -> FieldDefinition | None:
+    """The field at a path, in the first of its versions; None where no version has one."""
+    field: FieldDefinition | None = None
+    for name in path:
+        field = next((one for one in shape if one.name == name), None)
+        if field is None:
+            return None
+        shape = tuple(inner for one in shape if one.name == name for inner in one.fields)
+    return field
+
+
+def fields_at(shape: Shape, path: syntax.Path) -> Shape:
+    """The fields of the struct at a path."""
+    for name in path:
+        shape = tuple(inner for one in shape if one.name == name for inner in one.fields)
+    return shape
+
+
+def is_number(field: FieldDefinition | None) -> bool:
+    """Whether a field holds a number, so that where it is missing there is no word to show."""
+    return field is None or field.type not in _TEXTS
+
+
+def interpreter(template: syntax.Parts, shape: Shape) -> Callable[[Body, int], str]:
+    """A template as a function of body and version; `shape`: the fields of its message."""
+    render = _parts(template, shape)
+    return lambda body, version: render(body, "?", version) or ""
+
+
+# Nodes
+
+
+def _node(node: syntax.Node, shape: Shape) -> tuple[Render, str]:
+    """With what is shown where it has nothing to show, but has to."""
+    match node:
+        case syntax.Text(text):
+            return (lambda _item, _topic, _version: text), ""
+        case syntax.Value():
+            return _value(node, shape)
+        case syntax.Count():
+            return _count(node, shape), f"None {node.noun}s"
+        case syntax.Words(path, shown):
+            get = _getter(path)
+            return (lambda item, _topic, _version: first_words(lists(get(item)), shown) or None), ""
+        case syntax.Each():
+            return _each(node, shape), ""
+        case syntax.Partitions(path, index):
+            get = _getter(path[:-1])
+            inner = path[-1]
+            return (lambda item, _topic, _version: named_partitions(get(item), inner, index) or None), ""
+        case syntax.Label(index):
+            if index:
+                return (lambda item, topic, _version: f"{topic}-{item.get(index, '?')}"), ""
+            return (lambda item, _topic, _version: topic_of(item)), ""
+        case syntax.Call(name):
+            if name not in FUNCTIONS:
+                raise DefinitionError(f"summaries.txt: there is no function {name}()")
+            function = FUNCTIONS[name]
+            return (lambda item, topic, _version: function(item, topic) or None), ""
+        case syntax.Choice():
+            return _choice(node, shape), ""
+        case syntax.Parts():
+            return _parts(node, shape), ""
+
+
+def _pieces(body: syntax.Sequence, shape: Shape) -> tuple[list[tuple[str, Render, str]], str]:
+    """Nodes, each with the text in front of it and what is shown in its place, and the text behind the last one."""
+    found: list[tuple[str, Render, str]] = []
+    before = ""
+    for node in body:
+        if isinstance(node, syntax.Text):
+            before += node.text
+        else:
+            found.append((before, *_node(node, shape)))
+            before = ""
+    return found, before
+
+
+def _flat(body: syntax.Sequence) -> syntax.Sequence:
+    """The same with the nodes of phrases in their places."""
+    found: list[syntax.Node] = []
+    for node in body:
+        match node:
+            case syntax.Parts((part,)):
+                found += _flat(part)
+            case _:
+                found.append(node)
+    return tuple(found)
+
+
+def _sequence(body: syntax.Sequence, shape: Shape) -> Callable[[Body, str, int], str]:
+    """All nodes one behind the other. Hot."""
+    pieces, tail = _pieces(_flat(body), shape)
+    if not pieces:
+        return lambda _item, _topic, _version: tail
+    if len(pieces) == 1:
+        ((head, only, instead),) = pieces
+
+        def one(item: Body, topic: str, version: int) -> str:
+            text = only(item, topic, version)
+            return f"{head}{instead if text is None else text}{tail}"
+
+        return one
+
+    def render(item: Body, topic: str, version: int) -> str:
+        result = ""
+        for before, node, instead in pieces:
+            text = node(item, topic, version)
+            result = f"{result}{before}{instead if text is None else text}"
+        return result + tail
+
+    return render
+
+
+def _parts(parts: syntax.Parts, shape: Shape) -> Render:
+    found = [_sequence(part, shape) for part in parts.parts]
+    if len(found) == 1:
+        only = found[0]
+        return lambda item, topic, version: only(item, topic, version) or None
+    return lambda item, topic, version: ", ".join(filter(None, [part(item, topic, version) for part in found])) or None
+
+
+def _choice(choice: syntax.Choice, shape: Shape) -> Render:
+    options: list[tuple[list[_Condition], Callable[[Body, str, int], str | None]]] = []
+    for number, option in enumerate(choice.options, 1):
+        is_last = number == len(choice.options) > 1
+        whole = option.tests or is_last
+        options.append((
+            [_condition(test) for test in option.tests],
+            _sequence(option.body, shape) if whole else _all_of(option.body, shape),
+        ))  # fmt: skip
+
+    def render(item: Body, topic: str, version: int) -> str:
+        for conditions, body in options:
+            for condition in conditions:
+                if not condition(item, version):
+                    break
+            else:
+                text = body(item, topic, version)
+                if text is not None:
+                    return text
+        return ""
+
+    return render
+
+
+def _all_of(body: syntax.Sequence, shape: Shape) -> Render:
+    """All nodes one behind the other, None where one of them has nothing to show."""
+    pieces, tail = _pieces(body, shape)
+
+    def render(item: Body, topic: str, version: int) -> str | None:
+        result = ""
+        for before, node, _ in pieces:
+            text = node(item, topic, version)
+            if text is None:
+                return None
+            result = f"{result}{before}{text}"
+        return result + tail
+
+    return render
+
+
+def _value(value: syntax.Value, shape: Shape) -> tuple[Render, str]:
+    field = shape_at(shape, value.path)
+    get = _getter(value.path)
+    if value.form == "name":
+        enum = "" if field is None or field.enum is None else field.enum
+        return (lambda item, _topic, _version: _name(enum, get(item))), "None"
+    if value.form == "amount":
+        return (lambda item, _topic, _version: _amount(get(item))), ""
+    if field is not None and field.type == "records":
+        return (lambda item, _topic, _version: records_phrase(get(item)) or None), ""
+    if field is None or is_number(field):
+        return _shown(value.path, lambda found: str(found) if type(found) is int else word(found)), "None"
+    return _shown(value.path, lambda found: WORDS[found] if type(found) is str else word(found)), "null"
+
+
+def _shown(path: syntax.Path, show: Callable[[Any], str]) -> Render:
+    if len(path) == 1:
+        (name,) = path
+
+        def of_field(item: Body, _topic: str, _version: int) -> str | None:
+            value = item.get(name)
+            return None if value is None else show(value)
+
+        return of_field
+    get = _getter(path)
+
+    def render(item: Body, _topic: str, _version: int) -> str | None:
+        value = get(item)
+        return None if value is None else show(value)
+
+    return render
+
+
+def _name(enum: str, value: object) -> str | None:
+    name = enum_name(enum, value)
+    return None if name is None else name.lower().replace("_", " ")
+
+
+def _amount(value: object) -> str | None:
+    if isinstance(value, bytes):
+        return amount(len(value))
+    if isinstance(value, dict) and "redacted" in value:
+        return f"{amount(value['redacted'])}, redacted"
+    return None
+
+
+def _count(node: syntax.Count, shape: Shape) -> Render:
+    field = shape_at(shape, node.path)
+    if field is None or not field.array:
+        get = _getter(node.path)
+
+        def number(item: Body, _topic: str, _version: int) -> str | None:
+            value = get(item)
+            return None if value is None else count(value, node.noun)
+
+        return number
+    noun, path = node.noun, node.path
+
+    def elements(item: Body, _topic: str, _version: int) -> str:
+        total = _total(item, path)
+        return count(total, noun) if noun else str(total)
+
+    return elements
+
+
+def _total(value: Any, path: syntax.Path) -> int:
+    """How many elements the arrays at a path have, which leads through arrays of structs."""
+    value = value.get(path[0])
+    if len(path) == 1:
+        return len(lists(value))
+    inner = path[1:]
+    return sum(_total(one, inner) for one in ([value] if isinstance(value, dict) else rows(value)))
+
+
+def _each(node: syntax.Each, shape: Shape) -> Render:
+    body = _sequence(node.body, fields_at(shape, node.path))
+    counts_all = syntax.is_never_empty(node.body)
+    outer, inner = node.path[0], node.path[1] if len(node.path) > 1 else ""
+    prefers = _getter(node.prefer.split(".")) if node.prefer else None
+    shown, separator = node.shown, node.separator
+
+    def render(item: Body, topic: str, version: int) -> str | None:
+        texts: list[str] = []
+        total = 0
+        preferred = False
+        for one in rows(item.get(outer)):
+            if inner:
+                name, found = topic_of(one), rows(one.get(inner))
+            else:
+                name, found = topic, [one]
+            for struct in found:
+                if node.good and struct.get("error_code"):
+                    continue
+                has_room = not shown or len(texts) < shown
+                if prefers is not None:
+                    if _says(prefers(struct)):
+                        preferred = True
+                    elif preferred:
+                        has_room = False
+                if counts_all and not has_room:
+                    total += 1
+                    continue
+                text = body(struct, name, version)
+                if text:
+                    total += 1
+                    if has_room:
+                        texts.append(text)
+        rest = total - len(texts)
+        if rest:
+            texts.append(f"+{count(rest, node.noun)}" if node.noun else f"+{rest} more")
+        return separator.join(texts) or None
+
+    return render
+
+
+# Conditions
+
+
+def _getter(path: syntax.Path | list[str]) -> Callable[[Body], Any]:
+    """What leads to the value at a path; None where a struct on the way is missing."""
+    if len(path) == 1:
+        name = path[0]
+        return lambda item: item.get(name)
+    *outer, last = path
+
+    def get(item: Body) -> Any:
+        value: Any = item
+        for name in outer:
+            value = value.get(name)
+            if not isinstance(value, dict):
+                return None
+        if last == "base_offset" and "batches" in value:
+            # Of records: that of their first batch.
+            return value["batches"][0].get(last) if value["batches"] else None
+        return value.get(last)
+
+    return get
+
+
+def _says(value: Any) -> bool:
+    """Whether a value is neither null, empty nor 0."""
+    if type(value) is int:
+        return value != 0
+    if isinstance(value, dict) and "batches" in value:
+        return bool(value["batches"])
+    return bool(value) and value != NO_ID
+
+
+def _condition(test: syntax.Test) -> _Condition:
+    path, kind, operand = test.path, test.kind, test.operand
+    if path == ("@version",):
+        return lambda _item, version: version == operand
+    get = _getter(path)
+    match kind:
+        case "some" if len(path) == 1:
+            return lambda item, _version: _says(item.get(path[0]))
+        case "some":
+            return lambda item, _version: _is_some(item, path)
+        case "none":
+            return lambda item, _version: not _is_some(item, path)
+        case "has":
+            return lambda item, _version: path[0] in item
+        case "lacks":
+            return lambda item, _version: path[0] not in item
+        case ">=":
+            least = operand if isinstance(operand, int) else 0
+            return lambda item, _version: isinstance(value := get(item), int) and value >= least
+    if isinstance(operand, tuple):
+        other = _getter(operand)
+        return lambda item, _version: (get(item) == other(item)) is (kind == "=")
+    return lambda item, _version: (get(item) == operand) is (kind == "=")
+
+
+def _is_some(item: Body, path: syntax.Path) -> bool:
+    """Whether a value at a path, which may lead through arrays, says something."""
+    value = item.get(path[0])
+    if len(path) == 1:
+        return _says(value)
+    return any(_is_some(one, path[1:]) for one in ([value] if isinstance(value, dict) else rows(value)))

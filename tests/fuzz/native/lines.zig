@@ -1,0 +1,237 @@
+//! Mutates messages of the feed, their bytes and what is said of them, and has the kernel write their lines.
+
+const fuzz = @import("fuzz.zig");
+const kernel = @import("kernel");
+const std = @import("std");
+
+const lines = kernel.lines;
+const text_lines = kernel.text_lines;
+const Message = kernel.feed.Message;
+
+/// A message to begin with.
+const Seed = extern struct {
+    bytes: [*]const u8,
+    size: u64,
+    /// Its `pair` is the index of another seed; `start` is not looked at.
+    message: Message,
+};
+
+const Run = extern struct {
+    call: *lines.Lines,
+    seeds: [*]const Seed,
+    seeds_count: u64,
+    /// Memory for messages, at whose end nothing may be read.
+    room: [*]u8,
+    room_size: u64,
+    executions: u64,
+    random: u64,
+    /// Messages that were written, and that were left; calls that ended early.
+    written: u64,
+    left: u64,
+    ended: u64,
+    /// Lines of text.
+    texts: u64,
+    /// Tables of summaries.
+    tables: [*]const text_lines.Table,
+};
+
+const MOST = 8;
+
+/// Puts messages one behind the other, so that the last one ends where the room does.
+const Batch = struct {
+    messages: [MOST]Message = undefined,
+    numbers: [MOST]i64 = undefined,
+    count: usize = 0,
+    /// Where the first one begins.
+    at: usize,
+
+    fn add(self: *Batch, run: *const Run, seed: *const Seed, random: *fuzz.Random) bool {
+        if (self.count == MOST or seed.size > self.at) return false;
+        const size = if (random.below(8) == 0) random.below(seed.size + 1) else seed.size;
+        self.at -= size;
+        const input = run.room[self.at..][0..size];
+        @memcpy(input, seed.bytes[0..size]);
+        for (0..random.below(4)) |_| fuzz.change(input, random);
+        const message = &self.messages[self.count];
+        message.* = seed.message;
+        message.start = self.at;
+        message.size = @intCast(size);
+        message.flags.arena = random.below(2) == 0;
+        message.pair = kernel.feed.NONE;
+        self.numbers[self.count] = @bitCast(random.next() >> @intCast(random.below(64)));
+        self.count += 1;
+        return true;
+    }
+};
+
+/// Something that the feed says of a message is another thing.
+fn disturb(message: *Message, random: *fuzz.Random) void {
+    const value = random.next() >> @intCast(random.below(64));
+    switch (random.below(14)) {
+        0 => message.start = value,
+        1 => message.size = @truncate(value),
+        2 => message.body = @truncate(value),
+        3 => message.client_id = @bitCast(@as(u16, @truncate(value))),
+        4 => message.pair = @truncate(value),
+        5 => message.pair = @truncate(value % MOST),
+        6 => message.connection = @truncate(value % 8),
+        7 => message.code = @truncate(value),
+        8 => message.packet = @bitCast(value),
+        9 => message.time = @bitCast(value),
+        10 => message.latency = @bitCast(value),
+        11 => message.duration = -@as(i64, @intCast(value >> 1)),
+        12 => message.flags = @bitCast(@as(u8, @truncate(value))),
+        else => message.first_packet = @bitCast(value),
+    }
+}
+
+const ENDS = "192.0.2.1:40000 → [2001:db8::2]:9092";
+const LABELS: [kernel.feed.KEYS * kernel.feed.VERSIONS]lines.Text = @splat(text("Produce v3   "));
+const CONNECTIONS: [4]text_lines.Ends = @splat(.{ .request = text(ENDS), .response = text(ENDS) });
+const CAPTURES = [_]text_lines.Capture{
+    .{ .name = 0, .line = text("capture a") },
+    .{ .name = 1, .line = text("") },
+    .{ .name = 2, .line = text("capture b") },
+};
+
+fn text(comptime words: []const u8) lines.Text {
+    return .{ .text = words.ptr, .size = words.len };
+}
+
+/// The same messages as text. What lines show of their bodies are bytes of theirs.
+fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
+    const call = run.call.call;
+    var told: [MOST]text_lines.Told = undefined;
+    for (told[0..batch.count]) |*one| one.* = .{
+        .at = random.below(run.room_size + 2),
+        .size = @truncate(random.below(64)),
+        .known = @intFromBool(random.below(2) > 0),
+    };
+    var writer = text_lines.TextLines{
+        .source = run.call.source,
+        .connections = &CONNECTIONS,
+        .connections_size = CONNECTIONS.len,
+        .labels = &LABELS,
+        .captures = &CAPTURES,
+        .captures_size = CAPTURES.len,
+        .day_before = text(""),
+        .day_after = text(""),
+        .tables = run.tables,
+        .summaries = .{
+            .output = call.output,
+            .output_size = 0,
+            .topics = .{ .ids = undefined, .ends = undefined, .names = undefined, .count = 0 },
+            .sessions = null,
+            .written = 0,
+        },
+        .told = &told,
+        .texts = run.room,
+        .texts_size = run.room_size,
+        .output = call.output,
+        .output_size = call.output_size,
+        .next = 0,
+        .last = batch.count,
+        .wanted = 0,
+        .used = 0,
+        .state = .{
+            .day = std.math.minInt(i64),
+            .capture = 2,
+            .exchange_width = random.below(30),
+            .correlation_width = random.below(30),
+            .client_width = random.below(200),
+        },
+    };
+    while (true) {
+        const before = writer.used;
+        const first = writer.next;
+        const outcome = kernel.kafkasniff_text_lines(&writer);
+        if (outcome == .misuse) @panic("misuse");
+        if (writer.used > writer.output_size or (writer.used > before) != (writer.next > first)) @panic("not lines");
+        if (writer.used > before and writer.output[writer.used - 1] != '\n') @panic("not a line");
+        run.texts += writer.next - first;
+        if (outcome == .done) return;
+        run.ended += 1;
+        writer.next += 1;
+    }
+}
+
+pub export fn kafkasniff_fuzz_lines(run: *Run) void {
+    var random = fuzz.Random{ .state = run.random | 1 };
+    const call = run.call;
+    const output_size = call.call.output_size;
+    var ends: [MOST]u64 = undefined;
+    var states: [MOST]lines.State = undefined;
+    for (0..run.executions) |_| {
+        var batch = Batch{ .at = run.room_size };
+        for (0..1 + random.below(3)) |_| {
+            const seed = &run.seeds[random.below(run.seeds_count)];
+            const asked = seed.message.pair;
+            if (asked < run.seeds_count and random.below(8) > 0) _ = batch.add(run, &run.seeds[asked], &random);
+            const before = batch.count;
+            if (batch.add(run, seed, &random) and before > 0 and !batch.messages[before].flags.request)
+                batch.messages[before].pair = @intCast(before - 1);
+        }
+        if (random.below(4) == 0) disturb(&batch.messages[random.below(batch.count)], &random);
+        const records: u32 = if (random.below(8) == 0) @intCast(random.below(4)) else 0;
+        const form: u32 = @intCast(random.below(3));
+        const shown: u32 = @intCast(random.below(2));
+        const payload: u32 = @intCast(random.below(3));
+        call.call.wants = @bitCast(form | records << 2 | shown << 4 | payload << 6);
+        call.call.output_size = if (random.below(8) == 0) random.below(2000) else output_size;
+        call.source.messages = &batch.messages;
+        call.source.messages_size = batch.count;
+        call.source.numbers = &batch.numbers;
+        call.source.buffer = run.room;
+        call.source.buffer_size = run.room_size;
+        call.source.arena = run.room;
+        call.source.arena_size = run.room_size;
+        call.next = 0;
+        call.base = 0;
+        call.last = batch.count;
+        call.used = 0;
+        call.ends = &ends;
+        call.states = &states;
+        call.call.batches_given = 0;
+        var given = false;
+        while (true) {
+            const outcome = kernel.kafkasniff_lines(call);
+            if (outcome == .done) break;
+            run.ended += 1;
+            if (outcome == .misuse) @panic("misuse");
+            if (outcome == .compressed and !given) {
+                for (call.call.batches[0..call.call.batches_wanted]) |*one| {
+                    const found = run.room[random.below(run.room_size)..run.room_size];
+                    one.records = found.ptr;
+                    one.size = found.len;
+                }
+                call.call.batches_given = call.call.batches_wanted;
+                given = true;
+                continue;
+            }
+            given = false;
+            call.call.batches_given = 0;
+            states[call.next] = .left;
+            ends[call.next] = call.used;
+            call.next += 1;
+        }
+        var begin: u64 = 0;
+        for (states[0..batch.count], ends[0..batch.count]) |state, end| {
+            const found = call.call.output[begin..end];
+            switch (state) {
+                .written => {
+                    run.written += 1;
+                    if (found.len < 200 or found[0] != '{' or found[found.len - 2] != '}') @panic("not a line");
+                    if (std.mem.indexOfScalar(u8, found, '\n') != found.len - 1) @panic("not one line");
+                },
+                .left => {
+                    run.left += 1;
+                    if (found.len != 0) @panic("a line that is Python's");
+                },
+            }
+            begin = end;
+        }
+        texts(run, &batch, &random);
+    }
+    call.call.output_size = output_size;
+    run.random = random.state;
+}

@@ -1,0 +1,93 @@
+"""Lines of messages, by the native kernel, on millions of changed batches; `lines.py` compares some with Python's."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from kafkasniff.capture import open_captures
+from kafkasniff.native.feed import KEYS, MESSAGE, NONE, VERSIONS
+from tests.conftest import shipped_captures
+from tests.fuzz.compiled import Room, compiled
+from tests.native.feed_messages import Native, batches, recorded
+from tests.native.kernel_summaries import kinds_with_tables, table
+
+ROOM: Final = 16 << 10
+MOST_OF_ONE: Final = 150
+"""Messages of one capture."""
+
+
+_Row = ctypes.c_uint8 * MESSAGE.itemsize
+
+
+class _Seed(ctypes.Structure):
+    _fields_ = (("bytes", ctypes.c_char_p), ("size", ctypes.c_uint64), ("message", _Row))
+
+
+class _Run(ctypes.Structure):
+    _fields_ = (
+        ("call", ctypes.c_void_p),
+        ("seeds", ctypes.POINTER(_Seed)),
+        ("seeds_count", ctypes.c_uint64),
+        ("room", ctypes.c_void_p),
+        ("room_size", ctypes.c_uint64),
+        *((name, ctypes.c_uint64) for name in ("executions", "random", "written", "left", "ended", "texts")),
+        ("tables", ctypes.c_void_p),
+    )
+
+
+def fuzz(options: argparse.Namespace) -> int:
+    """Fuzz; a crash is the process's."""
+    seeds: list[Any] = []
+    native = None
+    connection = -1
+    for path in shipped_captures():
+        with open_captures([str(path)], stdin=None) as source:
+            recorder, seen = recorded(source)
+        small = [one for one in seen if len(one.data) <= ROOM // 4][:MOST_OF_ONE]
+        if not small:
+            continue
+        native = native or Native.after(recorder)
+        (batch,) = batches(small, len(small))
+        # All are of one connection; which one does not matter here. What the lines know of kinds stays.
+        connection = seen[0].connection.number if connection < 0 else connection
+        batch.messages["connection"] = connection
+        native.of(batch)
+        paired = batch.messages["pair"] != NONE
+        batch.messages["pair"][paired] += len(seeds)
+        seeds += [
+            _Seed(one.data, len(one.data), _Row.from_buffer_copy(row.tobytes()))
+            for one, row in zip(small, batch.messages, strict=True)
+        ]
+    assert native is not None
+    with tempfile.TemporaryDirectory(prefix="kafkasniff-fuzz-") as folder:
+        library = compiled(Path(folder))
+    room = Room(ROOM)
+    array = (_Seed * len(seeds))(*seeds)
+    run = _Run(native.call, array, len(seeds), room.address, ROOM)
+    tables = np.zeros((2, KEYS * VERSIONS, 2), np.uint64)
+    tables[:, :, 1] = 1
+    kept = {}
+    for kind in kinds_with_tables():
+        assert kind.key is not None
+        found = kept[kind] = table(kind.key, kind.version, kind.direction)
+        assert found is not None
+        tables[int(kind.direction == "response"), kind.key * VERSIONS + kind.version, 0] = found.address
+    run.tables = tables.ctypes.data
+    run.random = options.seed * 2 + 1
+    done = 0
+    began, cpu = time.monotonic(), time.process_time()
+    while done < options.executions and (not options.seconds or time.monotonic() - began < options.seconds):
+        run.executions = min(options.every, options.executions - done)
+        library.kafkasniff_fuzz_lines(ctypes.byref(run))
+        done += run.executions
+    seconds = time.process_time() - cpu
+    print(f"{done:,} executions with {len(seeds):,} messages, {seconds:,.0f} s of CPU: {run.written:,} lines written,")
+    print(f"{run.left:,} left to Python; {run.texts:,} lines of text; {run.ended:,} calls ended early")
+    return 0

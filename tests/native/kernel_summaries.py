@@ -1,0 +1,151 @@
+"""Summaries by the kernel beside those that Python makes of the same bytes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.dissectors import api
+from kafkasniff.kafka.layout import FORMATS, Field
+from kafkasniff.kafka.uuids import uuid_text
+from kafkasniff.model import Body, Message
+from kafkasniff.native.caller import ITEM
+from kafkasniff.native.calls import DONE
+from kafkasniff.native.summaries import SummaryCaller, SummaryTable
+from kafkasniff.sinks.paint import PLAIN
+from kafkasniff.sinks.summaries import summary
+from kafkasniff.sinks.summaries.compiled import table_of
+from tests.craft.kafka_bytes import unsigned_varint
+from tests.kafka import records_craft as craft
+from tests.kafka.encode import Encoder, Plan
+from tests.native.kernel_and_walker import Kind, kinds, the_kernel, walked
+
+HEADERS = DecodeOptions(records="batches")
+"""What a body is decoded with whose summary alone is shown."""
+
+
+@functools.cache
+def table(key: int, version: int, direction: str) -> SummaryTable | None:
+    """The table of a kind; None where Python makes all summaries."""
+    found = table_of(key, version, direction)  # type: ignore[arg-type]
+    return None if found is None else SummaryTable(the_kernel(), found)
+
+
+@functools.cache
+def kinds_with_tables() -> tuple[Kind, ...]:
+    """The layouts of which the kernel writes summaries."""
+    return tuple(
+        kind for kind in kinds() if kind.key is not None and table(kind.key, kind.version, kind.direction) is not None
+    )
+
+
+def written(  # noqa: PLR0917 - a body, and what is known of it
+    caller: SummaryCaller, kind: Kind, data: bytes, start: int, end: int, session: int = -1
+) -> tuple[str, int] | None:
+    """The summary and where the body ends; None where it is left to Python."""
+    assert kind.key is not None
+    found = table(kind.key, kind.version, kind.direction)
+    assert found is not None
+    items = np.zeros(1, ITEM)
+    items["program"], items["start"], items["end"] = found.address, start, end
+    looked = caller.write(data, items, np.array([session], np.int64))
+    assert looked == 1
+    if items["status"][0] != DONE:
+        return None
+    return str(caller.view[: int(items["output_end"][0])], "utf-8"), int(items["after"][0])
+
+
+def agree_on_summary(  # noqa: PLR0917 - a body, and what is known of it
+    caller: SummaryCaller,
+    kind: Kind,
+    data: bytes,
+    start: int,
+    end: int,
+    names: dict[bytes, str] | None = None,
+    session: int = -1,
+) -> bool:
+    """Whether the kernel wrote the summary; raises AssertionError where Python makes another one, or reports more."""
+    made = written(caller, kind, data, start, end, session)
+    if made is None:
+        return False
+    result, context = walked(kind.root, data, start, end, HEADERS)
+    assert context.problems == []
+    assert (made[1], result.complete) == (result.position, True)
+    name_topics(result.body, {uuid_text(topic_id): name for topic_id, name in (names or {}).items()})
+    if session >= 0 and "session_id" in result.body:
+        result.body["_session"] = {"partitions": session}
+    text = expected(kind, result.body, tuple(context.errors))
+    assert made[0] == text, f"{made[0]!r}, but Python makes {text!r}"
+    return True
+
+
+def expected(kind: Kind, body: Body, errors: tuple[Any, ...]) -> str:
+    """What the interpreter makes of a body."""
+    assert kind.key is not None
+    found = api(kind.key)
+    assert found is not None
+    told = Message(
+        kind.direction, 0, api_key=kind.key, api=found.name, api_version=kind.version, body=body, errors=errors
+    )
+    return summary(told, PLAIN)
+
+
+def name_topics(body: Any, names: dict[str, str]) -> None:
+    """Put names beside topic ids, as an enricher does."""
+    for one in structs(body):
+        if "topic_id" in one and one.get("name", one.get("topic")) is None and one["topic_id"] in names:
+            one["_topic_name"] = names[one["topic_id"]]
+
+
+def structs(value: Any) -> Iterator[dict[str, Any]]:
+    """All structs of a body."""
+    if isinstance(value, dict):
+        yield value
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from structs(one)
+
+
+class TameEncoder(Encoder):
+    """Bodies that the kernel takes: plain names, no errors, records that are right. `ids`: the topic ids in them."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.ids: list[bytes] = []
+
+    def scalar(self, field: Field, path: str, nullable: bool) -> tuple[bytes, Any]:
+        rng = self.rng
+        if field.type == "error" or field.name == "throttle_time_ms":
+            return bytes(FORMATS[field.type][1]), 0
+        if field.type == "uuid":
+            raw = rng.choice([bytes(16), rng.randbytes(16)])
+            if any(raw):
+                self.ids.append(raw)
+            return raw, None
+        if field.type not in {"string", "records"}:
+            return super().scalar(field, path, nullable)
+        if nullable and self.plan.flip(self.plan.nulls):
+            return b"\x00" if field.compact else b"\xff" * (2 if field.type == "string" else 4), None
+        if field.type == "string":
+            raw = rng.choice([b"a", b"orders", b"a b", b'x"y', b"", b"t" * 64, b"u" * 65, b"z" * 200, b"::1"])
+        else:
+            raw = b"".join(self._batch() for _ in range(rng.choice([0, 1, 1, 2, 5])))
+            if raw and not field.whole and rng.random() < 0.3:
+                raw += raw[: rng.randrange(len(raw))]
+        size = (
+            unsigned_varint(len(raw) + 1)
+            if field.compact
+            else len(raw).to_bytes(2 if field.type == "string" else 4, "big")
+        )
+        return size + raw, None
+
+    def _batch(self) -> bytes:
+        rng = self.rng
+        codec = rng.choice([0, 0, 1, 2, 3, 4])
+        payload = rng.randbytes(rng.choice([0, 1, 40, 2000]))
+        return craft.batch(
+            payload, rng.choice([0, 1, 12, 100_000]), attributes=codec, base_offset=rng.randrange(1 << 40)
+        )
