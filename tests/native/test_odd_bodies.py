@@ -23,7 +23,7 @@ from kafkasniff.kafka.layout import Struct
 from kafkasniff.kafka.message import decode_request, decode_response
 from kafkasniff.kafka.schema import Schema
 from kafkasniff.kafka.wire import MAX_UNKNOWN_TAGS
-from tests.choice import DEEP, examples
+from tests.choice import DEEP, examples, fewer
 from tests.craft.kafka_bytes import unsigned_varint
 from tests.kafka.encode import Encoder, Plan
 from tests.native.kernel_and_walker import agree, agree_on_dicts, caller, program, roots, the_kernel, walked
@@ -32,7 +32,7 @@ from tests.native.test_captures import lines
 
 SHOW = DecodeOptions(show_secrets=True)
 HIDE = DecodeOptions()
-MOST_CUTS = 100_000 if DEEP else 60
+MOST_CUTS = 100_000 if DEEP else fewer(20, 60)
 """Lengths that a body is cut at: all of them, up to so many."""
 
 
@@ -116,7 +116,7 @@ def test_nulls_and_counts(key: int) -> None:
     for one in schemas_of(key):
         data, _ = Encoder(Plan(rng, tagged=False)).body(one.root)
         places = list(lengths(one.root, data))
-        for start, end, compact, is_count in places if DEEP else rng.sample(places, min(len(places), 6)):
+        for start, end, compact, is_count in places if DEEP else rng.sample(places, min(len(places), fewer(3, 6))):
             size = end - start
             right = int.from_bytes(data[start:end], "big") if not compact else data[start] - 1
             for value in (-1, -2, right + 1, right - 1, len(data), 0x7FFFFFFF):
