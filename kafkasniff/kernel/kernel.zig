@@ -3,6 +3,7 @@
 const build = @import("build_facts");
 pub const calls = @import("call.zig");
 pub const columns = @import("columns.zig");
+pub const headers = @import("headers.zig");
 const json = @import("json.zig");
 const packing = @import("pack.zig");
 const payloads = @import("payload.zig");
@@ -36,6 +37,11 @@ pub export fn kafkasniff_identity() [*:0]const u8 {
 /// 1 where these bytes are a program: any other must not be used.
 pub export fn kafkasniff_check(program: [*]const u8, size: u64) i32 {
     return @intFromBool(programs.check(program[0..size]));
+}
+
+/// Headers of packets to columns.
+pub export fn kafkasniff_headers(packets: *headers.Packets) void {
+    packets.read();
 }
 
 /// The body `data[start:end]`. What follows it in the data is for the caller to judge (`call.after`).

@@ -63,6 +63,9 @@ class Kernel:
         self.bodies = library.kafkasniff_bodies
         self.bodies.argtypes = (ctypes.POINTER(Call), ctypes.c_char_p, number, ctypes.POINTER(Item), number)
         self.bodies.restype = number
+        self.headers = library.kafkasniff_headers
+        self.headers.argtypes = (pointer,)
+        self.headers.restype = None
         self.columns_measure = library.kafkasniff_columns_measure
         self.columns_measure.argtypes = (pointer,)
         self.columns_measure.restype = None
