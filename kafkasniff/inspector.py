@@ -307,7 +307,7 @@ class Inspector:
     ) -> list[_Keyed]:
         """What the next packets yield, in no order.
 
-        `columns`: where exchanges are put that can be columns; `lines`: leave messages whose lines can be made (`_run`).
+        `columns`: where exchanges are put that can be columns; `lines`: messages that can have lines are left (`_run`).
         """
         if batch.captures:
             self._captures = batch.captures
