@@ -9,13 +9,13 @@ there is none for a platform, the wheel is a pure one without the library, and k
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import platform
 import subprocess
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,13 +95,13 @@ def wanted_platform() -> str | None:
     return asked
 
 
-def source_hash() -> str:
+def source_checksum() -> str:
     """Of all sources, with their names: `kafkasniff.native.library` compares it."""
-    found = hashlib.sha256()
+    found = 0
     for path in sorted(SOURCES.glob("*.zig")):
         text = path.read_bytes()
-        found.update(f"{path.name} {len(text)}\n".encode() + text)
-    return found.hexdigest()[:16]
+        found = zlib.crc32(f"{path.name} {len(text)}\n".encode() + text, found)
+    return f"{found:08x}"
 
 
 def compile_kernel(target: Target, output: Path) -> None:
@@ -109,7 +109,7 @@ def compile_kernel(target: Target, output: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="kafkasniff-kernel-") as name:
         work = Path(name)
         facts = work / "build_facts.zig"
-        facts.write_text(f'pub const sources = "{source_hash()}";\n')
+        facts.write_text(f'pub const sources = "{source_checksum()}";\n')
         made = work / output.name
         command = [
             *(sys.executable, "-m", "ziglang", "build-lib", "-dynamic", "-OReleaseSafe"),

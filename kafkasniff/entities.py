@@ -7,6 +7,7 @@ straight to the fields that matter; bodies are never searched.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -81,11 +82,17 @@ class Plan(msgspec.Struct, frozen=True):
     index_lists: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
     children: tuple[tuple[str, Plan], ...] = ()
+    offsets: tuple[str, ...] = ()
+    """Fields of a partition with its offset, the first of which counts; with its error; whether it has a watermark."""
+    errors: tuple[str, ...] = ()
+    watermark: bool = False
     nested: str | None = None
     """What a message that lies in this one is told as, beside its bytes; only of a whole message."""
 
 
 NOTHING: Final = Plan()
+
+_Collect = Callable[["Mentions", Body, str | None, str | None], None]
 
 
 def text(value: object) -> str | None:
@@ -120,11 +127,12 @@ def mentions(request: Message | None, response: Message | None) -> Mentions:
 
 def _collect(named: Mentions, key: int, direction: Direction, body: Body) -> None:
     """What a body names, and the body of a message that lies in it."""
-    plan = plan_of(key, direction)
-    if plan is None:
+    found = _collector_of(key, direction)
+    if found is None:
         return
-    _Collector(named, direction).struct(plan, body, None, None)
-    inside = None if plan.nested is None else body.get(plan.nested)
+    collect, nested = found
+    collect(named, body, None, None)
+    inside = None if nested is None else body.get(nested)
     if inside is not None and inside["api_key"] is not None and inside["body"] is not None:
         _collect(named, inside["api_key"], direction, inside["body"])
 
@@ -142,11 +150,20 @@ def plan_of(api_key: int, direction: Direction) -> Plan | None:
     if api is None:
         return None
     message = api.definition.request if direction == "request" else api.definition.response
-    plan = _plan(message.fields)
+    plan = _plan(message.fields, RESPONSE_OFFSET_FIELDS if direction == "response" else REQUEST_OFFSET_FIELDS)
     return plan if message.nested is None else msgspec.structs.replace(plan, nested=f"_{message.nested[1]}")
 
 
-def _plan(fields: tuple[FieldDefinition, ...]) -> Plan:
+@lru_cache(maxsize=1024)  # as above
+def _collector_of(api_key: int, direction: Direction) -> tuple[_Collect, str | None] | None:
+    """What walks the bodies of an API's requests or responses, and where in them a message lies; None as above."""
+    plan = plan_of(api_key, direction)
+    return None if plan is None else (_collector(plan, request=direction == "request"), plan.nested)
+
+
+def _plan(fields: tuple[FieldDefinition, ...], offsets: tuple[str, ...]) -> Plan:
+    """`offsets`: fields that say a partition's offset, the first of which counts."""
+
     def named(entity: str, *, array: bool | None = None) -> tuple[str, ...]:
         return tuple(field.name for field in fields if field.entity == entity and array in (None, field.array))
 
@@ -155,7 +172,9 @@ def _plan(fields: tuple[FieldDefinition, ...]) -> Plan:
             field.name for field in fields if field.name in names and field.type == "int32" and field.array == array
         )
 
-    children = [(field.name, _plan(field.fields)) for field in fields if field.fields]
+    children = [(field.name, _plan(field.fields, offsets)) for field in fields if field.fields]
+    names = frozenset(field.name for field in fields)
+    index = next(iter(numbers(PARTITION_FIELDS, array=False)), None)
     return Plan(
         topic=next(iter(named("topic_name", array=False)), None),
         topic_lists=named("topic_name", array=True),
@@ -163,95 +182,117 @@ def _plan(fields: tuple[FieldDefinition, ...]) -> Plan:
         groups=named("group_id"),
         transactions=named("transactional_id"),
         choices=tuple((field.name, field.entity_by) for field in fields if field.entity_by is not None),
-        index=next(iter(numbers(PARTITION_FIELDS, array=False)), None),
+        index=index,
         index_lists=numbers(INDEX_LIST_FIELDS, array=True),
         records=tuple(field.name for field in fields if field.type == "records" and not field.array),
         children=tuple((name, plan) for name, plan in children if plan != NOTHING),
+        offsets=() if index is None else tuple(name for name in offsets if name in names),
+        errors=() if index is None else tuple(name for name in ERROR_FIELDS if name in names),
+        watermark=index is not None and "high_watermark" in names,
     )
 
 
-class _Collector:
-    """Walks one body along its plan; facts that are known already stay as they are."""
+def _collector(plan: Plan, *, request: bool) -> _Collect:
+    """What walks one struct along its plan; facts that are known already stay as they are. Hot.
 
-    def __init__(self, named: Mentions, direction: Direction) -> None:
-        self._named = named
-        self._request = direction == "request"
-        self._offsets = REQUEST_OFFSET_FIELDS if self._request else RESPONSE_OFFSET_FIELDS
+    It is called with what gathers, the struct, and the topic and topic id of the struct around it. What a plan lacks
+    costs next to nothing: all of it is looked at here, once.
+    """
+    named_by, identified_by, index, watermark = plan.topic, plan.topic_id, plan.index, plan.watermark and not request
+    lists, index_lists, offsets, errors, records = (
+        plan.topic_lists,
+        plan.index_lists,
+        plan.offsets,
+        () if request else plan.errors,
+        plan.records,
+    )
+    asks = request and bool(plan.groups or plan.transactions or plan.choices)
+    has_partitions = index is not None or bool(index_lists)
+    children = tuple((name, _collector(child, request=request)) for name, child in plan.children)
 
-    def struct(self, plan: Plan, body: Body, topic: str | None, topic_id: str | None) -> None:
-        """Collect from one struct; `topic` and `topic_id` are those of the struct around it."""
-        if plan.topic is not None:
-            topic = text(body.get(plan.topic))
+    def collect(named: Mentions, body: Body, topic: str | None, topic_id: str | None) -> None:
+        if named_by is not None:
+            topic = text(body.get(named_by))
             if topic is not None:
-                self._named.topics[topic] = None
-        if plan.topic_id is not None:
-            if plan.topic is None:
+                named.topics[topic] = None
+        if identified_by is not None:
+            if named_by is None:
                 topic = None  # its id names another topic than the struct around it
-            value = body.get(plan.topic_id)
+            value = body.get(identified_by)
             topic_id = value if isinstance(value, str) and value != NO_TOPIC_ID else None
             if topic is None and "_topic_name" in body:
                 topic = text(body["_topic_name"])
-                _name(self._named.topics, topic)
-            if topic is None and topic_id is not None and topic_id not in self._named.unnamed:
-                self._named.unnamed[topic_id] = len(self._named.topics)
-        for field in plan.topic_lists:
+                _name(named.topics, topic)
+            if topic is None and topic_id is not None and topic_id not in named.unnamed:
+                named.unnamed[topic_id] = len(named.topics)
+        for field in lists:
             for value in body.get(field) or ():
-                _name(self._named.topics, value)
-        if self._request:
-            for field in plan.groups:
-                self._names(self._named.groups, body.get(field))
-            for field in plan.transactions:
-                self._names(self._named.transactions, body.get(field))
-            for field, choice in plan.choices:
-                self._choose(dict(choice.entities).get(body.get(choice.field, 0)), body.get(field))
-        if topic is not None or topic_id is not None:
-            if plan.index is not None and isinstance(body.get(plan.index), int):
-                self._partition(self._facts(topic, topic_id, body[plan.index]), body, plan.records)
-            for field in plan.index_lists:
+                _name(named.topics, value)
+        if asks:
+            _asked(named, plan, body)
+        if has_partitions and (topic is not None or topic_id is not None):
+            number = None if index is None else body.get(index)
+            if isinstance(number, int):
+                facts = _facts(named, topic, topic_id, number)
+                for field in offsets:
+                    value = body.get(field)
+                    if isinstance(value, int):
+                        facts.offset = value  # the response comes second and overrides the request
+                        break
+                if watermark:
+                    facts.high_watermark = body.get("high_watermark", facts.high_watermark)
+                for field in errors:
+                    value = body.get(field)
+                    if isinstance(value, int) and facts.error_code is None:
+                        facts.error_code = value
+                        facts.error = error_name(value) if value else None
+                for field in records:
+                    value = body.get(field)
+                    if isinstance(value, dict):
+                        _batches(facts, value)
+            for field in index_lists:
                 for value in body.get(field) or ():
-                    self._facts(topic, topic_id, value)
-        for field, child in plan.children:
+                    _facts(named, topic, topic_id, value)
+        for field, child in children:
             value = body.get(field)
-            for one in value if isinstance(value, list) else (value,):
-                if isinstance(one, dict):
-                    self.struct(child, one, topic, topic_id)
+            if value.__class__ is list:
+                for one in value:
+                    if isinstance(one, dict):
+                        child(named, one, topic, topic_id)
+            elif isinstance(value, dict):
+                child(named, value, topic, topic_id)
 
-    @staticmethod
-    def _names(into: dict[str, None], value: object) -> None:
-        for one in value if isinstance(value, list) else (value,):
-            _name(into, one)
+    return collect
 
-    def _choose(self, entity: str | None, value: object) -> None:
+
+def _asked(named: Mentions, plan: Plan, body: Body) -> None:
+    """Groups and transactional ids that a struct of a request names."""
+    for field in plan.groups:
+        _names(named.groups, body.get(field))
+    for field in plan.transactions:
+        _names(named.transactions, body.get(field))
+    for field, choice in plan.choices:
+        entity = dict(choice.entities).get(body.get(choice.field, 0))
         if entity == "group_id":
-            self._names(self._named.groups, value)
+            _names(named.groups, body.get(field))
         elif entity == "transactional_id":
-            self._names(self._named.transactions, value)
+            _names(named.transactions, body.get(field))
 
-    def _facts(self, topic: str | None, topic_id: str | None, partition: int) -> PartitionFacts:
-        key = (topic_id, topic if topic_id is None else None, partition)
-        facts = self._named.partitions.get(key)
-        if facts is None:
-            facts = self._named.partitions[key] = PartitionFacts(topic, topic_id, partition)
-        elif facts.topic is None:
-            # The name became known between the request and the response.
-            facts.topic = topic
-        return facts
 
-    def _partition(self, facts: PartitionFacts, body: Body, records: tuple[str, ...]) -> None:
-        for field in self._offsets:
-            if isinstance(body.get(field), int):
-                facts.offset = body[field]  # the response comes second and overrides the request
-                break
-        if not self._request:
-            facts.high_watermark = body.get("high_watermark", facts.high_watermark)
-            for field in ERROR_FIELDS:
-                if isinstance(body.get(field), int) and facts.error_code is None:
-                    facts.error_code = body[field]
-                    facts.error = error_name(body[field]) if body[field] else None
-        for field in records:
-            value = body.get(field)
-            if isinstance(value, dict):
-                _batches(facts, value)
+def _names(into: dict[str, None], value: object) -> None:
+    for one in value if isinstance(value, list) else (value,):
+        _name(into, one)
+
+
+def _facts(named: Mentions, topic: str | None, topic_id: str | None, partition: int) -> PartitionFacts:
+    key = (topic_id, topic if topic_id is None else None, partition)
+    facts = named.partitions.get(key)
+    if facts is None:
+        facts = named.partitions[key] = PartitionFacts(topic, topic_id, partition)
+    elif facts.topic is None:
+        # The name became known between the request and the response.
+        facts.topic = topic
+    return facts
 
 
 def _uncompressed(batch: dict[str, Any]) -> int | None:
@@ -264,9 +305,27 @@ def _uncompressed(batch: dict[str, Any]) -> int | None:
     return found
 
 
+def _batch(facts: PartitionFacts, batch: dict[str, Any], truncated: int) -> None:
+    """As `_batches`, where there is one."""
+    facts.batch_count = 1
+    facts.record_count = batch.get("record_count")
+    facts.bytes = BATCH_OVERHEAD + batch["batch_length"] + truncated
+    uncompressed = _uncompressed(batch)
+    if uncompressed is not None:
+        facts.uncompressed_bytes = uncompressed + truncated
+    facts.compression = batch["compression"]
+    facts.producer_id = batch.get("producer_id")
+    facts.producer_epoch = batch.get("producer_epoch")
+    facts.base_sequence = batch.get("base_sequence")
+
+
 def _batches(facts: PartitionFacts, records: dict[str, Any]) -> None:
     """What the contract's form of a `records` field says about a partition."""
     batches: list[dict[str, Any]] = records["batches"]
+    if len(batches) == 1:
+        # As nearly always where messages are small.
+        _batch(facts, batches[0], records["truncated_bytes"])
+        return
     counts: list[Any] = [batch.get("record_count") for batch in batches]
     codecs = {batch["compression"] for batch in batches}
     size = sum(BATCH_OVERHEAD + batch["batch_length"] for batch in batches) + records["truncated_bytes"]

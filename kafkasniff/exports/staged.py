@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from typing import BinaryIO, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.confined import ConfinedPath
 from kafkasniff.exports.merge import in_order
+from kafkasniff.exports.staging_file import StagingFile
 from kafkasniff.rows.staged import DAY_NS, STAGED, UNDATED
 
 __all__ = ["MappedFiles", "StagedFiles", "StagedTable"]
@@ -32,7 +33,7 @@ class StagedFiles:
 
     def __init__(self, folder: ConfinedPath) -> None:
         self._folder = folder
-        self._open: dict[str, tuple[BinaryIO, pa.RecordBatchWriter]] = {}
+        self._open: dict[str, tuple[StagingFile, pa.RecordBatchWriter]] = {}
         self.rows = 0
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:
@@ -44,7 +45,7 @@ class StagedFiles:
     def put(self, table: str, batch: pa.RecordBatch) -> None:
         """Take rows as they are."""
         if table not in self._open:
-            stream = self._folder.below(table, "00000.arrow").create()
+            stream = StagingFile(self._folder.below(table, "00000.arrow").create())
             self._open[table] = stream, pa.ipc.new_stream(pa.PythonFile(stream, "w"), STAGED[table])
         self._open[table][1].write_batch(batch)
 

@@ -319,14 +319,18 @@ def _zstd(data: bytes, output: _Output) -> None:
     else:
         raise _Corrupt(f"more than {MAX_FRAMES} frames")
     reader = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW).stream_reader(data, read_across_frames=True)
+    # Room for the usual batch in one go, as for lz4.
+    step = min(_STEP, max(_FEED, 8 * len(data)))
     while True:
+        size = min(step, output.room())
         try:
-            chunk = reader.read(min(_STEP, output.room()))
+            chunk = reader.read(size)
         except zstandard.ZstdError as error:
             raise _Corrupt(str(error)) from None
-        if not chunk:
-            return
         output.add(chunk)
+        # It reads on across frames until it has so many bytes, or has come to the end.
+        if len(chunk) < size:
+            return
 
 
 def _zstd_frame_end(data: bytes, position: int) -> int:

@@ -32,9 +32,9 @@ from kafkasniff.native.library import Kernel
 
 __all__ = ["MAX_SIZE", "Renderer", "program_for"]
 
-MAX_SIZE: Final = 1 << 20
+MAX_SIZE: Final = 4 << 20
 """Bytes of a message of which anything is rendered: what lies behind them is Python's."""
-MAX_INFLATED: Final = 4 << 20
+MAX_INFLATED: Final = 8 << 20
 """Bytes that its batches may decompress to; as above. The JSON takes less memory than the records would as dicts."""
 
 

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 FIRST_OUTPUT: Final = 256 << 10
-MAX_OUTPUT: Final = 8 << 20
+MAX_OUTPUT: Final = 16 << 20
 """Bytes of JSON of one body at most: larger ones are Python's."""
 NOTES: Final = 128 << 10
 """Bytes of the error codes and problems of one call, with their paths."""

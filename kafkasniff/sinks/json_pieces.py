@@ -18,7 +18,7 @@ import orjson
 from kafkasniff.model import Body, RenderedRecords
 from kafkasniff.sinks.lines import joined
 
-__all__ = ["LONG_VALUE", "PIECE_BYTES", "BytesForm", "Pieces", "bytes_default"]
+__all__ = ["LONG_VALUE", "PIECE_BYTES", "PLACE", "BytesForm", "Pieces", "bytes_default"]
 
 BytesForm = Literal["auto", "base64", "hex"]
 """auto: a string where the bytes are UTF-8, else `{"base64"}`; base64, hex: always that."""
@@ -35,7 +35,7 @@ FEW: Final = 64
 MANY_HEADERS: Final = 16
 """Headers from which on those of a record are rendered by themselves."""
 
-_PLACE: Final = b"\0"
+PLACE: Final = b"\0"
 """Stands where something was left out: JSON escapes it, so that nothing else is this byte."""
 _ZEROS: Final = bytes(64)
 _RUN: Final = re.compile(rb"(\0{64,})")
@@ -136,12 +136,13 @@ class Pieces:
             whole: bytes = orjson.dumps(value, default=self._default, option=option)
         finally:
             self._left = []
-        return whole.split(_PLACE), left
+        return whole.split(PLACE), left
 
     def _default(self, value: Any) -> Any:
-        if value.__class__ is _Later or (isinstance(value, bytes) and len(value) > LONG_VALUE):
+        kind = value.__class__
+        if kind is _Later or kind is RenderedRecords or (isinstance(value, bytes) and len(value) > LONG_VALUE):
             self._left.append(value)
-            return orjson.Fragment(_PLACE)
+            return orjson.Fragment(PLACE)
         return self._plain(value)
 
     def _filled(self, around: list[bytes], left: list[Any]) -> Iterator[bytes]:
@@ -152,6 +153,8 @@ class Pieces:
             one = left.pop()
             if isinstance(one, bytes):
                 yield from self._value(one)
+            elif one.__class__ is RenderedRecords:
+                yield one.json
             else:
                 yield from self._list(one)
             yield around.pop()

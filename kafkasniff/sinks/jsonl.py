@@ -9,6 +9,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
+from itertools import zip_longest
 from typing import Any, Final
 
 import orjson
@@ -23,11 +24,12 @@ from kafkasniff.model import (
     Message,
     Problem,
     RenderedBody,
+    RenderedRecords,
     SaslToken,
     SharedBody,
 )
 from kafkasniff.payload import SHOWN, BesideRecords, Payload
-from kafkasniff.sinks.json_pieces import BytesForm, Pieces, bytes_default
+from kafkasniff.sinks.json_pieces import PIECE_BYTES, PLACE, BytesForm, Pieces, bytes_default
 from kafkasniff.sinks.lines import ByteStream, LineWriter
 from kafkasniff.sinks.printable import visible_json
 from kafkasniff.sinks.shared import MadeOfShared
@@ -235,8 +237,11 @@ class JsonSink:
         self._payload = payload if payload.hides else None
         self._beside = BesideRecords.of(payload)
         self._lines = LineWriter(stream, live=live)
-        self._dumps = partial(orjson.dumps, default=json_default(form), option=orjson.OPT_APPEND_NEWLINE)
-        self._body_dumps = partial(orjson.dumps, default=json_default(form))
+        self._dumps = partial(orjson.dumps, default=self._default, option=orjson.OPT_APPEND_NEWLINE)
+        self._plain = json_default(form)
+        self._body_dumps = partial(orjson.dumps, default=self._plain)
+        self._apart: list[bytes] = []
+        """Large JSON of the line that is being made, in order: orjson would copy it several times."""
         self._pieces = Pieces(form, payload.record if payload.hides else None)
         self._shared: MadeOfShared[orjson.Fragment] = MadeOfShared()
         self._capture = capture
@@ -261,6 +266,7 @@ class JsonSink:
 
         Where the body is a large one, the pieces of the line, which are made as they are asked for.
         """
+        self._apart = []
         if type(event) is Message:
             if self._payload is not None:
                 payload = self._beside if event.body.__class__ is LargeBody else self._payload
@@ -268,7 +274,7 @@ class JsonSink:
             body: Any = event.body
             large = body.__class__ is LargeBody
             if body.__class__ is RenderedBody:
-                body = orjson.Fragment(body.json)
+                body = self._fragment(body.json)
             elif body.__class__ is SharedBody:
                 body = self._shared.made.get(id(body)) or self._share(body)
             elif body is not None and event.api_key is not None and may_have_floats(event.api_key):
@@ -288,12 +294,34 @@ class JsonSink:
         else:
             # The end of an exchange has no line: its messages have theirs, its problems come as events of their own.
             return None
+        before = len(self._apart)
         try:
             line: bytes = self._dumps(item)
         except orjson.JSONEncodeError:
             # Only a capture's name can hold what JSON cannot.
+            del self._apart[before:]
             line = self._dumps(_encodable(item))
+        if self._apart:
+            return self._around(line)
         return visible_json(line) if self._terminal else line
+
+    def _default(self, value: Any) -> Any:
+        """The form of what JSON has none for. Hot."""
+        if value.__class__ is RenderedRecords:
+            return self._fragment(value.json)
+        return self._plain(value)
+
+    def _fragment(self, json: bytes) -> orjson.Fragment:
+        if len(json) < PIECE_BYTES:
+            return orjson.Fragment(json)
+        self._apart.append(json)
+        return orjson.Fragment(PLACE)
+
+    def _around(self, line: bytes) -> Iterator[bytes]:
+        """A line in pieces, with what was left out of it."""
+        apart, self._apart = self._apart, []
+        pieces = (piece for pair in zip_longest(line.split(PLACE), apart) for piece in pair if piece)
+        return map(visible_json, pieces) if self._terminal else pieces
 
     def _in_pieces(self, item: dict[str, Any], body: Body) -> Iterator[bytes]:
         try:

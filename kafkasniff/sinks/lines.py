@@ -52,6 +52,13 @@ class LineWriter:
 
     def add(self, line: bytes) -> None:
         """Take one or several lines, each ending in a line feed, or the next piece of one. Hot."""
+        if len(line) >= BLOCK_BYTES:
+            # Joining it to what waits would copy it.
+            if self._lines:
+                self.flush()
+            self._stream.write(line)
+            self._stream.flush()
+            return
         self._lines.append(line)
         self._held += len(line)
         if self._live or self._held >= BLOCK_BYTES:

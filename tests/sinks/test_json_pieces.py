@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.model import LargeBody
+from kafkasniff.model import LargeBody, RenderedBody, RenderedRecords
 from kafkasniff.payload import Payload
-from kafkasniff.sinks import json_pieces
+from kafkasniff.sinks import json_pieces, jsonl
 from kafkasniff.sinks.json_pieces import BytesForm, Pieces, bytes_default
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.text import TextSink
@@ -193,3 +193,44 @@ def test_many_records_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> Non
         tracemalloc.stop()
     assert stream.size > 90_000_000
     assert peak < 6 << 20
+
+
+RENDERED = st.builds(
+    lambda text, count: RenderedRecords(orjson.dumps({"batches": [text] * count}), 0, dict),
+    st.text(max_size=5),
+    st.integers(0, 9),
+)
+
+
+@given(fields=st.lists(st.none() | RENDERED, max_size=5), apart=st.integers(0, 60), large=st.booleans())
+@examples(100)
+def test_rendered_records_stand_in_the_line_wherever_they_are_cut_out(
+    fields: list[RenderedRecords | None], apart: int, large: bool
+) -> None:
+    values = [None if one is None else orjson.loads(one.json) for one in fields]
+    body = {"topics": [{"name": "a\0b", "records": one} for one in fields], "raw": b"\0c"}
+    plain = {"topics": [{"name": "a\0b", "records": one} for one in values], "raw": b"\0c"}
+    streams = [io.BytesIO(), io.BytesIO()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jsonl, "PIECE_BYTES", apart)
+        for stream, one in zip(streams, (LargeBody(body) if large else body, plain), strict=True):
+            # Nothing of a line is left over for the next.
+            sink = JsonSink(stream)
+            for _ in range(2):
+                sink.write(message(body=one))
+            sink.close()
+    assert streams[0].getvalue() == streams[1].getvalue()
+
+
+@pytest.mark.parametrize("apart", [1, 1 << 20])
+def test_a_rendered_body_stands_in_the_line_whatever_its_size(apart: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonl, "PIECE_BYTES", apart)
+    body = {"topics": ["\0", "x" * 100]}
+    streams = [io.BytesIO(), io.BytesIO()]
+    # JSON cannot hold the name of this capture, so that the line is made twice.
+    for stream, one in zip(streams, (RenderedBody(orjson.dumps(body)), body), strict=True):
+        sink = JsonSink(stream, capture=True)
+        sink.write(message(body=one, capture="\udcff.pcap"))
+        sink.close()
+    assert streams[0].getvalue() == streams[1].getvalue()
+    assert orjson.loads(streams[0].getvalue())["body"] == body

@@ -28,6 +28,16 @@ def test_lines_are_written_in_blocks_and_whole() -> None:
     assert all(block.endswith(b"\n") for block in stream.writes)
 
 
+def test_a_line_of_a_block_or_more_is_written_by_itself() -> None:
+    stream = Stream()
+    writer = LineWriter(stream)
+    small, large = b"x\n", bytes(BLOCK_BYTES)
+    for line in (small, small, large, small):
+        writer.add(line)
+    writer.flush()
+    assert stream.writes == [small + small, large, small]
+
+
 def test_live_lines_go_out_at_once() -> None:
     stream = Stream()
     writer = LineWriter(stream, live=True)
