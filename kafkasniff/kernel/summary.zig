@@ -499,7 +499,7 @@ const Walk = struct {
 
     fn topicName(self: *Walk, name: u32, id: u32) Error!?[]const u8 {
         if (name != NONE and self.slots[name].kind == .text) return self.slots[name].bytes;
-        if (id == NONE or !self.slots[id].says()) return null;
+        if (id == NONE or self.slots[id].kind != .uuid or !self.slots[id].says()) return null;
         // An id whose name is not known is shown by Python: its name may become known.
         return self.topics.name(self.slots[id].bytes) orelse error.Odd;
     }
