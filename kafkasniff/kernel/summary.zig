@@ -275,7 +275,7 @@ const Walk = struct {
         if (op.sum != NONE) {
             const sum = &self.slots[op.sum];
             const before = if (sum.kind == .number) sum.number else 0;
-            sum.setNumber(before + @as(i64, @intCast(count)));
+            sum.setNumber(before +| @as(i64, @intCast(count)));
         }
         if (op.runs != NONE) return self.list(index, op, count);
         if (op.kind == .structure) {
