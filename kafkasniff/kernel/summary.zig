@@ -69,11 +69,16 @@ pub const Call = extern struct {
     written: u64,
 };
 
-/// The value of a field; `none` where it is null or not there.
+/// The value of a field; `none` where it is null or not there. Written in place, and no more of it than its kind needs.
 const Slot = struct {
-    kind: enum { none, number, text, uuid, records } = .none,
-    number: i64 = 0,
-    bytes: []const u8 = "",
+    kind: enum { none, number, text, uuid, records },
+    number: i64,
+    bytes: []const u8,
+
+    inline fn setNumber(self: *Slot, number: i64) void {
+        self.kind = .number;
+        self.number = number;
+    }
 
     fn says(self: *const Slot) bool {
         return switch (self.kind) {
@@ -86,7 +91,12 @@ const Slot = struct {
     }
 
     fn equals(self: *const Slot, other: *const Slot) bool {
-        return self.kind == other.kind and self.number == other.number and std.mem.eql(u8, self.bytes, other.bytes);
+        if (self.kind != other.kind) return false;
+        return switch (self.kind) {
+            .none => true,
+            .number => self.number == other.number,
+            else => std.mem.eql(u8, self.bytes, other.bytes),
+        };
     }
 };
 
@@ -159,11 +169,11 @@ pub const Walk = struct {
         if (op.flags.array) return self.array(index, op);
         if (op.kind == .structure) {
             if (op.flags.nullable and try self.isNull(op)) return;
-            if (op.slot != NONE) self.slots[op.slot] = .{ .kind = .number, .number = 1 };
+            if (op.slot != NONE) self.slots[op.slot].setNumber(1);
             return self.structure(index);
         }
         if (op.slot == NONE) return self.skip(op, op.flags.nullable);
-        self.slots[op.slot] = try self.scalar(op, op.flags.nullable);
+        try self.scalar(op, op.flags.nullable, &self.slots[op.slot]);
     }
 
     /// A value that the template does not name, or several of fixed size.
@@ -174,7 +184,8 @@ pub const Walk = struct {
             if (try self.length(op, false)) |size| return self.checkText(op, try self.reader.take(size));
             if (!can_be_null) return error.Odd;
         } else {
-            _ = try self.scalar(op, can_be_null);
+            var slot: Slot = undefined;
+            try self.scalar(op, can_be_null, &slot);
         }
     }
 
@@ -195,45 +206,47 @@ pub const Walk = struct {
         return mark < 0;
     }
 
-    inline fn numeric(self: *Walk, comptime T: type) Error!Slot {
-        return .{ .kind = .number, .number = @intCast(try self.reader.int(T)) };
-    }
-
-    inline fn scalar(self: *Walk, op: *const Field, can_be_null: bool) Error!Slot {
+    inline fn scalar(self: *Walk, op: *const Field, can_be_null: bool, slot: *Slot) Error!void {
         switch (op.kind) {
             .boolean => {
                 const value = try self.reader.byte();
                 if (value > 1) return error.Odd;
-                return .{ .kind = .number, .number = value };
+                slot.setNumber(value);
             },
-            .int8 => return self.numeric(i8),
-            .int16 => return self.numeric(i16),
-            .uint16 => return self.numeric(u16),
-            .int32 => return self.numeric(i32),
-            .uint32 => return self.numeric(u32),
-            .int64 => return self.numeric(i64),
+            .int8 => slot.setNumber(try self.reader.int(i8)),
+            .int16 => slot.setNumber(try self.reader.int(i16)),
+            .uint16 => slot.setNumber(try self.reader.int(u16)),
+            .int32 => slot.setNumber(try self.reader.int(i32)),
+            .uint32 => slot.setNumber(try self.reader.int(u32)),
+            .int64 => slot.setNumber(try self.reader.int(i64)),
             .float64 => {
                 _ = try self.reader.take(8);
-                return .{};
+                slot.kind = .none;
             },
-            .uuid => return .{ .kind = .uuid, .bytes = try self.reader.take(16) },
+            .uuid => {
+                slot.bytes = try self.reader.take(16);
+                slot.kind = .uuid;
+            },
             .error_code => {
                 // What failed is shown by Python, in front of the summary.
                 if (try self.reader.int(i16) != 0) return error.Odd;
-                return .{ .kind = .number };
+                slot.setNumber(0);
             },
             .string, .bytes, .records => {
                 const size = try self.length(op, false) orelse {
                     if (!can_be_null) return error.Odd;
-                    return .{};
+                    slot.kind = .none;
+                    return;
                 };
                 const value = try self.reader.take(size);
+                slot.bytes = value;
                 if (op.kind == .records) {
                     try Batches.check(value, op.flags);
-                    return .{ .kind = .records, .bytes = value };
+                    slot.kind = .records;
+                    return;
                 }
                 if (op.kind == .string) try self.checkText(op, value);
-                return .{ .kind = .text, .bytes = value };
+                slot.kind = .text;
             },
             .structure, _ => return error.Odd,
         }
@@ -258,11 +271,11 @@ pub const Walk = struct {
         };
         if (count > self.reader.left() + ZERO_SIZE_SLACK or count > self.elements) return error.Odd;
         self.elements -= count;
-        if (op.slot != NONE) self.slots[op.slot] = .{ .kind = .number, .number = @intCast(count) };
+        if (op.slot != NONE) self.slots[op.slot].setNumber(@intCast(count));
         if (op.sum != NONE) {
             const sum = &self.slots[op.sum];
             const before = if (sum.kind == .number) sum.number else 0;
-            sum.* = .{ .kind = .number, .number = before + @as(i64, @intCast(count)) };
+            sum.setNumber(before +| @as(i64, @intCast(count)));
         }
         if (op.runs != NONE) return self.list(index, op, count);
         if (op.kind == .structure) {
@@ -288,7 +301,8 @@ pub const Walk = struct {
                     .words => return error.Odd,
                 }
             } else {
-                const value = try self.scalar(op, false);
+                var value: Slot = undefined;
+                try self.scalar(op, false, &value);
                 switch (one.kind) {
                     .words => {
                         listed.total += 1;
@@ -312,7 +326,7 @@ pub const Walk = struct {
     }
 
     inline fn reset(self: *Walk, first_slot: u32, slots: u32, first_list: u32, lists: u32) void {
-        for (self.slots[first_slot..][0..slots]) |*slot| slot.* = .{};
+        for (self.slots[first_slot..][0..slots]) |*slot| slot.kind = .none;
         for (self.listed[first_list..][0..lists]) |*listed| listed.* = .{};
     }
 
@@ -485,7 +499,7 @@ pub const Walk = struct {
 
     fn topicName(self: *Walk, name: u32, id: u32) Error!?[]const u8 {
         if (name != NONE and self.slots[name].kind == .text) return self.slots[name].bytes;
-        if (id == NONE or !self.slots[id].says()) return null;
+        if (id == NONE or self.slots[id].kind != .uuid or !self.slots[id].says()) return null;
         // An id whose name is not known is shown by Python: its name may become known.
         return self.topics.name(self.slots[id].bytes) orelse error.Odd;
     }
@@ -572,7 +586,7 @@ pub fn summary(
     try walk.structure(0);
     if (head.session != NONE) {
         if (session) |partitions| {
-            if (partitions >= 0) walk.slots[head.session] = .{ .kind = .number, .number = partitions };
+            if (partitions >= 0) walk.slots[head.session].setNumber(partitions);
         } else if (walk.slots[head.session_id].says()) return error.Odd;
     }
     var out = Out{ .bytes = output };
@@ -587,6 +601,7 @@ pub fn summary(
 pub fn summaries(call: *Call, data: []const u8, items: []calls.Item) u64 {
     var walk: Walk = undefined;
     walk.topics = &call.topics;
+    walk.reset(0, tables.MAX_SLOTS, 0, tables.MAX_LISTS);
     var used: usize = 0;
     for (items, 0..) |*item, number| {
         item.status = .odd;

@@ -24,14 +24,26 @@ const CLASSES: [256]u8 = classes: {
     break :classes found;
 };
 
+/// The digits of the numbers below 100.
+const PAIRS: [100][2]u8 = pairs: {
+    var found: [100][2]u8 = undefined;
+    for (&found, 0..) |*pair, number| pair.* = .{ '0' + number / 10, '0' + number % 10 };
+    break :pairs found;
+};
+
 const BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 const UUID_SIZE = 22;
 
 /// Few bytes are copied in less time than it takes to call a function for it.
 inline fn copy(into: []u8, from: []const u8) void {
     const size = from.len;
-    if (size > 16) {
+    if (size > 32) {
         @memcpy(into, from);
+    } else if (size >= 16) {
+        const first = from[0..16].*;
+        const last = from[size - 16 ..][0..16].*;
+        into[0..16].* = first;
+        into[size - 16 ..][0..16].* = last;
     } else if (size >= 8) {
         const first = from[0..8].*;
         const last = from[size - 8 ..][0..8].*;
@@ -75,11 +87,16 @@ pub const Out = struct {
         var digits: [20]u8 = undefined;
         var first: usize = digits.len;
         var rest = @abs(value);
-        while (true) {
+        while (rest >= 100) : (rest /= 100) {
+            first -= 2;
+            digits[first..][0..2].* = PAIRS[rest % 100];
+        }
+        if (rest >= 10) {
+            first -= 2;
+            digits[first..][0..2].* = PAIRS[rest];
+        } else {
             first -= 1;
-            digits[first] = '0' + @as(u8, @intCast(rest % 10));
-            rest /= 10;
-            if (rest == 0) break;
+            digits[first] = '0' + @as(u8, @intCast(rest));
         }
         if (value < 0) try self.put("-");
         try self.put(digits[first..]);

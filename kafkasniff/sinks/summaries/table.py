@@ -1,0 +1,312 @@
+"""Tables of summaries for the native kernel: their parts, and the bytes that `kernel/summary_table.zig` reads.
+
+A table is a head, the fields of a layout in wire order with the slots that their values are kept in, the lists of the
+template, its nodes as words, and a pool of texts. All numbers are of the machine's byte order.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from struct import Struct as Packing
+from typing import Any, Final
+
+import msgspec
+
+from kafkasniff.kafka.enums import enum_by_name, enum_text
+from kafkasniff.kafka.layout import FORMATS, Struct
+from kafkasniff.kafka.program import KINDS
+from kafkasniff.sinks.summaries import syntax
+
+__all__ = [
+    "MAX_LISTS",
+    "MAX_SLOTS",
+    "NONE",
+    "TEST_SIZE",
+    "EnumNames",
+    "Scope",
+    "Slot",
+    "Table",
+    "TableList",
+    "Use",
+    "Word",
+    "condition_of",
+    "node_of",
+]
+
+MAX_SLOTS: Final = 64
+"""Values that a table keeps."""
+MAX_LISTS: Final = 16
+NONE: Final = 0xFFFF
+TEST_SIZE: Final = 4
+"""Words of a condition."""
+
+_MAGIC: Final = int.from_bytes(b"KSS1", "little")
+_HEAD: Final = Packing("=14I")
+_FIELD: Final = Packing("=BxHHHHHHHII")
+_LIST: Final = Packing("=17I")
+_FLAGS: Final = ("array", "nullable", "compact", "flexible", "tagged", "secret", "watched", "unaligned", "whole")
+_NODES: Final = (
+    *("text", "nothing", "word", "number", "name", "amount", "count", "list", "label", "topic"),
+    *("records", "base_offset", "types", "address", "refuse", "parts", "choice"),
+)
+_TESTS: Final = ("some", "none", "equal", "unequal", "least", "is_null", "not_null", "same", "other")
+_LISTS: Final = ("each", "words", "partitions")
+_NUMBERED: Final = frozenset({"code", "special", "bool"})
+"""Kinds of enums whose values are numbers."""
+_WORD: Final = 0xFFFF_FFFF
+
+
+class Slot:
+    """A value that is kept; its number is given at the end."""
+
+    def __init__(self) -> None:
+        self.number = NONE
+
+
+class Scope:
+    """Where slots and lists belong: the message, or an element of a list."""
+
+    def __init__(self) -> None:
+        self.slots: list[Slot] = []
+        self.lists: list[TableList] = []
+        self.first_slot = self.first_list = 0
+
+
+Word = Any
+"""A number, or a slot, a list or an enum whose number is given at the end."""
+
+
+class TableList(msgspec.Struct, eq=False):
+    """An array that a summary lists; `kernel/summary_table.zig` explains its fields."""
+
+    kind: str
+    scope: Scope
+    shown: int
+    separator: str
+    noun: str
+    code: list[Word] = []
+    counts_all: bool = False
+    prefer: Slot | None = None
+    name: Slot | None = None
+    id: Slot | None = None
+    index: Slot | None = None
+    number: int = NONE
+
+
+class EnumNames(msgspec.Struct, frozen=True):
+    """The names of an enum, as summaries have them, among the words."""
+
+    name: str
+
+    def names(self) -> dict[int, str]:
+        """By their numbers; none where the values of the enum are no numbers."""
+        table = enum_by_name(self.name)
+        found: dict[int, str] = {}
+        for value in () if table is None or table.kind not in _NUMBERED else table.values:
+            number = value.text == "true" if table is not None and table.kind == "bool" else int(value.text, 0)
+            name = enum_text(self.name, number)
+            assert name is not None
+            found[int(number)] = name.lower().replace("_", " ")
+        return found
+
+
+class Use:
+    """What is to be done with a field."""
+
+    def __init__(self) -> None:
+        self.slot: Slot | None = None
+        self.sum: Slot | None = None
+        self.runs: TableList | None = None
+        self.list_of: syntax.Node | None = None
+
+
+def node_of(kind: str, *words: Word) -> list[Word]:
+    """The words of a node: its kind, how many they are, and what it needs."""
+    return [_NODES.index(kind), 2 + len(words), *words]
+
+
+def condition_of(kind: str, slot: Slot, operand: int | Slot = 0) -> list[Word]:
+    """The words of a condition on a slot: with a number, or with another slot."""
+    low, high = (operand, 0) if isinstance(operand, Slot) else (operand & _WORD, operand >> 32 & _WORD)
+    return [_TESTS.index(kind), slot, low, high]
+
+
+class Table:
+    """A table that is being made: its pool of texts, and all that is written at the end."""
+
+    def __init__(self, *, is_response: bool) -> None:
+        self._is_response = is_response
+        self._pool = bytearray()
+        self._texts: dict[str, int] = {}
+        self._words: list[int] = []
+        self._enums: dict[str, int] = {}
+
+    def text(self, text: str) -> tuple[int, int]:
+        """The place of a text in the pool, and its bytes."""
+        data = text.encode()
+        if text not in self._texts:
+            self._texts[text] = len(self._pool)
+            self._pool += data
+        return self._texts[text], len(data)
+
+    def packed(
+        self,
+        root: Struct,
+        uses: dict[tuple[str, ...], Use],
+        code: list[Word],
+        scope: Scope,
+        session: tuple[Slot, Slot] | None,
+    ) -> bytes | None:
+        """The bytes of the table; None where it needs more than the kernel keeps.
+
+        `code`: the nodes of the message, whose slots and lists are in `scope`; `session`: the slots for the partitions
+        of a fetch session and for its number.
+        """
+        lists = _numbered(scope)
+        slots = len(scope.slots) + sum(len(one.scope.slots) for one in lists)
+        if slots > MAX_SLOTS or len(lists) > MAX_LISTS:
+            return None
+        for nodes in (code, *(one.code for one in lists)):
+            self._add_enums(nodes)
+        places = self._placed(code)
+        packed = b"".join([self._list(one) for one in lists])
+        fields = list(_fields(root, uses))
+        body = b"".join([*fields, packed, _words(self._words), bytes(self._pool)])
+        return (
+            _HEAD.pack(
+                *(_MAGIC, _HEAD.size + len(body), len(fields), len(lists), len(self._words), len(self._pool)),
+                *(len(scope.slots), len(scope.lists), slots, *places, self._is_response),
+                *((NONE, NONE) if session is None else (session[0].number, session[1].number)),
+            )
+            + body
+        )
+
+    def _placed(self, code: list[Word]) -> tuple[int, int]:
+        """Put nodes behind the words so far; where they begin and end."""
+        begin = len(self._words)
+        for word in code:
+            match word:
+                case Slot() | TableList():
+                    self._words.append(word.number)
+                case EnumNames(name):
+                    self._words.append(self._enums[name])
+                case _:
+                    self._words.append(int(word))
+        return begin, len(self._words)
+
+    def _add_enums(self, code: list[Word]) -> None:
+        """Put the names that nodes ask for in front of them."""
+        for word in code:
+            if not isinstance(word, EnumNames) or word.name in self._enums:
+                continue
+            self._enums[word.name] = len(self._words)
+            names = word.names()
+            self._words.append(len(names))
+            for number, name in names.items():
+                self._words += [number & _WORD, number >> 32 & _WORD, *self.text(name)]
+
+    def _list(self, one: TableList) -> bytes:
+        begin, end = self._placed(one.code)
+        scope = one.scope
+        return _LIST.pack(
+            *(_LISTS.index(one.kind), one.shown, *self.text(one.separator), *self.text(one.noun), begin, end),
+            *(one.counts_all, scope.first_slot, len(scope.slots), scope.first_list, len(scope.lists)),
+            *(_number(one.prefer), _number(one.name), _number(one.id), _number(one.index)),
+        )
+
+
+def _number(slot: Slot | None) -> int:
+    return NONE if slot is None else slot.number
+
+
+def _numbered(root: Scope) -> list[TableList]:
+    """All lists, those of one scope one behind the other; from now on they and all slots have their numbers."""
+    found = list(root.lists)
+    slots = 0
+    waiting = [root]
+    for scope in waiting:
+        scope.first_slot = slots
+        for slot in scope.slots:
+            slot.number, slots = slots, slots + 1
+        waiting += [one.scope for one in scope.lists]
+    for one in found:
+        one.scope.first_list = len(found)
+        found += one.scope.lists
+    for number, one in enumerate(found):
+        one.number = number
+    return found
+
+
+def _words(words: list[int]) -> bytes:
+    return b"".join([word.to_bytes(4, sys.byteorder) for word in words])
+
+
+class _Row(msgspec.Struct):
+    """A field of the table."""
+
+    depth: int
+    kind: str
+    flags: int
+    use: Use
+    fields: int = 0
+    tagged: int = 0
+    width: int = 0
+    tag: int = 0
+    after: int = 0
+
+
+def _fields(root: Struct, uses: dict[tuple[str, ...], Use]) -> Iterator[bytes]:
+    """The fields of a layout, each with what is done with it."""
+    rows = [_Row(0, "struct", _flags(flexible=root.flexible), Use())]
+    _add(root, (), uses, rows)
+    waiting: list[_Row] = []
+    for index, row in enumerate(rows):
+        while waiting and waiting[-1].depth >= row.depth:
+            waiting.pop().after = index
+        waiting.append(row)
+    for row in waiting:
+        row.after = len(rows)
+    for row in rows:
+        runs = NONE if row.use.runs is None else row.use.runs.number
+        numbers = row.fields, row.tagged, _number(row.use.slot), _number(row.use.sum), runs, row.width
+        yield _FIELD.pack(KINDS.index(row.kind), row.flags, *numbers, row.tag, row.after)
+
+
+def _add(struct: Struct, path: tuple[str, ...], uses: dict[tuple[str, ...], Use], rows: list[_Row]) -> None:
+    """Add the fields of the struct whose row is the last one."""
+    outer = rows[-1]
+    before: _Row | None = None
+    for field in (*struct.fields, *struct.tagged):
+        place = (*path, field.name)
+        is_used = place in uses
+        # Nothing can be wrong with such a value.
+        width = 0 if is_used or field.type not in FORMATS or field.type in {"bool", "error"} else FORMATS[field.type][1]
+        if width and before is not None and not field.array and field.tag is None:
+            before.width += width
+            continue
+        inner = field.struct
+        flags = _flags(
+            array=field.array,
+            nullable=field.nullable,
+            compact=field.compact and (field.array or field.type in {"string", "bytes", "records"}),
+            flexible=inner is not None and inner.flexible,
+            tagged=field.tag is not None,
+            secret=field.secret != "no",
+            watched=field.type == "string" and struct.records,
+            unaligned=field.unaligned,
+            whole=field.whole,
+        )
+        row = _Row(outer.depth + 1, field.type, flags, uses.get(place, Use()), width=width, tag=field.tag or 0)
+        rows.append(row)
+        if field.tag is None:
+            outer.fields += 1
+        else:
+            outer.tagged += 1
+        before = row if width and not field.array and field.tag is None else None
+        if inner is not None:
+            _add(inner, place, uses, rows)
+
+
+def _flags(**holds: bool) -> int:
+    return sum(1 << _FLAGS.index(name) for name, holding in holds.items() if holding)
