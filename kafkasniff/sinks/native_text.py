@@ -79,12 +79,12 @@ class NativeText:
         """Write the lines of these messages; returns the index of the first one that Python has to write, or `last`."""
         while first < last:
             self._before()
-            at, lines = self._lines.write(first, last)
-            if not lines:
-                return at
-            self._behind(lines)
-            first = at
-        return last
+            lines, first, is_pythons = self._lines.write(first, last)
+            if lines:
+                self._behind(lines)
+            if is_pythons:
+                break
+        return first
 
     def _before(self) -> None:
         """Continue behind the sink's last line."""
