@@ -10,6 +10,7 @@ as in Python (`edges`), so that what is known of an open exchange is always in o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -45,9 +46,12 @@ from kafkasniff.packets import COLUMNS, PacketBatch
 from kafkasniff.streams import NO_TIME
 from kafkasniff.tcp import TcpConnection
 from kafkasniff.tcp.stream import MASK, Stream
+from kafkasniff.versions import client_id_text, distinct
 
-__all__ = ["EVENTS", "InStep", "Messages"]
+__all__ = ["EVENTS", "HEADER", "InStep", "Messages", "left_rows"]
 
+HEADER: Final = 10
+"""Bytes of a request's header up to its client id, whose length is the last two."""
 EVENTS: Final = 4
 """Events that one message yields at most, for their place behind each other."""
 
@@ -79,6 +83,15 @@ class Messages(NamedTuple):
     arena: bytes
     owners: list[InspectedConnection | None]
     """By the index of a connection, at the end of the batch."""
+
+    def client_id(self, index: int) -> str | bytes | None:
+        """The client id of a request; bytes where it is not UTF-8."""
+        row = self.rows[index]
+        size = int(row["client_id"])
+        if size < 0:
+            return None
+        start = int(row["start"]) + HEADER
+        return client_id_text((self.arena if row["flags"] & ARENA else self.buffer)[start : start + size])
 
 
 class InStep:
@@ -120,13 +133,42 @@ class InStep:
         messages = Messages(fed.messages, batch.buffer, fed.arena, owners)
         return messages, fed
 
-    def edges(self, messages: Messages) -> Iterator[tuple[int, int, int, InspectedConnection, Event]]:
+    def edges(
+        self, messages: Messages, without: NDArray[np.bool_] | None = None
+    ) -> Iterator[tuple[int, int, int, InspectedConnection, Event]]:
         """The events of exchanges that began earlier or end later, with what the inspector sorts by.
 
-        All of them have to be taken before connections are taken back: then it is known what waits.
+        All of them have to be taken before connections are taken back: then it is known what waits. `without`: messages
+        that are no events (`plain_edges`).
         """
-        for index in np.flatnonzero(messages.rows["pair"] == NONE).tolist():
+        chosen = messages.rows["pair"] == NONE
+        if without is not None:
+            chosen &= ~without
+        for index in np.flatnonzero(chosen).tolist():
             yield from self._edge(messages, index)
+
+    def plain_edges(self, messages: Messages) -> tuple[NDArray[np.bool_], list[tuple[int, Pending]]]:
+        """Which messages have the other one of their exchange elsewhere, and need not be events.
+
+        So it is with versions of APIs whose responses are read by nothing but their bytes. Also returns the responses
+        among them, with their requests.
+        """
+        rows = messages.rows
+        alone = rows["pair"] == NONE
+        plain = np.zeros(len(rows), bool)
+        if not alone.any():
+            return plain, []
+        codes = rows["code"].astype(np.int64)
+        known = [code for code in distinct(codes[alone]) if _answers_alone(code)]
+        plain = alone & np.isin(codes, known)
+        found: list[tuple[int, Pending]] = []
+        columns = (rows[name][plain].tolist() for name in ("flags", "connection", "ordinal"))
+        for index, flags, connection, ordinal in zip(np.flatnonzero(plain).tolist(), *columns, strict=True):
+            if flags & REQUEST:
+                self._waiting[connection, ordinal] = _pending(messages, index)
+            else:
+                found.append((index, self._waiting.pop((connection, ordinal))))
+        return plain, found
 
     def take_back(self, fallen: list[int]) -> list[TcpConnection]:
         """The connections that fell out of step, by their indices."""
@@ -397,13 +439,30 @@ class InStep:
         self._feed.connections["here"] = 0
         return [self._take_back(index) for index in here]
 
-    def forget(self, tcp: TcpConnection) -> None:
-        """Know a connection no more, which is back."""
-        if tcp.place >= 0:
+    def forget(self, tcp: TcpConnection) -> int:
+        """Know a connection no more; returns the index that it had, which others may have from now on, or -1."""
+        place = tcp.place
+        if place >= 0:
             self.recall(tcp)
-            self._feed.remove(tcp.place)
-            self._connections[tcp.place] = None
+            self._feed.remove(place)
+            self._connections[place] = None
             tcp.place = -1
+        return place
+
+
+def _pending(messages: Messages, index: int) -> Pending:
+    """A request without a response here."""
+    row: tuple[Any, ...] = messages.rows[index].item()
+    key, version = divmod(row[15], VERSIONS)
+    return Pending(row[9], key, version, row[13], messages.client_id(index), row[5], row[6])
+
+
+@functools.cache  # as many as there are codes
+def _answers_alone(code: int) -> bool:
+    """Whether responses are read by nothing but their bytes."""
+    key, version = divmod(code, VERSIONS)
+    request, response = request_plan(key, version), response_plan(key, version)
+    return all(plan.alone and (plan.interpret is None or plan.reads_records) for plan in (request, response))
 
 
 def left_rows(batch: PacketBatch, left: NDArray[np.uint32], clock: NDArray[np.int64]) -> PacketBatch:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkasniff.accounts import Account, ConnectionEnd, InspectedConnection, OpenExchange, endpoint
 from kafkasniff.in_step import InStep, left_rows
@@ -22,8 +23,9 @@ from kafkasniff.kafka.events import Event, ExchangeEvent, MessageEvent, ProblemE
 from kafkasniff.kafka.framing import MAX_FRAME
 from kafkasniff.kafka.packed_bodies import PackedBodies
 from kafkasniff.kafka.weight import BODY_RATIO, likely_bytes
+from kafkasniff.line_runs import Ends, LineMaker, LineRun, MakeLines
 from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, Beside, MemoryBudget, checked_memory, message_limits
-from kafkasniff.model import Connection, Direction, Exchange, Message, Problem, SaslToken, Summary
+from kafkasniff.model import Connection, Direction, Exchange, Lines, Message, Problem, SaslToken, Summary
 from kafkasniff.native.library import kernel
 from kafkasniff.packets import PacketBatch
 from kafkasniff.paired import PairColumns, PairedEntry, entries, pair_columns
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from kafkasniff.kafka.ahead import BodyMaker
     from kafkasniff.kafka.rendered import Renderer
 
-__all__ = ["Inspector", "Output"]
+__all__ = ["Inspector", "Output", "Shown"]
 
 _UNANSWERED: Final = ("unanswered", "open")
 """Statuses of exchanges whose response did not come, as far as the capture shows."""
@@ -49,6 +51,7 @@ SLICE_BYTES: Final = 8 << 20
 """Bytes of memory of the messages that `feed_slices` yields at a time, about: further ones are not decoded yet."""
 
 Output = Message | SaslToken | Exchange | Problem | Connection
+Shown = Output | Lines
 
 
 class Inspector:
@@ -116,6 +119,11 @@ class Inspector:
             self._maker = PackedBodies(native)
         self._memory = MemoryBudget(checked_memory(memory))
         self._in_step: InStep | None = None
+        self._lines: LineMaker | None = None
+        self._run: LineRun | None = None
+        """Messages of the packets that were taken last, whose lines are made."""
+        self._gone: list[int] = []
+        """Indices of connections in step that others may have, where lines are made."""
         self.begin_in_step()
         self.limit_messages(self._memory.limit)
         self.slice_bytes = 0
@@ -135,6 +143,23 @@ class Inspector:
             self._in_step = InStep(native, self._options, idle=self._reassembler.idle)
             self._reassembler.elsewhere = self._memory.in_step = self._in_step
 
+    def write_lines(self, make: MakeLines) -> bool:
+        """From here on `feed_lines` may yield `Lines` instead of messages; False where none are made.
+
+        `make`: returns what writes lines, given the ends of a connection and the name of a capture by their indices.
+        """
+        if self._in_step is None:
+            return False
+        self._lines = make(self._ends, self._capture_at)
+        return True
+
+    def _ends(self, index: int) -> Ends:
+        """The number of a connection whose lines are made, its client and its broker."""
+        assert self._run is not None
+        owner = self._run.owners[index]
+        assert owner is not None
+        return owner.number, owner.client, owner.broker
+
     def feed(self, batch: PacketBatch) -> list[Output]:
         """Take the next packets in capture order."""
         return self._merge(self._collect(batch))
@@ -148,6 +173,20 @@ class Inspector:
         """
         for part in self._parts(batch):
             yield from self._slices(self._collect(part))
+
+    def feed_lines(self, batch: PacketBatch) -> Iterator[Sequence[Shown]]:
+        """`feed_slices`, with lines instead of messages where they can be made without them."""
+        if self._lines is None:
+            yield from self.feed_slices(batch)
+            return
+        for part in self._parts(batch):
+            keyed = self._collect(part, lines=self._lines)
+            keyed.sort()
+            if self._run is None:
+                yield from self._slices(keyed)
+            else:
+                yield from self._with_lines(self._run, keyed)
+                self._run = None
 
     def close_slices(self) -> Iterator[list[Output]]:
         """`close` in slices, as `feed_slices`, one connection after the other.
@@ -170,6 +209,57 @@ class Inspector:
             out, first = self._tell_slice(keyed, first)
             yield out
             del out
+
+    def _with_lines(self, run: LineRun, keyed: list[_Keyed]) -> Iterator[list[Shown]]:
+        """Events, and lines of messages between them."""
+        self.slice_bytes = 0
+        out: list[Shown] = []
+        stops: list[int] = []
+        at = 0
+        for order, place, within, _, _ in keyed:
+            at = run.until(order, place, within, at)
+            stops.append(at)
+        # Lines are made ahead, so the numbers of all exchanges have to be known.
+        run.number(self._exchanges, [stop for stop, entry in zip(stops, keyed, strict=True) if _begins(entry[4])])
+        at = run.after_events(0)
+        for stop, (_, _, _, connection, event) in zip(stops, keyed, strict=True):
+            if stop > at:
+                yield from self._lines_of(run, at, stop, out)
+            at = run.after_events(max(stop, at))
+            self._tell(connection, event, out)
+            if len(out) >= SLICE or self.slice_bytes > SLICE_BYTES:
+                yield out
+                out = []
+                self.slice_bytes = 0
+        if at < len(run):
+            yield from self._lines_of(run, at, len(run), out)
+        yield out
+
+    def _lines_of(self, run: LineRun, first: int, last: int, out: list[Shown]) -> Iterator[list[Shown]]:
+        """Put lines of messages behind what is in `out`, which is yielded when it is much."""
+        assert self._lines is not None
+        most = 1 if self._lines.at_once else SLICE
+        began = run.requests(first, last)
+        self._exchanges += began
+        others = 0
+        if len(out) >= most:
+            yield out.copy()
+            out.clear()
+        for piece in run.take(first, last):
+            if isinstance(piece, Lines):
+                out.append(piece)
+                self.slice_bytes += len(piece.data)
+            else:
+                self._tell_paired(run.entry(piece), out, int(run.numbers[piece]))
+                # It counts itself.
+                others += 1
+                began -= run.is_request(piece)
+            if len(out) >= most or self.slice_bytes > SLICE_BYTES:
+                yield out.copy()
+                out.clear()
+                self.slice_bytes = 0
+        self.summary.requests += began
+        self.summary.responses += last - first - others - began
 
     def _tell_slice(self, keyed: list[_Keyed], first: int) -> tuple[list[Output], int]:
         """What entries from `first` on are told as, and the entry that comes next."""
@@ -207,8 +297,14 @@ class Inspector:
             yield part
         yield batch
 
-    def _collect(self, batch: PacketBatch, columns: list[PairColumns] | None = None) -> list[_Keyed]:
-        """What the next packets yield, in no order; `columns`: where exchanges are put that can be columns."""
+    def _collect(
+        self, batch: PacketBatch, columns: list[PairColumns] | None = None, lines: LineMaker | None = None
+    ) -> list[_Keyed]:
+        """What the next packets yield, in no order.
+
+        `columns`: where exchanges are put that can be columns; `lines`: leave messages to it (`_run`) that have both
+        messages of their exchange here.
+        """
         if batch.captures:
             self._captures = batch.captures
             self._only_capture = batch.captures[0] if len(batch.captures) == 1 else None
@@ -219,7 +315,7 @@ class Inspector:
         back: list[TcpConnection] = []
         left = batch
         if self._in_step is not None and len(self._in_step) and len(batch):
-            left, back = self._take_in_step(self._in_step, batch, keyed, columns)
+            left, back = self._take_in_step(self._in_step, batch, keyed, columns, lines)
         deltas = self._reassembler.feed(left)
         opened = self._reassembler.opened
         opened.sort(key=lambda connection: connection.first_order)
@@ -246,17 +342,28 @@ class Inspector:
         return keyed
 
     def _take_in_step(
-        self, in_step: InStep, batch: PacketBatch, keyed: list[_Keyed], columns: list[PairColumns] | None
+        self,
+        in_step: InStep,
+        batch: PacketBatch,
+        keyed: list[_Keyed],
+        columns: list[PairColumns] | None,
+        lines: LineMaker | None,
     ) -> tuple[PacketBatch, list[TcpConnection]]:
         """Take the packets of connections in step; returns the others, and the connections that fell out of step."""
         clock = self._reassembler.clock_at(batch)
         messages, fed = in_step.feed(batch, clock)
         self.summary.bytes_stream += fed.bytes
         self.summary.bytes_decoded += fed.framed
-        keyed += in_step.edges(messages)
+        options = self._detail.decode
+        plain: NDArray[np.bool_] | None = None
+        if lines is not None and len(messages.rows):
+            plain, answers = in_step.plain_edges(messages)
+            lines.forget(self._gone)
+            self._gone.clear()
+            self._run = LineRun(messages, lines, options, plain, answers)
+        keyed += in_step.edges(messages, plain)
         back = in_step.take_back(fed.back)
-        if len(messages.rows):
-            options = self._detail.decode
+        if len(messages.rows) and lines is None:
             if columns is None:
                 keyed += entries(messages, options, self._repeats, self._maker)
             else:
@@ -272,7 +379,9 @@ class Inspector:
         """Hand on the connections that are in step now."""
         for tcp in {id(tcp): tcp for tcp in (*(tcp for tcp, _ in deltas), *back)}.values():
             if tcp.closed:
-                in_step.forget(tcp)
+                place = in_step.forget(tcp)
+                if place >= 0 and self._lines is not None:
+                    self._gone.append(place)
             elif in_step.adopt(tcp):
                 assert isinstance(tcp.owner, InspectedConnection)
                 self._memory.note(tcp.owner, tcp)
@@ -513,13 +622,14 @@ class Inspector:
                 self._tell(entry[3], entry[4], out)
         return out
 
-    def _tell_paired(self, entry: PairedEntry, out: list[Output]) -> None:
-        """Tell a message that was taken in bulk. Hot."""
+    def _tell_paired(self, entry: PairedEntry, out: _Sinking, number: int | None = None) -> None:
+        """Tell a message whose exchange is whole; `number`: that of the exchange, where it has one. Hot."""
         connection, bulk, index, version = entry[3], entry[4], entry[5], entry[13]
         account, wants, summary = connection.account, self._want_exchanges, self.summary
         capture = self._only_capture or self._capture(entry[11])
         if version is not None:
-            number = self._next_exchange()
+            if number is None:
+                number = self._next_exchange()
             message, carry = tell_request(entry, number, capture)
             out.append(message)
             size = message.size
@@ -573,7 +683,7 @@ class Inspector:
             summary.problems += len(message.problems)
 
     def _tell(
-        self, connection: InspectedConnection | None, event: Event | Problem | ConnectionEnd, out: list[Output]
+        self, connection: InspectedConnection | None, event: Event | Problem | ConnectionEnd, out: _Sinking
     ) -> None:
         """Hot: once for each event."""
         if connection is None:
@@ -597,15 +707,17 @@ class Inspector:
         self._exchanges += 1
         return self._exchanges
 
-    def _problem(self, problem: Problem, out: list[Output]) -> None:
+    def _problem(self, problem: Problem, out: _Sinking) -> None:
         self.summary.problems += 1
         out.append(problem)
 
     def _capture(self, packet: int) -> str | None:
-        index = packet >> PACKET_SHIFT
+        return self._capture_at(packet >> PACKET_SHIFT)
+
+    def _capture_at(self, index: int) -> str | None:
         return self._captures[index] if index < len(self._captures) else None
 
-    def _message(self, connection: InspectedConnection, event: MessageEvent, out: list[Output]) -> None:
+    def _message(self, connection: InspectedConnection, event: MessageEvent, out: _Sinking) -> None:
         """Hot: once for each message."""
         frame, decoded = event.frame, event.read(self._renderer)
         exchange = connection.exchanges.get(event.ordinal)
@@ -661,7 +773,7 @@ class Inspector:
         self.slice_bytes += likely_bytes(message.api_key, message.type, message.size, message.body)
         out.append(message)
 
-    def _exchange(self, connection: InspectedConnection, event: ExchangeEvent, out: list[Output]) -> None:
+    def _exchange(self, connection: InspectedConnection, event: ExchangeEvent, out: _Sinking) -> None:
         exchange = connection.exchanges.pop(event.ordinal)
         self._memory.release(exchange)
         account = connection.account
@@ -719,7 +831,7 @@ class Inspector:
             connection_id=connection.identify(),
         )
 
-    def _token(self, connection: InspectedConnection, event: TokenEvent, out: list[Output]) -> None:
+    def _token(self, connection: InspectedConnection, event: TokenEvent, out: _Sinking) -> None:
         # Few connections have raw tokens.
         from kafkasniff.kafka.embedded.sasl_messages import describe_message  # noqa: PLC0415
 
@@ -745,7 +857,7 @@ class Inspector:
             )
         )
 
-    def _verdict(self, connection: InspectedConnection, event: VerdictEvent, out: list[Output]) -> None:
+    def _verdict(self, connection: InspectedConnection, event: VerdictEvent, out: _Sinking) -> None:
         if connection.account is not None:
             connection.account.verdict = event
         if event.is_kafka:
@@ -773,6 +885,14 @@ class Inspector:
             self._problem(problem, out)
 
 
+def _begins(event: Event | Problem | ConnectionEnd) -> bool:
+    """Whether an exchange begins with it."""
+    # A response without an API is one whose request was not seen.
+    return isinstance(event, MessageEvent) and (event.is_request or event.decoded.api_key is None)
+
+
+_Sinking = list[Any]
+"""What outputs are put into: a list of `Output` or of `Shown`."""
 _Keyed = Any
 """Order of the packet, place of the connection (-1: none), place within the connection, and what there is to tell: the
 connection and an `Event | Problem | ConnectionEnd`, or a `PairedEntry`, which is longer."""

@@ -18,6 +18,7 @@ __all__ = [
     "Endpoint",
     "ErrorCode",
     "Exchange",
+    "Lines",
     "Message",
     "Problem",
     "SaslToken",
@@ -195,6 +196,15 @@ class SaslToken(msgspec.Struct, frozen=True, gc=False):
     meaning: Body | None = None
     """Which message of the mechanism it is, and what in it is no secret: `{"mechanism", "message", …}`; None where
     nothing is known."""
+
+
+class Lines(msgspec.Struct, frozen=True, gc=False):
+    """Lines of messages, as a sink writes them."""
+
+    data: bytes
+    """Whole lines, each with its line feed; empty where the sink has them already."""
+    count: int
+    """How many messages they are of."""
 
 
 class Exchange(msgspec.Struct, frozen=True, gc=False):

@@ -6,13 +6,13 @@ What is told of them here has both messages in one batch of packets; the others 
 from __future__ import annotations
 
 from itertools import repeat
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.accounts import InspectedConnection
-from kafkasniff.in_step import EVENTS, Messages
+from kafkasniff.in_step import EVENTS, HEADER, Messages
 from kafkasniff.kafka.ahead import Ahead, BodyMaker
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.model import Message
@@ -20,10 +20,7 @@ from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, TAGS, VERSIONS
 from kafkasniff.repeats import Repeats
 from kafkasniff.versions import Version, client_id_text, distinct, version_of
 
-__all__ = ["HEADER", "Open", "PairColumns", "Paired", "PairedEntry", "entries", "pair_columns"]
-
-HEADER: Final = 10
-"""Bytes of a request's header up to its client id, whose length is the last two."""
+__all__ = ["Open", "PairColumns", "Paired", "PairedEntry", "entries", "pair_columns"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafkasniff.in_step import HEADER
 from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.message import Decoded, decode_body, decode_request, decode_response
 from kafkasniff.model import Body, Direction, ErrorCode, Message, RenderedBody
-from kafkasniff.paired import HEADER, Open, Paired, PairedEntry
+from kafkasniff.paired import Open, Paired, PairedEntry
 from kafkasniff.streams import PACKET_NUMBER
 from kafkasniff.versions import Version, client_id_text
 

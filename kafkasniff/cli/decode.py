@@ -19,6 +19,7 @@ from kafkasniff.cli.options import (
     inspector_options,
     key_arguments,
     make_catalog,
+    make_lines,
     make_predicate,
     make_renderer,
     make_sink,
@@ -42,7 +43,7 @@ from kafkasniff.cli.write_matching import (
 
 if TYPE_CHECKING:
     from kafkasniff.cli.jobs import Jobs
-    from kafkasniff.cli.pipeline import Sink
+    from kafkasniff.cli.pipeline import LineSink, Sink
 
 __all__ = ["decode_command"]
 
@@ -139,6 +140,12 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 )
             else:
                 enricher = Enricher(catalog, summary=inspector.summary)
+                lines: LineSink | None = None
+                if predicate is None and writing is None and limit is None:
+                    several = len(captures) > 1
+                    make = make_lines(environment, output, sink, arguments["renderer"], captures=several)
+                    if make is not None and inspector.write_lines(make):
+                        lines = sink
                 run = Pipeline(
                     environment,
                     inspector,
@@ -148,6 +155,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                     limit=None if selected else limit,
                     flush=flush,
                     ended=selected.ended if selected else None,
+                    lines=lines,
                 )
             shows = wants_progress(environment, to_terminal=to_terminal, quiet=quiet)
             try:

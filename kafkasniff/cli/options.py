@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
     from kafkasniff.inspector import Inspector
     from kafkasniff.kafka.rendered import Renderer
+    from kafkasniff.line_runs import Ends, LineMaker, MakeLines
     from kafkasniff.payload import Payload
     from kafkasniff.sinks.jsonl import JsonSink
     from kafkasniff.sinks.text import TextSink
@@ -36,6 +37,7 @@ __all__ = [
     "key_arguments",
     "make_catalog",
     "make_inspector",
+    "make_lines",
     "make_predicate",
     "make_renderer",
     "make_sink",
@@ -302,10 +304,47 @@ def make_renderer(options: OutputOptions, payload: Payload) -> Renderer | None:
     found = kernel()
     if found is None:
         return None
-    from kafkasniff.enrich.plan import reads_nothing
+    from kafkasniff.enrich.plan import shows_nothing
     from kafkasniff.kafka.rendered import Renderer
 
-    return Renderer(found, options.bytes_form, reads_nothing, payload.hiding)
+    return Renderer(found, options.bytes_form, shows_nothing, payload.hiding)
+
+
+def make_lines(
+    environment: Environment, output: Output, sink: TextSink | JsonSink, renderer: Renderer | None, *, captures: bool
+) -> MakeLines | None:
+    """What makes the lines of `sink` for an `Inspector`; None where there is nothing that could.
+
+    `renderer`: that of the inspector; `captures`: there are several, as for `make_sink`.
+    """
+    from kafkasniff.native import kernel
+    from kafkasniff.sinks.text import TextSink
+
+    native = kernel()
+    if native is None:
+        return None
+    if isinstance(sink, TextSink):
+        if not sink.writes_plain_lines:
+            return None
+        text = sink
+
+        def make_text(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> LineMaker:
+            from kafkasniff.enrich.plan import shows_nothing
+            from kafkasniff.sinks.native_text import NativeText
+
+            return NativeText(native, text, ends, capture, shows_nothing)
+
+        return make_text
+    if renderer is None:
+        return None
+    terminal = output.is_stdout and environment.stdout_tty
+
+    def make_json(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> LineMaker:
+        from kafkasniff.sinks.native_lines import NativeLines
+
+        return NativeLines(native, renderer, ends, capture, names_captures=captures, terminal=terminal)
+
+    return make_json
 
 
 def framing_arguments(options: Mapping[str, Any]) -> dict[str, Any]:

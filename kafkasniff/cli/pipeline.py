@@ -10,15 +10,15 @@ import numpy as np
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.progress import Progress
 from kafkasniff.enrich import Catalog, Enricher
-from kafkasniff.inspector import Inspector
-from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken, Summary
+from kafkasniff.inspector import Inspector, Shown
+from kafkasniff.model import Connection, Exchange, Lines, Message, Problem, SaslToken, Summary
 from kafkasniff.packets import NO_TIME, PacketBatch
 
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
     from kafkasniff.filters import Predicate, Selector
 
-__all__ = ["Event", "Parts", "Pipeline", "Sink", "learn_names", "summary_line"]
+__all__ = ["Event", "LineSink", "Parts", "Pipeline", "Sink", "learn_names", "summary_line"]
 
 Event = Message | SaslToken | Exchange | Problem
 
@@ -37,6 +37,13 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """There are no more."""
+
+
+class LineSink(Sink, Protocol):
+    """What takes lines, too."""
+
+    def write_lines(self, lines: Lines) -> None:
+        """Take lines that are made already, in turn with events."""
 
 
 class Parts:
@@ -61,7 +68,8 @@ class Pipeline:
     """Feeds packets to an inspector, its events to a sink: those that `predicate` selects, `limit` messages at most.
 
     `enricher`: adds names to the events before they are selected. `flush`: called after every batch, for a reader
-    who watches; `ended`: called with each `Connection` that the inspector yields, behind what came with it.
+    who watches; `lines`: the sink, where the inspector makes lines for it; `ended`:
+    called with each `Connection` that the inspector yields, behind what came with it.
     """
 
     def __init__(
@@ -75,6 +83,7 @@ class Pipeline:
         limit: int | None = None,
         flush: Callable[[], None] | None = None,
         ended: Callable[[Connection], None] | None = None,
+        lines: LineSink | None = None,
     ) -> None:
         self._environment = environment
         self._inspector = inspector
@@ -82,6 +91,7 @@ class Pipeline:
         enricher.limit_memory(inspector.memory)
         inspector.count_beside(enricher)
         self._sink = sink
+        self._lines = lines
         self._selector = None if predicate is None else _selector(predicate)
         self._limit = limit
         self._flush = flush
@@ -103,10 +113,13 @@ class Pipeline:
             if len(times):
                 selector.start_ns = int(times[0])
         with self._environment.interrupts.held():
-            for events in self._inspector.feed_slices(batch):
+            for events in self._feed(batch):
                 self._take(self._enricher.feed(events))
                 del events  # before the next ones are decoded
             self._hand_on()
+
+    def _feed(self, batch: PacketBatch) -> Iterator[Sequence[Shown]]:
+        return self._inspector.feed_slices(batch) if self._lines is None else self._inspector.feed_lines(batch)
 
     def close(self) -> None:
         """The packets have ended: take what was still open."""
@@ -136,7 +149,7 @@ class Pipeline:
         """Whether a capture was cut or damaged, as far as it was read for what is written."""
         return source.broken
 
-    def _take(self, events: list[Any]) -> None:
+    def _take(self, events: Sequence[Any]) -> None:
         ended: list[Connection] = []
         if self._ended is not None:
             # Connections are neither selected nor written.
@@ -148,7 +161,12 @@ class Pipeline:
         write = self._sink.write
         if self._limit is None:
             for event in events:
-                write(event)
+                if type(event) is Lines:
+                    assert self._lines is not None
+                    self._lines.write_lines(event)
+                    self.shown += event.count
+                else:
+                    write(event)
             # No subclass is yielded; counted at once, since asking each event takes as long as a part of its line.
             self.shown += list(map(type, events)).count(Message)
         else:

@@ -23,6 +23,7 @@ from kafkasniff.model import (
     Connection,
     Direction,
     Exchange,
+    Lines,
     Message,
     Problem,
     RenderedBody,
@@ -40,7 +41,7 @@ MAX_UNKNOWN: Final = 1 << 16
 MAX_KINDS: Final = 4096
 """Kinds of messages of which is kept what may be in them; versions come from the wire."""
 
-_Events = TypeVar("_Events", bound=Iterable[Message | SaslToken | Exchange | Problem | Connection])
+_Events = TypeVar("_Events", bound=Iterable[Message | Lines | SaslToken | Exchange | Problem | Connection])
 
 
 class _Way(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.definition import FieldDefinition
 from kafkasniff.model import Direction
 
-__all__ = ["Plan", "data_plan", "leaves_alone", "message_plan", "named_topics", "reads_nothing"]
+__all__ = ["Plan", "data_plan", "leaves_alone", "message_plan", "named_topics", "reads_nothing", "shows_nothing"]
 
 TOPIC_FIELDS: Final = frozenset({"name", "topic", "topic_name"})
 """Names of the field with the topic's name, where a struct with a `topic_id` has one."""
@@ -89,6 +89,25 @@ def reads_nothing(api_key: int, version: int, direction: Direction) -> bool:
         return False
     found = message_plan(api_key, version, direction)
     return found is None or named_topics(found[0]) is not None
+
+
+@lru_cache(maxsize=4096)
+def shows_nothing(api_key: int, version: int, direction: Direction) -> bool:
+    """Whether nothing that an `Enricher` does with bodies of this kind shows in the line of any message.
+
+    So it is with addresses of brokers, which only an `Exchange` names by their numbers; as for the brokers' own topics
+    see `reads_nothing`.
+    """
+    if reads_nothing(api_key, version, direction):
+        return True
+    found = message_plan(api_key, version, direction)
+    return found is not None and not goes_by_sessions(api_key, version) and _names_brokers_only(found[0])
+
+
+def _names_brokers_only(plan: Plan) -> bool:
+    if plan.topic_id or plan.records or plan.nested:
+        return False
+    return all(_names_brokers_only(child) for _, child in plan.children)
 
 
 def named_topics(plan: Plan) -> tuple[str, str] | None:

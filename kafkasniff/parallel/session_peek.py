@@ -12,11 +12,12 @@ from struct import Struct, calcsize
 from typing import Final, NamedTuple
 
 from kafkasniff.enrich.sessions import FINAL_EPOCH, goes_by_sessions
+from kafkasniff.in_step import HEADER
 from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.definition import ApiDefinition, MessageDefinition
 from kafkasniff.kafka.named_apis import FETCH
 from kafkasniff.model import Body
-from kafkasniff.paired import HEADER, PairedEntry
+from kafkasniff.paired import PairedEntry
 from kafkasniff.versions import Version
 
 __all__ = ["has_sessions", "requested_session", "responded_session"]

@@ -19,6 +19,7 @@ from kafkasniff.model import (
     Endpoint,
     Exchange,
     LargeBody,
+    Lines,
     Message,
     Problem,
     RenderedBody,
@@ -241,6 +242,10 @@ class JsonSink:
         self._capture = capture
         # By the number of the connection; a look-up by `Endpoint` has to compare its fields.
         self._ends: dict[int | None, _Ends] = {}
+
+    def write_lines(self, lines: Lines) -> None:
+        """Write lines that are made already."""
+        self._lines.add(lines.data)
 
     def write(self, event: Message | SaslToken | Exchange | Problem) -> None:
         """Write the line of one event, if it has one. Hot."""

@@ -16,7 +16,7 @@ from kafkasniff.kafka.errors import error_codes, error_name
 from kafkasniff.kafka.message_plan import request_plan, response_plan
 from kafkasniff.kafka.named_apis import PRODUCE
 from kafkasniff.kafka.rendered import MAX_SIZE, Renderer
-from kafkasniff.model import Endpoint
+from kafkasniff.model import Endpoint, Lines
 from kafkasniff.native.caller import Wanted
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import JsonLines, Kind
@@ -36,6 +36,8 @@ class NativeLines:
     the feed; `capture`: the name of a capture by its index; `names_captures`: it is in every line; `terminal`: escape
     what would act on one.
     """
+
+    at_once = False
 
     def __init__(
         self,
@@ -83,11 +85,14 @@ class NativeLines:
         assert self._lines is not None
         self._lines.bind(messages, count, numbers, buffer, arena, earlier)
 
-    def take(self, first: int, last: int) -> Iterator[bytes | int]:
-        """The lines of these messages in pieces of one or more; for one that is Python's its index."""
+    def take(self, first: int, last: int) -> Iterator[Lines | int]:
+        """The lines of these messages, of one or more at a time; for one that is Python's its index."""
         assert self._lines is not None
-        pieces = self._lines.take(first, last)
-        return map(_visible, pieces) if self._terminal else pieces
+        for piece in self._lines.take(first, last):
+            if isinstance(piece, int):
+                yield piece
+            else:
+                yield Lines(visible_json(piece) if self._terminal else piece, piece.count(b"\n"))
 
     # -- what the lines say beside the messages' own bytes (`LineFacts`) ---------------------------------------------
 
@@ -118,7 +123,3 @@ class NativeLines:
     def inflate(self, data: bytes) -> Callable[[Wanted], bytes | None]:
         """Decompresses batches of a message."""
         return self._renderer.inflate(data)
-
-
-def _visible(piece: bytes | int) -> bytes | int:
-    return piece if isinstance(piece, int) else visible_json(piece)

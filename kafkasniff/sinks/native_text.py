@@ -6,14 +6,15 @@ that it can write any message in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.message_plan import request_plan
-from kafkasniff.model import Direction
+from kafkasniff.model import Direction, Lines
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.summaries import SummaryTable
 from kafkasniff.native.text_lines import NO_DAY, TextLines
@@ -33,6 +34,8 @@ class NativeText:
     `ends`: of a connection by its index in the feed; `capture`: the name of a capture by its index; `writes`: for which
     key, version and direction of messages nobody but the sink looks at the body.
     """
+
+    at_once = True
 
     def __init__(
         self,
@@ -56,8 +59,7 @@ class NativeText:
         self._names: list[str | None] = [None]
         self._day = "", NO_DAY
         """The day of the last line, as the sink and as the kernel have it."""
-        self.forget_connections = self._lines.forget_connections
-        """The feed has other connections at these indices."""
+        self._bodies = True
         self.name_topics = self._lines.name_topics
 
     def bind(  # noqa: PLR0917 - as `TextLines.bind`
@@ -74,6 +76,24 @@ class NativeText:
     ) -> None:
         """The batch that is written from here on; see `TextLines.bind`."""
         self._lines.bind(messages, count, numbers, buffer, arena, earlier, sessions=sessions, told=told)
+
+    def use(self, options: DecodeOptions) -> None:
+        """From here on write as these options say: summaries do not depend on them, but for bodies that are left out."""
+        self._bodies = options.bodies
+
+    def forget(self, connections: list[int]) -> None:
+        """The feed has other connections at these indices."""
+        self._lines.forget_connections(connections)
+
+    def take(self, first: int, last: int) -> Iterator[Lines | int]:
+        """Write the lines of these messages, of one or more at a time; yields the index of one that is Python's."""
+        while first < last:
+            at = self.write(first, last) if self._bodies else first
+            if at > first:
+                yield Lines(b"", at - first)
+            if at < last:
+                yield at
+            first = at + 1
 
     def write(self, first: int, last: int) -> int:
         """Write the lines of these messages; returns the index of the first one that Python has to write, or `last`."""

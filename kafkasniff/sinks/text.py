@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kafkasniff.model import Body, Endpoint, Exchange, LargeBody, Message, Problem, SaslToken, SharedBody
+from kafkasniff.model import Body, Endpoint, Exchange, LargeBody, Lines, Message, Problem, SaslToken, SharedBody
 from kafkasniff.payload import SHOWN, BesideRecords, Payload
 from kafkasniff.sinks.lines import ByteStream, TextWriter, joined
 from kafkasniff.sinks.paint import COLOUR, PLAIN, Paint
@@ -343,6 +343,11 @@ class TextSink:
     def state(self) -> TextState:
         """What the next line depends on."""
         return TextState(self._day, self._capture, self._exchange_width, self._correlation_width, self._clients.width)
+
+    def write_lines(self, lines: Lines) -> None:
+        """Take lines that are made already."""
+        if lines.data:
+            self._lines.add_encoded(lines.data)
 
     def resume(self, state: TextState, lines: bytes) -> None:
         """Take lines that the kernel has written, and continue behind them."""

@@ -1,0 +1,207 @@
+"""Messages of a batch whose lines the kernel writes, between events that are told one by one."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.accounts import InspectedConnection, OpenExchange
+from kafkasniff.in_step import EVENTS, Messages
+from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.exchange import Pending
+from kafkasniff.model import Endpoint, Lines
+from kafkasniff.native.feed import ARENA, NONE, REQUEST
+from kafkasniff.native.lines import EARLIER, address_of
+from kafkasniff.paired import Open, Paired, PairedEntry
+from kafkasniff.versions import version_of
+
+__all__ = ["Ends", "LineMaker", "LineRun", "MakeLines"]
+
+
+class LineMaker(Protocol):
+    """Writes lines (`sinks.native_lines.NativeLines`, `sinks.native_text.NativeText`)."""
+
+    at_once: bool
+    """Lines are in the sink when they are taken: what comes before them has to be there already."""
+
+    def use(self, options: DecodeOptions) -> None:
+        """From here on write as these options say."""
+
+    def forget(self, connections: list[int]) -> None:
+        """The feed has other connections at these indices."""
+
+    def bind(  # noqa: PLR0917 - what a batch is
+        self,
+        messages: int,
+        count: int,
+        numbers: NDArray[np.int64],
+        buffer: NDArray[np.uint8],
+        arena: NDArray[np.uint8],
+        earlier: NDArray[np.void] | None = None,
+    ) -> None:
+        """The batch whose lines are taken from here on."""
+
+    def take(self, first: int, last: int) -> Iterator[Lines | int]:
+        """The lines of these messages, of one or more at a time; for one that is Python's its index."""
+
+
+Ends = tuple[int, Endpoint | None, Endpoint | None]
+"""The number of a connection, its client and its broker."""
+
+
+MakeLines = Callable[[Callable[[int], Ends], Callable[[int], str | None]], LineMaker]
+"""Makes what writes lines, given the ends of a connection and the name of a capture by their indices."""
+
+
+class LineRun:
+    """The messages of a batch, in their order."""
+
+    def __init__(
+        self,
+        messages: Messages,
+        lines: LineMaker,
+        options: DecodeOptions,
+        plain: NDArray[np.bool_],
+        answers: Sequence[tuple[int, Pending]],
+    ) -> None:
+        """`plain`, `answers`: as `InStep.plain_edges` returns them."""
+        rows = messages.rows
+        self._messages = messages
+        self._lines = lines
+        self._orders: list[int] = rows["order"].tolist()
+        self._is_request: NDArray[np.bool_] = (rows["flags"] & REQUEST) > 0
+        self._is_event: NDArray[np.bool_] = (rows["pair"] == NONE) & ~plain
+        self.numbers: NDArray[np.int64] = np.zeros(len(rows), np.int64)
+        """Of exchanges, by message, as far as they were given."""
+        self._open: list[Open | None] = [None] * len(rows)
+        self._kinds = [Paired(data, self._open, options) for data in (messages.buffer, messages.arena)]
+        self._begun: list[int] = np.flatnonzero(plain & self._is_request).tolist()
+        """Requests whose exchange ends later."""
+        self._texts: list[bytes] = []
+        earlier = self._earlier(answers)
+        lines.use(options)
+        lines.bind(
+            rows.ctypes.data,
+            len(rows),
+            self.numbers,
+            np.frombuffer(messages.buffer, np.uint8),
+            np.frombuffer(messages.arena, np.uint8),
+            earlier,
+        )
+
+    def _earlier(self, answers: Sequence[tuple[int, Pending]]) -> NDArray[np.void]:
+        """Client ids and numbers of exchanges that began earlier."""
+        ids: list[tuple[int, int, int]] = []
+        rows, owners = self._messages.rows, self._messages.owners
+        for index, pending in answers:
+            owner = owners[int(rows["connection"][index])]
+            assert owner is not None
+            number = owner.exchanges.pop(pending.ordinal).number
+            self.numbers[index] = number
+            client_id = pending.client_id
+            self._open[index] = number, version_of(int(rows["code"][index])), client_id, pending.carry, None
+            if client_id is None:
+                ids.append((index, -1, 0))
+            elif isinstance(client_id, str):
+                text = client_id.encode()
+                ids.append((index, len(text), address_of(text, self._texts)))
+        return np.array(ids, EARLIER)
+
+    def __len__(self) -> int:
+        return len(self._orders)
+
+    def until(self, order: int, place: int, within: int, first: int) -> int:
+        """The first message from `first` on that does not come before an event, by what the inspector sorts by."""
+        orders = self._orders
+        low = bisect_left(orders, order, first)
+        high = bisect_right(orders, order, low)
+        if low == high:
+            return low
+        rows = self._messages.rows
+        owner = self._messages.owners[int(rows["connection"][low])]
+        assert owner is not None
+        if owner.place != place:
+            return high if owner.place < place else low
+        steps: list[int] = (rows["step"][low:high] * EVENTS).tolist()
+        return low + bisect_left(steps, within)
+
+    def after_events(self, first: int) -> int:
+        """The first message from `first` on that is none of the events."""
+        while first < len(self._orders) and self._is_event[first]:
+            first += 1
+        return first
+
+    def number(self, number: int, begun: Sequence[int]) -> None:
+        """Give the exchanges that begin with messages numbers above `number`.
+
+        `begun`: for each event with which an exchange begins the first message after it, rising.
+        """
+        asked = np.flatnonzero(self._is_request & ~self._is_event)
+        between = np.searchsorted(np.array(begun, np.int64), asked, side="right")
+        self.numbers[asked] = number + 1 + np.arange(len(asked)) + between
+        rows, owners = self._messages.rows, self._messages.owners
+        answers = np.flatnonzero(~self._is_request & (rows["pair"] != NONE))
+        self.numbers[answers] = self.numbers[rows["pair"][answers]]
+        for index in self._begun:
+            _, _, _, _, _, _, _, _, _, ordinal, connection, _, _, correlation, _, code, *_ = rows[index].item()
+            owner = owners[connection]
+            assert owner is not None
+            exchange = owner.exchanges[ordinal] = OpenExchange(int(self.numbers[index]))
+            version = version_of(code)
+            exchange.api, exchange.api_version, exchange.correlation_id = version.api, version.version, correlation
+
+    def requests(self, first: int, last: int) -> int:
+        """How many of these messages are requests."""
+        return int(np.count_nonzero(self._is_request[first:last]))
+
+    @property
+    def owners(self) -> list[InspectedConnection | None]:
+        """By the index of a connection."""
+        return self._messages.owners
+
+    def is_request(self, index: int) -> bool:
+        """Whether a message is a request."""
+        return bool(self._is_request[index])
+
+    def take(self, first: int, last: int) -> Iterator[Lines | int]:
+        """The lines of these messages; for one that is Python's its index."""
+        return self._lines.take(first, last)
+
+    def entry(self, index: int) -> PairedEntry:
+        """One of the messages, whose exchange has a number."""
+        messages = self._messages
+        row: tuple[Any, ...] = messages.rows[index].item()
+        order, start, first_packet, last_packet, packet, _, time_ns, latency, duration, ordinal = row[:10]
+        connection, size, pair, correlation, _, code, client_id, step, flags = row[10:19]
+        owner = messages.owners[connection]
+        assert owner is not None
+        version = version_of(code)
+        is_request = flags & REQUEST > 0
+        exchange = index if is_request or pair == NONE else pair
+        if not is_request and self._open[exchange] is None:
+            self._open[exchange] = int(self.numbers[index]), version, messages.client_id(pair), None, None
+        return (
+            order,
+            owner.place,
+            step * EVENTS,
+            owner,
+            self._kinds[flags & ARENA > 0],
+            exchange,
+            ordinal,
+            start,
+            size,
+            client_id if is_request else 0,
+            correlation,
+            packet,
+            time_ns,
+            version if is_request else None,
+            latency,
+            duration,
+            first_packet,
+            last_packet,
+            index,
+        )
