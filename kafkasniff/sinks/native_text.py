@@ -78,7 +78,7 @@ class NativeText:
         self._lines.bind(messages, count, numbers, buffer, arena, earlier, sessions=sessions, told=told)
 
     def use(self, options: DecodeOptions) -> None:
-        """From here on write as these options say: summaries do not depend on them, but for bodies that are left out."""
+        """From here on write as these options say: summaries depend only on whether there are bodies."""
         self._bodies = options.bodies
 
     def forget(self, connections: list[int]) -> None:
