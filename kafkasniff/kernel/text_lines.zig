@@ -108,15 +108,21 @@ pub const TextLines = extern struct {
 const Stop = error{ Odd, NoRoom, NewConnection, NewLabel, NewCapture, NewTable };
 
 pub fn run(lines: *TextLines) Outcome {
-    if (lines.last > lines.source.messages_size or lines.used > lines.output_size) return .misuse;
+    // Else its memory would be filled first, which takes longer than a line.
+    @setRuntimeSafety(false);
     var walk: summary_of.Walk = undefined;
+    return write(lines, &walk);
+}
+
+noinline fn write(lines: *TextLines, walk: *summary_of.Walk) Outcome {
+    if (lines.last > lines.source.messages_size or lines.used > lines.output_size) return .misuse;
     walk.topics = &lines.summaries.topics;
     var writer = Writer{
         .lines = lines,
         .bytes = lines.output[0..lines.output_size],
         .at = lines.used,
         .state = lines.state,
-        .walk = &walk,
+        .walk = walk,
     };
     while (lines.next < lines.last) : (lines.next += 1) {
         writer.message(lines.next) catch |reason| {

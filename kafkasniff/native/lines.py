@@ -188,8 +188,11 @@ class JsonLines:
         self._base = self._end = 0
         self._caller.shrink()
 
-    def take(self, first: int, last: int) -> Iterator[bytes | int]:
-        """The lines of the messages from `first` up to `last`, in pieces; for one that is Python's its index. Hot."""
+    def take(self, first: int, last: int) -> Iterator[tuple[bytes, int] | int]:
+        """The lines of the messages from `first` up to `last`, some at a time with their number. Hot.
+
+        For a message that is Python's its index.
+        """
         while first < last:
             if not self._base <= first < self._end:
                 self._write(first)
@@ -199,7 +202,7 @@ class JsonLines:
                 stop = end if left < 0 else left + base
                 if stop > first:
                     begin = int(self._ends[first - base - 1]) if first > base else 0
-                    yield bytes(self._caller.view[begin : int(self._ends[stop - base - 1])])
+                    yield bytes(self._caller.view[begin : int(self._ends[stop - base - 1])]), stop - first
                 if left >= 0:
                     yield stop
                     stop += 1

@@ -23,7 +23,7 @@ MAX_KEPT: Final = 64 << 10
 NO_DAY: Final = -(1 << 63)
 """`State.day` where no line has a time so far."""
 
-_DONE, _NO_ROOM, _LEFT, _NEW_CONNECTION, _NEW_LABEL, _NEW_CAPTURE, _NEW_TABLE = range(7)
+_, _, _LEFT, _NEW_CONNECTION, _NEW_LABEL, _NEW_CAPTURE, _NEW_TABLE = range(7)
 
 TOLD: Final = np.dtype([("at", np.uint64), ("size", np.uint32), ("known", np.uint32)])
 """What lines show of bodies: the place and the bytes of each text, and 1; 0 for the summary that the kernel makes."""
@@ -160,21 +160,23 @@ class TextLines:
         self._bound = tuple(bound)
 
     def name_topics(self, caller: SummaryCaller) -> None:
-        """From here on topic ids have the names of this caller; to be called again when it has others."""
+        """From here on topic ids have the names of this caller. When it gets others, say so before the next line."""
         self._names = caller
         caller.lend_topics(self._lines.summaries)
 
-    def write(self, first: int, last: int) -> tuple[int, bytes]:
-        """The lines of the messages from `first` up to `last`, or to the first one that has to be asked for again.
+    def write(self, first: int, last: int) -> tuple[bytes, int, bool]:
+        """The lines of the messages from `first` up to `last`, or in front of another one. Hot.
 
-        Returns its index and the lines in front of it. Where there are none, the message is Python's.
+        Returns them, the index of that one, and whether it is Python's; else it is to be asked for again.
         """
         lines = self._lines
         lines.next, lines.last, lines.used = first, last, 0
         while True:
             outcome = self._function(self._pointer)
-            if outcome in {_DONE, _LEFT, _NO_ROOM}:
-                return lines.next, bytes(self._output[: lines.used])
+            if outcome <= _LEFT:
+                found = bytes(self._output[: lines.used])
+                # A line for which there is no room at all is Python's, too.
+                return found, lines.next, outcome == _LEFT or not found
             if outcome == _NEW_CONNECTION:
                 self._new_connection(lines.wanted)
             elif outcome == _NEW_LABEL:
@@ -187,7 +189,7 @@ class TextLines:
             elif outcome == _NEW_CAPTURE and lines.wanted < MAX_CAPTURES:
                 self._new_capture(lines.wanted)
             elif outcome == _NEW_CAPTURE:
-                return lines.next, bytes(self._output[: lines.used])
+                return bytes(self._output[: lines.used]), lines.next, True
             else:
                 raise RuntimeError(f"the kernel refuses to write lines: {outcome}")
 

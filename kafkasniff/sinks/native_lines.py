@@ -103,7 +103,8 @@ class NativeLines:
             if isinstance(piece, int):
                 yield piece
             else:
-                yield Lines(visible_json(piece) if self._terminal else piece, piece.count(b"\n"))
+                data, count = piece
+                yield Lines(visible_json(data) if self._terminal else data, count)
 
     # -- what the lines say beside the messages' own bytes (`LineFacts`) ---------------------------------------------
 

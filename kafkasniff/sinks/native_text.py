@@ -81,7 +81,7 @@ class NativeText:
         self._lines.bind(messages, count, numbers, buffer, arena, earlier, sessions=sessions, told=told)
 
     def use(self, options: DecodeOptions) -> None:
-        """From here on write as these options say; without bodies Python writes them."""
+        """From here on write as these options say: summaries depend only on whether there are bodies."""
         self._bodies = options.bodies
 
     def takes(self, key: int, version: int, *, is_request: bool) -> bool:
@@ -110,12 +110,12 @@ class NativeText:
         """Write the lines of these messages; returns the index of the first one that Python has to write, or `last`."""
         while first < last:
             self._before()
-            at, lines = self._lines.write(first, last)
-            if not lines:
-                return at
-            self._behind(lines)
-            first = at
-        return last
+            lines, first, is_pythons = self._lines.write(first, last)
+            if lines:
+                self._behind(lines)
+            if is_pythons:
+                break
+        return first
 
     def _before(self) -> None:
         """Continue behind the sink's last line."""

@@ -249,7 +249,18 @@ class Native:
         """Pieces of a batch."""
         messages = batch.messages
         self.lines.bind(messages.ctypes.data, len(messages), batch.numbers, batch.buffer, batch.arena, batch.earlier)
-        return list(self.lines.take(0, len(messages)))
+        return self.take(0, len(messages))
+
+    def take(self, first: int, last: int) -> list[bytes | int]:
+        """Pieces of a part of it."""
+        found: list[bytes | int] = []
+        for piece in self.lines.take(first, last):
+            if isinstance(piece, int):
+                found.append(piece)
+            else:
+                assert piece.count == piece.data.count(b"\n")
+                found.append(piece.data)
+        return found
 
 
 def by_sink(batch: Batch, form: BytesForm = "auto", payload: Payload = SHOWN, **more: Any) -> list[bytes]:
