@@ -104,11 +104,12 @@ golden: $(VENV)/.installed-test
 	$(BIN)/python -m tests.evidence
 	$(BIN)/python -m tests.coverage
 
-# One environment with the compiler serves all of them.
+# One environment with the compiler serves all of them. Each library is compiled anew: the same sources make the same bytes.
+DIST ?= dist
 wheels: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$($(BIN)/python hatch_build.py --compiler)" 'hatchling>=1.25'
 	for platform in linux-x86_64 linux-aarch64 macos-arm64 macos-x86_64 none; do \
-	    KAFKASNIFF_BUILD_PLATFORM=$$platform $(BIN)/python -m build --wheel --no-isolation --outdir dist . || exit 1; \
+	    KAFKASNIFF_BUILD_PLATFORM=$$platform $(BIN)/python -m build --wheel --no-isolation --outdir "$(DIST)" . || exit 1; \
 	done
 
 manual: $(VENV)/.installed

@@ -4,7 +4,7 @@ The compiler is a wheel (`ziglang`) that pip puts into the build's environment, 
 there is none for a platform, the wheel is a pure one without the library, and kafkasniff reads everything by Python.
 
 `python hatch_build.py` compiles into the checkout, for those who change the sources; it needs what
-`python hatch_build.py --compiler` names, and hatchling.
+`python hatch_build.py --compiler` names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ModuleNotFoundError:
+    # Run as a script: only builds of wheels bring hatchling.
+    BuildHookInterface = object
 
 ROOT = Path(__file__).resolve().parent
 SOURCES = ROOT / "kafkasniff" / "kernel"
@@ -49,8 +53,12 @@ def _linux(machine: str, cpu: str, musl: str) -> Target:
 
 
 def _macos(machine: str, zig: str, cpu: str, release: str) -> Target:
+    # Without an install name of its own, the library records the path that it was compiled at.
+    install_name = ("-install_name", "@rpath/kernel.dylib")
     return Target(
-        ("-target", f"{zig}-macos.{release}.0", f"-mcpu={cpu}"), f"macosx_{release}_0_{machine}", "kernel.dylib"
+        ("-target", f"{zig}-macos.{release}.0", f"-mcpu={cpu}", *install_name),
+        f"macosx_{release}_0_{machine}",
+        "kernel.dylib",
     )
 
 

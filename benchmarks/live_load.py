@@ -311,11 +311,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(not good)
 
 
-def _end(signum: int, _frame: object) -> None:
+def end_by_signal(signum: int, _frame: object) -> None:
     """As Ctrl-C does: what was started is ended, too."""
     raise SystemExit(128 + signum)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, end_by_signal)
     sys.exit(main())

@@ -95,11 +95,13 @@ def _has_ended(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def listening(tool: Tool, target: Target, folder: Path, output: int, limit_s: float) -> Iterator[Started]:
+def listening(
+    tool: Tool, target: Target, folder: Path, output: int, limit_s: float, *, core: int | None = None
+) -> Iterator[Started]:
     """A program that listens on the target's interface, its standard output at `output`, stderr in `folder/errors`.
 
-    It ends by itself `limit_s` after it has begun to listen, whatever becomes of us. When the block ends it is over, by
-    force if it was not stopped. Raises ToolError.
+    `core`: the one that it runs on; None: those of this process. It ends by itself `limit_s` after it has begun to
+    listen, whatever becomes of us. When the block ends it is over, by force if it was not stopped. Raises ToolError.
     """
     before = listeners(target.interface)
     with orphans_come_here(), (folder / "errors").open("wb") as errors:
@@ -113,6 +115,8 @@ def listening(tool: Tool, target: Target, folder: Path, output: int, limit_s: fl
             env={**os.environ, "TMPDIR": str(folder)},  # tshark's packets, and tables on their way
             start_new_session=True,
         )
+        if core is not None:
+            os.sched_setaffinity(process.pid, {core})  # its threads, which it starts later, inherit this
         started = Started(process, Sampler(process.pid, folder, None), begun)
         try:
             deadline = time.monotonic() + START_S
@@ -133,8 +137,11 @@ def listening(tool: Tool, target: Target, folder: Path, output: int, limit_s: fl
             started.sampler.stop()
 
 
-def run(tool: Tool, load: Load, folder: Path, drain_s: float) -> Result:
-    """Measure one. `folder` is emptied before and removed in the end. Raises LoadError, SetupError, ToolError."""
+def run(tool: Tool, load: Load, folder: Path, drain_s: float, core: int | None = None) -> Result:
+    """Measure one. `folder` is emptied before and removed in the end; `core` is the program's own.
+
+    Raises LoadError, SetupError, ToolError.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "tool").mkdir(parents=True)
     place = folder / "tool"
@@ -144,7 +151,9 @@ def run(tool: Tool, load: Load, folder: Path, drain_s: float) -> Result:
         with load.prepared(folder) as running:
             with (
                 output.open("wb") as out,
-                listening(tool, running.target, place, out.fileno(), load.limit_s + drain_s + STOP_S) as started,
+                listening(
+                    tool, running.target, place, out.fileno(), load.limit_s + drain_s + STOP_S, core=core
+                ) as started,
             ):
                 running.start()
                 running.wait()

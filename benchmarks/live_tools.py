@@ -8,7 +8,7 @@ import re
 import struct
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -101,10 +101,14 @@ class Kafkasniff(Tool):
         return ["--format", "json"] if self.form == "json" else ["--color", "never"]
 
     def told(self, output: Path, errors: str, folder: Path) -> Told:
-        told = Told(said=_last(errors))
+        told = Told()
         with output.open("rb") as lines:
-            count = _count_json if self.form == "json" else _count_text
-            count(lines, told)
+            count_lines(self.form, lines, told)
+        return self.said(told, errors)
+
+    def said(self, told: Told, errors: str) -> Told:
+        """Add what it says on stderr to what its lines told."""
+        told.said = _last(errors)
         told.lost = told.lost or 0
         captured = re.search(r"([\d,]+) packets?, [\d,]+ connection", told.said)
         if captured:
@@ -220,7 +224,12 @@ def _options(data: bytes) -> Iterator[tuple[int, int]]:
         at += 4 + (length + 3) // 4 * 4
 
 
-def _count_json(lines: Iterator[bytes], told: Told) -> None:
+def count_lines(form: str, lines: Iterable[bytes], told: Told) -> None:
+    """Count the requests and problems of kafkasniff's lines, `text` or `json`, while they come."""
+    (_count_json if form == "json" else _count_text)(lines, told)
+
+
+def _count_json(lines: Iterable[bytes], told: Told) -> None:
     told.requests = 0
     for line in lines:
         if line.startswith(b'{"type":"request"'):
@@ -234,7 +243,7 @@ def _count_json(lines: Iterator[bytes], told: Told) -> None:
                 _take_problem(told, problem["kind"], problem["detail"], whole=False)
 
 
-def _count_text(lines: Iterator[bytes], told: Told) -> None:
+def _count_text(lines: Iterable[bytes], told: Told) -> None:
     told.requests = 0
     for line in lines:
         if REQUEST.match(line):

@@ -119,7 +119,9 @@ class Inspector:
             self._maker = PackedBodies(native)
         self._memory = MemoryBudget(checked_memory(memory))
         self._in_step: InStep | None = None
+        self._make_lines: MakeLines | None = None
         self._lines: LineMaker | None = None
+        """Made when there is a message for it: it takes longer than the first lines."""
         self._run: LineRun | None = None
         """Messages of the packets that were taken last, whose lines are made."""
         self._gone: list[int] = []
@@ -150,7 +152,7 @@ class Inspector:
         """
         if self._in_step is None:
             return False
-        self._lines = make(self._ends, self._capture_at)
+        self._make_lines = make
         return True
 
     def _ends(self, index: int) -> Ends:
@@ -176,11 +178,11 @@ class Inspector:
 
     def feed_lines(self, batch: PacketBatch) -> Iterator[Sequence[Shown]]:
         """`feed_slices`, with lines instead of messages where they can be made without them."""
-        if self._lines is None:
+        if self._make_lines is None:
             yield from self.feed_slices(batch)
             return
         for part in self._parts(batch):
-            keyed = self._collect(part, lines=self._lines)
+            keyed = self._collect(part, lines=True)
             keyed.sort()
             if self._run is None:
                 yield from self._slices(keyed)
@@ -245,11 +247,14 @@ class Inspector:
         if len(out) >= most:
             yield out.copy()
             out.clear()
+        at = first
         for piece in run.take(first, last):
             if isinstance(piece, Lines):
-                out.append(piece)
+                at += piece.count
+                out.append(Lines(piece.data, piece.count, run.time_of(at - 1)))
                 self.slice_bytes += len(piece.data)
             else:
+                at = piece + 1
                 self._tell_paired(run.entry(piece), out, int(run.numbers[piece]))
                 # It counts itself.
                 others += 1
@@ -298,12 +303,11 @@ class Inspector:
         yield batch
 
     def _collect(
-        self, batch: PacketBatch, columns: list[PairColumns] | None = None, lines: LineMaker | None = None
+        self, batch: PacketBatch, columns: list[PairColumns] | None = None, *, lines: bool = False
     ) -> list[_Keyed]:
         """What the next packets yield, in no order.
 
-        `columns`: where exchanges are put that can be columns; `lines`: leave messages to it (`_run`) that have both
-        messages of their exchange here.
+        `columns`: where exchanges are put that can be columns; `lines`: messages that can have lines are left (`_run`).
         """
         if batch.captures:
             self._captures = batch.captures
@@ -315,7 +319,7 @@ class Inspector:
         back: list[TcpConnection] = []
         left = batch
         if self._in_step is not None and len(self._in_step) and len(batch):
-            left, back = self._take_in_step(self._in_step, batch, keyed, columns, lines)
+            left, back = self._take_in_step(self._in_step, batch, keyed, columns, lines=lines)
         deltas = self._reassembler.feed(left)
         opened = self._reassembler.opened
         opened.sort(key=lambda connection: connection.first_order)
@@ -347,7 +351,8 @@ class Inspector:
         batch: PacketBatch,
         keyed: list[_Keyed],
         columns: list[PairColumns] | None,
-        lines: LineMaker | None,
+        *,
+        lines: bool,
     ) -> tuple[PacketBatch, list[TcpConnection]]:
         """Take the packets of connections in step; returns the others, and the connections that fell out of step."""
         clock = self._reassembler.clock_at(batch)
@@ -356,14 +361,17 @@ class Inspector:
         self.summary.bytes_decoded += fed.framed
         options = self._detail.decode
         plain: NDArray[np.bool_] | None = None
-        if lines is not None and len(messages.rows):
+        if lines and len(messages.rows):
+            assert self._make_lines is not None
+            if self._lines is None:
+                self._lines = self._make_lines(self._ends, self._capture_at)
             plain, answers = in_step.plain_edges(messages)
-            lines.forget(self._gone)
+            self._lines.forget(self._gone)
             self._gone.clear()
-            self._run = LineRun(messages, lines, options, plain, answers)
+            self._run = LineRun(messages, self._lines, options, plain, answers, self._repeats)
         keyed += in_step.edges(messages, plain)
         back = in_step.take_back(fed.back)
-        if len(messages.rows) and lines is None:
+        if len(messages.rows) and not lines:
             if columns is None:
                 keyed += entries(messages, options, self._repeats, self._maker)
             else:

@@ -14,10 +14,11 @@ from kafkasniff.in_step import EVENTS, Messages
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.exchange import Pending
 from kafkasniff.model import Endpoint, Lines
-from kafkasniff.native.feed import ARENA, NONE, REQUEST
+from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, VERSIONS
 from kafkasniff.native.lines import EARLIER, address_of
 from kafkasniff.paired import Open, Paired, PairedEntry
-from kafkasniff.versions import version_of
+from kafkasniff.repeats import Repeats
+from kafkasniff.versions import distinct, version_of
 
 __all__ = ["Ends", "LineMaker", "LineRun", "MakeLines"]
 
@@ -30,6 +31,9 @@ class LineMaker(Protocol):
 
     def use(self, options: DecodeOptions) -> None:
         """From here on write as these options say."""
+
+    def takes(self, key: int, version: int, *, is_request: bool) -> bool:
+        """Whether messages of a version of an API have lines, unless there is anything odd in them."""
 
     def forget(self, connections: list[int]) -> None:
         """The feed has other connections at these indices."""
@@ -60,15 +64,16 @@ MakeLines = Callable[[Callable[[int], Ends], Callable[[int], str | None]], LineM
 class LineRun:
     """The messages of a batch, in their order."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - once for each batch
         self,
         messages: Messages,
         lines: LineMaker,
         options: DecodeOptions,
         plain: NDArray[np.bool_],
         answers: Sequence[tuple[int, Pending]],
+        repeats: Repeats | None,
     ) -> None:
-        """`plain`, `answers`: as `InStep.plain_edges` returns them."""
+        """`plain`, `answers`: as `InStep.plain_edges` returns them; `repeats`: bodies that messages may share."""
         rows = messages.rows
         self._messages = messages
         self._lines = lines
@@ -78,12 +83,13 @@ class LineRun:
         self.numbers: NDArray[np.int64] = np.zeros(len(rows), np.int64)
         """Of exchanges, by message, as far as they were given."""
         self._open: list[Open | None] = [None] * len(rows)
-        self._kinds = [Paired(data, self._open, options) for data in (messages.buffer, messages.arena)]
+        self._kinds = [Paired(data, self._open, options, repeats) for data in (messages.buffer, messages.arena)]
         self._begun: list[int] = np.flatnonzero(plain & self._is_request).tolist()
         """Requests whose exchange ends later."""
         self._texts: list[bytes] = []
         earlier = self._earlier(answers)
         lines.use(options)
+        self._is_native: list[bool] = self._native(lines).tolist()
         lines.bind(
             rows.ctypes.data,
             len(rows),
@@ -92,6 +98,16 @@ class LineRun:
             np.frombuffer(messages.arena, np.uint8),
             earlier,
         )
+
+    def _native(self, lines: LineMaker) -> NDArray[np.bool_]:
+        """Which of the messages are of a kind that has lines."""
+        codes = self._messages.rows["code"].astype(np.int64)
+        found = np.zeros((2, KEYS * VERSIONS), bool)
+        for code in distinct(codes) if len(codes) else ():
+            key, version = divmod(code, VERSIONS)
+            found[:, code] = lines.takes(key, version, is_request=False), lines.takes(key, version, is_request=True)
+        native: NDArray[np.bool_] = found[self._is_request.astype(np.int64), codes]
+        return native
 
     def _earlier(self, answers: Sequence[tuple[int, Pending]]) -> NDArray[np.void]:
         """Client ids and numbers of exchanges that began earlier."""
@@ -167,9 +183,23 @@ class LineRun:
         """Whether a message is a request."""
         return bool(self._is_request[index])
 
+    def time_of(self, index: int) -> int:
+        """time_ns of a message."""
+        return int(self._messages.rows["time"][index])
+
     def take(self, first: int, last: int) -> Iterator[Lines | int]:
         """The lines of these messages; for one that is Python's its index."""
-        return self._lines.take(first, last)
+        native = self._is_native
+        while first < last:
+            if native[first]:
+                stop = first + 1
+                while stop < last and native[stop]:
+                    stop += 1
+                yield from self._lines.take(first, stop)
+                first = stop
+            else:
+                yield first
+                first += 1
 
     def entry(self, index: int) -> PairedEntry:
         """One of the messages, whose exchange has a number."""

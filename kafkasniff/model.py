@@ -205,6 +205,8 @@ class Lines(msgspec.Struct, frozen=True, gc=False):
     """Whole lines, each with its line feed; empty where the sink has them already."""
     count: int
     """How many messages they are of."""
+    time_ns: int | None = None
+    """Of the last of them."""
 
 
 class Exchange(msgspec.Struct, frozen=True, gc=False):

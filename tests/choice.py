@@ -9,6 +9,7 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from typing import TypeVar
 
+import pytest
 from hypothesis import settings
 
 Source = TypeVar("Source")
@@ -18,6 +19,10 @@ DEEP = os.environ.get("KAFKASNIFF_HYPOTHESIS") == "deep"
 """Everything with everything, as long as that takes."""
 ALL = DEEP or bool(os.environ.get("KAFKASNIFF_ALL"))
 """Every member of the families that the default run thins (a step of `.ci/run`), with the usual number of examples."""
+
+
+only_with_all = pytest.mark.skipif(not ALL, reason="runs with KAFKASNIFF_ALL=1, as in .ci/run")
+"""For a test whose parts have tests of their own, and which takes seconds to run all of them together."""
 
 
 def in_turn(
@@ -41,6 +46,11 @@ def in_turn(
 def one_in(every: int, sources: Sequence[Source], start: int = 0) -> list[Source]:
     """One in `every` sources, from the one at `start` on: what has another start meets others."""
     return list(sources) if ALL else list(sources[start::every])
+
+
+def fewer(count: int, whole: int) -> int:
+    """How many places of each input a test changes: `count`, or `whole` where every member of a family runs."""
+    return whole if ALL else count
 
 
 def examples(count: int) -> settings:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import pytest
 
 from tests import choice
-from tests.choice import examples, in_turn, one_in
-from tests.conftest import shipped_captures
+from tests.choice import examples, fewer, in_turn, one_in
+from tests.conftest import ROOT, shipped_captures
 from tests.test_disturbed import DAMAGE, HARMLESS, INTRUSIONS, PCAP_VARIANTS, SOURCES
 
 NAMES = [path.name for path in shipped_captures()]
@@ -43,6 +44,28 @@ def test_some_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts[0][:2] == [NAMES[0], NAMES[3]]
     monkeypatch.setattr(choice, "ALL", True)
     assert one_in(3, NAMES, 1) == NAMES
+
+
+def test_fewer_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "ALL", False)
+    assert fewer(3, 8) == 3
+    monkeypatch.setattr(choice, "ALL", True)
+    assert fewer(3, 8) == 8
+
+
+def test_ci_runs_what_the_default_run_leaves_out() -> None:
+    """Every module with tests that only run, or look everywhere, with KAFKASNIFF_ALL."""
+    command = re.search(r'KAFKASNIFF_ALL=1 make test ARGS="([^"]+)"', (ROOT / ".ci" / "run").read_text())
+    assert command
+    listed = [ROOT / word for word in command[1].replace("\\\n", " ").split()]
+    assert [path for path in listed if not path.exists()] == []
+    thinned = [
+        path
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if path.name != "test_choice.py" and re.search(r"@only_with_all|\bfewer\(", path.read_text())
+    ]
+    assert thinned
+    assert [path for path in thinned if not any(path.is_relative_to(one) for one in listed)] == []
 
 
 def test_fewer_examples_but_where_many_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

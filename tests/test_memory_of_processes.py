@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow.dataset as ds
 import pytest
 
+from tests.choice import in_turn
 from tests.craft import kafka_bytes as kafka
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
@@ -282,8 +283,7 @@ OUTPUTS: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("kind", MESSAGES)
-@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize(("kind", "output"), in_turn(list(MESSAGES), OUTPUTS, 3))
 def test_one_message(kind: str, output: str, tmp_path: Path) -> None:
     """What one message holds, and what is made of it, stays within a part of the budget."""
     make, problem = MESSAGES[kind]

@@ -15,6 +15,8 @@ from kafkasniff.capture.raw import IGNORED_LINK, UNDESCRIBED_LINK, Interface, Ra
 from kafkasniff.capture.tunnels import gre, udp
 from kafkasniff.capture.walk import Columns, Fragments, Layer, Span, Walk
 from kafkasniff.model import Problem
+from kafkasniff.native.headers import FROM_HEADERS, read_headers
+from kafkasniff.native.library import kernel
 from kafkasniff.packets import COLUMNS, NO_TIME, Note, PacketBatch
 
 __all__ = ["PacketDecoder"]
@@ -53,9 +55,6 @@ LINK_NAMES: Final = {
     253: "Linux netlink",
 }
 
-FROM_HEADERS: Final = tuple(name for name in COLUMNS if name not in {"order", "capture", "number", "time_ns"})
-"""The columns that the walk yields; the others come from the packets' records."""
-
 
 class PacketDecoder:
     """Reads the headers of packets that come in order; one for a run."""
@@ -63,6 +62,7 @@ class PacketDecoder:
     def __init__(self, captures: tuple[str, ...], interface: Callable[[int, int], Interface]) -> None:
         """`interface(capture, index)` describes the interface of a packet."""
         self._captures = captures
+        self._kernel = kernel()
         self._interface = interface
         self._tables: list[FragmentTable] = []
         """By level: fragments of datagrams that were themselves put together from fragments come later."""
@@ -83,8 +83,13 @@ class PacketDecoder:
         count = len(raw.start)
         walk = Walk(raw.buffer)
         own: list[Note] = []
-        if count:
-            own.extend(self._links(walk, raw, first_order))
+        rows = np.arange(count, dtype=np.int64)
+        if self._kernel is not None and count:
+            columns, rows = read_headers(self._kernel, raw.buffer, (raw.start, raw.captured, raw.wire, raw.link))
+            if len(columns["rows"]):
+                walk.segments.append(columns)
+        if len(rows):
+            own.extend(self._links(walk, raw, rows, first_order))
         self._run(walk)
         level = 0
         self.fragment_rows = []
@@ -139,21 +144,19 @@ class PacketDecoder:
             )
         return problems
 
-    def _links(self, walk: Walk, raw: RawPackets, first_order: int) -> list[Note]:
-        """Start the walk: each packet at its link layer."""
-        span = Span(
-            np.arange(len(raw.start), dtype=np.int64),
-            raw.start,
-            raw.start + raw.captured,
-            raw.start + np.minimum(raw.wire, LARGEST_PACKET),
-        )
-        first = int(raw.link[0])
-        same = raw.link == first
+    def _links(self, walk: Walk, raw: RawPackets, rows: NDArray[np.int64], first_order: int) -> list[Note]:
+        """Start the walk: each of these packets at its link layer."""
+        start, captured, wire, links = raw.start, raw.captured, raw.wire, raw.link
+        if len(rows) < len(start):
+            start, captured, wire, links = start[rows], captured[rows], wire[rows], links[rows]
+        span = Span(rows, start, start + captured, start + np.minimum(wire, LARGEST_PACKET))
+        first = int(links[0])
+        same = links == first
         if same.all():
             return self._link(walk, raw, span, first, first_order)
         notes: list[Note] = []
-        for link in np.unique(raw.link).tolist():
-            notes.extend(self._link(walk, raw, span.pick(raw.link == link), link, first_order))
+        for link in np.unique(links).tolist():
+            notes.extend(self._link(walk, raw, span.pick(links == link), link, first_order))
         return notes
 
     def _link(self, walk: Walk, raw: RawPackets, span: Span, link: int, first_order: int) -> list[Note]:

@@ -109,13 +109,13 @@ class Frames(NamedTuple):
         return type(self)(packets, self.front[rows], self.front_size[rows], self.replaced[rows])
 
     @classmethod
-    def merge(cls, parts: list[Self], order: NDArray[np.int64]) -> Self:
-        """Packets of all parts (none is empty) over one new buffer; `order` is applied to the rows as they stand."""
+    def merge(cls, parts: list[Self], order: NDArray[np.int64] | None = None) -> Self:
+        """Packets of all parts (none is empty) over one new buffer; `order`: as for `RawPackets.merge`."""
         if len(parts) == 1:
-            return parts[0].pick(order)
+            return parts[0] if order is None else parts[0].pick(order)
         packets = RawPackets.merge([part.packets for part in parts], order)
-        columns = (np.concatenate(column)[order] for column in zip(*(part[1:] for part in parts), strict=True))
-        return cls(packets, *columns)
+        columns = (np.concatenate(column) for column in zip(*(part[1:] for part in parts), strict=True))
+        return cls(packets, *(columns if order is None else (column[order] for column in columns)))
 
 
 def _tag(heads: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -254,7 +254,7 @@ def _with_what_waits(one: CapturedInterface, found: Frames) -> Frames:
         if more.total:
             parts.append(more)
             size += len(more.packets.buffer)
-    return found if len(parts) == 1 else Frames.merge(parts, np.arange(sum(part.total for part in parts)))
+    return Frames.merge(parts)
 
 
 _NONE: Final = np.empty(0, np.int64)

@@ -106,8 +106,8 @@ class RawPackets(NamedTuple):
         return cls(parts[0].buffer, *columns)
 
     @classmethod
-    def merge(cls, parts: list[Self], order: NDArray[np.int64]) -> Self:
-        """Rows of all parts over one new buffer; `order` is the permutation to apply to the rows as they stand."""
+    def merge(cls, parts: list[Self], order: NDArray[np.int64] | None = None) -> Self:
+        """Rows of all parts over one new buffer; `order`: the permutation to apply to the rows, None: as they stand."""
         pieces: list[bytes] = []
         starts: list[NDArray[np.int64]] = []
         base = 0
@@ -119,7 +119,7 @@ class RawPackets(NamedTuple):
             base += high - low
         others = (np.concatenate(column) for column in zip(*(part[2:] for part in parts), strict=True))
         columns = (np.concatenate(starts), *others)
-        return cls(b"".join(pieces), *(column[order] for column in columns))
+        return cls(b"".join(pieces), *(columns if order is None else (column[order] for column in columns)))
 
 
 class Parsed(msgspec.Struct):

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kafkasniff.model import Message
+from kafkasniff.model import Lines, Message
 
 if TYPE_CHECKING:
-    from kafkasniff.cli.pipeline import Event, Sink
+    from kafkasniff.cli.pipeline import Event, LineSink
 
 __all__ = ["MAX_SAMPLES", "TimedSink"]
 
@@ -21,7 +21,7 @@ left is spread evenly over the run."""
 class TimedSink:
     """Hands events on to a sink, and notes how late its messages are. `now`: the clock of the packets, in ns."""
 
-    def __init__(self, inner: Sink, *, now: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, inner: LineSink, *, now: Callable[[], int] = time.time_ns) -> None:
         self._inner = inner
         self._now = now
         self._delays: list[int] = []
@@ -36,6 +36,14 @@ class TimedSink:
                 self._skip -= 1
             elif event.time_ns is not None:
                 self._take(self._now() - event.time_ns)
+
+    def write_lines(self, lines: Lines) -> None:
+        """Hand on lines of messages; the delay is that of the last of them."""
+        self._inner.write_lines(lines)
+        if self._skip >= lines.count:
+            self._skip -= lines.count
+        elif lines.time_ns is not None:
+            self._take(self._now() - lines.time_ns)
 
     def close(self) -> None:
         """There are no more."""

@@ -33,6 +33,7 @@ from kafkasniff.cli.options import (
     key_arguments,
     make_catalog,
     make_inspector,
+    make_lines,
     make_predicate,
     make_renderer,
     make_sink,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from kafkasniff.capture.live import LiveSource
     from kafkasniff.cli.capture_options import Writing
     from kafkasniff.cli.output import Output
-    from kafkasniff.cli.pipeline import Event, Sink
+    from kafkasniff.cli.pipeline import Event, LineSink, Sink
     from kafkasniff.exports.live import LiveExport
     from kafkasniff.filters import Predicate
     from kafkasniff.inspector import Inspector
@@ -121,13 +122,14 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         shows = shows or not quiet or (exporting is None and writing is None and not watching)
     table_keys = {} if exporting is None else key_arguments(options, grows=True)
     memory: int | None = options["memory"]
+    renderer = make_renderer(wanted, payload) if shows and predicate is None and not watching else None
     inspector = make_inspector(
         options,
         records_wanted(wanted, predicate, shown=shows),
         exchanges=predicate is not None or bool(watching),
         connections=bool(watching),
         grows=True,
-        renderer=make_renderer(wanted, payload) if shows and predicate is None and not watching else None,
+        renderer=renderer,
     )
     if exporting is not None and len(interfaces) > 1:
         raise UsageError("--export takes one interface, or any")
@@ -191,18 +193,23 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         ):
             sink: Sink = _NoSink()
             timed: TimedSink | None = None
+            lines: LineSink | None = None
             if shows:
-                sink = timed = TimedSink(
-                    make_sink(
-                        environment,
-                        output,
-                        wanted,
-                        captures=len(interfaces) > 1,
-                        live=True,
-                        names=None if hosts is None else hosts.names,
-                        payload=payload,
-                    )
+                several = len(interfaces) > 1
+                inner = make_sink(
+                    environment,
+                    output,
+                    wanted,
+                    captures=several,
+                    live=True,
+                    names=None if hosts is None else hosts.names,
+                    payload=payload,
                 )
+                sink = timed = TimedSink(inner)
+                if predicate is None and limit is None and not watching:
+                    make = make_lines(environment, output, inner, renderer, captures=several)
+                    if make is not None and inspector.write_lines(make):
+                        lines = timed
             pipeline = Pipeline(
                 environment,
                 inspector,
@@ -211,6 +218,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 predicate=predicate,
                 limit=limit,
                 ended=watch.ended if watching else None,
+                lines=lines,
             )
             decodes = shows or limit is not None or bool(watching)
             runs = decodes or writing is not None

@@ -4,6 +4,7 @@ const build = @import("build_facts");
 pub const calls = @import("call.zig");
 pub const columns = @import("columns.zig");
 pub const feed = @import("feed.zig");
+pub const headers = @import("headers.zig");
 const json = @import("json.zig");
 pub const lines = @import("lines.zig");
 const packing = @import("pack.zig");
@@ -41,6 +42,11 @@ pub export fn kafkasniff_identity() [*:0]const u8 {
 /// 1 where these bytes are a program: any other must not be used.
 pub export fn kafkasniff_check(program: [*]const u8, size: u64) i32 {
     return @intFromBool(programs.check(program[0..size]));
+}
+
+/// Headers of packets to columns.
+pub export fn kafkasniff_headers(packets: *headers.Packets) void {
+    packets.read();
 }
 
 /// The body `data[start:end]`. What follows it in the data is for the caller to judge (`call.after`).

@@ -1,4 +1,8 @@
-"""The shared library with the native kernel: `kernel.so` or `kernel.dylib` beside this file, loaded by ctypes."""
+"""The shared library with the native kernel, loaded by ctypes: `kernel.so` or `kernel.dylib` beside this file.
+
+A library within a zip cannot be loaded. For a package `NAME.zip` it is beside the zip instead, in the folder
+`NAME-native/PLATFORM`: `kafkasniff.spark.shipping` has Spark unpack such a folder for its workers.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from typing import Final, NamedTuple
 
 from kafkasniff.native.calls import Base, Call, Item, SummaryCall
 
-__all__ = ["ABI", "Kernel", "kernel", "kernel_note"]
+__all__ = ["ABI", "FILE", "PLATFORM", "Kernel", "kernel", "kernel_note", "library_path"]
 
 ABI: Final = 4
 """Version of the structures and functions; the library states its own."""
@@ -22,7 +26,11 @@ SWITCH: Final = "KAFKASNIFF_KERNEL"
 
 FILE: Final = "kernel.dylib" if sys.platform == "darwin" else "kernel.so"
 
-_HERE: Final = Path(__file__).resolve().parent
+PLATFORM: Final = f"{sys.platform}-{os.uname().machine}" if os.name == "posix" else sys.platform
+"""System and machine, such as `linux-x86_64` or `darwin-arm64`: the folder of a library that was shipped."""
+
+# Links are not followed: Spark's zip may be a link to a cache, and what is unpacked is beside the link.
+_HERE: Final = Path(__file__).absolute().parent
 _SOURCES: Final = _HERE.parent / "kernel"
 
 
@@ -61,6 +69,9 @@ class Kernel:
         self.summaries = library.kafkasniff_summaries
         self.summaries.argtypes = (ctypes.POINTER(SummaryCall), ctypes.c_char_p, number, ctypes.POINTER(Item), number)
         self.summaries.restype = number
+        self.headers = library.kafkasniff_headers
+        self.headers.argtypes = (pointer,)
+        self.headers.restype = None
         self.columns_measure = library.kafkasniff_columns_measure
         self.columns_measure.argtypes = (pointer,)
         self.columns_measure.restype = None
@@ -103,12 +114,28 @@ def kernel_note() -> str:
     return _find(os.environ.get(SWITCH)).note
 
 
+def library_path() -> Path:
+    """Where the library is, if there is one."""
+    package = _zip()
+    if package is None:
+        return _HERE / FILE
+    return package.with_name(f"{package.stem}-native") / PLATFORM / FILE
+
+
+def _zip() -> Path | None:
+    """The zip that holds this package, if one does."""
+    found = _HERE.parents[1]
+    return found if found.is_file() else None
+
+
 @functools.lru_cache(maxsize=4)
 def _find(switch: str | None) -> _Found:
     if switch == "0":
         return _Found(None, f"no native kernel: {SWITCH}=0")
-    path = _HERE / FILE
+    path = library_path()
     if not path.exists():
+        if _zip() is not None:
+            return _Found(None, f"no native kernel: none was shipped for {PLATFORM}")
         return _Found(None, "no native kernel: not built for this installation")
     try:
         library = ctypes.CDLL(str(path))
@@ -126,12 +153,24 @@ def _find(switch: str | None) -> _Found:
 
 
 def _source_hash() -> str | None:
-    """Of the sources beside this package, as `hatch_build.py` computes it; None where there are none."""
-    paths = sorted(_SOURCES.glob("*.zig"))
-    if not paths:
+    """Hash of the sources in this package, as `hatch_build.py` computes it; None where there are none."""
+    sources = _sources()
+    if not sources:
         return None
     found = hashlib.sha256()
-    for path in paths:
-        text = path.read_bytes()
-        found.update(f"{path.name} {len(text)}\n".encode() + text)
+    for name, text in sorted(sources.items()):
+        found.update(f"{name} {len(text)}\n".encode() + text)
     return found.hexdigest()[:16]
+
+
+def _sources() -> dict[str, bytes]:
+    """The kernel's sources by name."""
+    package = _zip()
+    if package is None:
+        return {path.name: path.read_bytes() for path in _SOURCES.glob("*.zig")}
+    import zipfile  # noqa: PLC0415 - only where there is a zip: every start would pay for it
+
+    inside = f"{_SOURCES.relative_to(package).as_posix()}/"
+    with zipfile.ZipFile(package) as archive:
+        names = [name for name in archive.namelist() if name.startswith(inside) and name.endswith(".zig")]
+        return {name.removeprefix(inside): archive.read(name) for name in names}

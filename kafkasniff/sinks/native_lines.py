@@ -57,15 +57,26 @@ class NativeLines:
         self._terminal = terminal
         self._options: DecodeOptions | None = None
         self._lines: JsonLines | None = None
+        self._kinds: dict[tuple[int, int, bool], bool] = {}
+        """Which of those seen have lines; as many as there are versions."""
 
     def use(self, options: DecodeOptions) -> None:
         """From here on write as these options say. They are asked for by identity; new ones cost some 0.1 ms."""
         if options is self._options:
             return
         self._options = options
+        self._kinds.clear()
         self._renderer.use(options)
         errors = {code: orjson.dumps(error_name(code)) for code in error_codes()}
         self._lines = JsonLines(self._kernel, self._renderer.caller(), self, errors=errors, most=MAX_SIZE)
+
+    def takes(self, key: int, version: int, *, is_request: bool) -> bool:
+        """Whether messages of a version of an API have lines."""
+        known = self._kinds.get((key, version, is_request))
+        if known is None:
+            kind = self.kind(key, version, is_request)
+            known = self._kinds[key, version, is_request] = kind.bare or kind.program != 0
+        return known
 
     def forget(self, connections: list[int]) -> None:
         """The feed has other connections at these indices, or their ends have changed."""

@@ -47,7 +47,8 @@ class NativeText:
     ) -> None:
         self._kernel = kernel
         self._writes = writes
-        self._tables: list[SummaryTable] = []
+        self._known: dict[tuple[int, int, bool], SummaryTable] = {}
+        """Tables by kind; there is one at most for each version and direction that is defined."""
         self._sink = sink
         self._ends = ends
         self._capture_name = capture
@@ -60,6 +61,8 @@ class NativeText:
         self._day = "", NO_DAY
         """The day of the last line, as the sink and as the kernel have it."""
         self._bodies = True
+        self._kinds: dict[tuple[int, int, bool], bool] = {}
+        """Which of those seen have lines; as many as there are versions."""
         self.name_topics = self._lines.name_topics
 
     def bind(  # noqa: PLR0917 - as `TextLines.bind`
@@ -78,8 +81,16 @@ class NativeText:
         self._lines.bind(messages, count, numbers, buffer, arena, earlier, sessions=sessions, told=told)
 
     def use(self, options: DecodeOptions) -> None:
-        """From here on write as these options say: summaries depend only on whether there are bodies."""
+        """From here on write as these options say; without bodies Python writes them."""
         self._bodies = options.bodies
+
+    def takes(self, key: int, version: int, *, is_request: bool) -> bool:
+        """Whether messages of a version of an API have lines."""
+        kind = key, version, is_request
+        known = self._kinds.get(kind)
+        if known is None:
+            known = self._kinds[kind] = self.table(*kind) != 0
+        return known and self._bodies
 
     def forget(self, connections: list[int]) -> None:
         """The feed has other connections at these indices."""
@@ -151,12 +162,15 @@ class NativeText:
 
     def table(self, key: int, version: int, is_request: bool, /) -> int:
         """Address of the table that summaries of an API's version are made by."""
+        known = self._known.get((key, version, is_request))
+        if known is not None:
+            return known.address
         direction: Direction = "request" if is_request else "response"
         found = table_of(key, version, direction) if self._writes(key, version, direction) else None
         if found is None:
             return 0
-        self._tables.append(SummaryTable(self._kernel, found))
-        return self._tables[-1].address
+        made = self._known[key, version, is_request] = SummaryTable(self._kernel, found)
+        return made.address
 
     def capture(self, index: int) -> tuple[int, bytes]:
         """The number of a capture's name, and the line where one begins."""

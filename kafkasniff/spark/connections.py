@@ -30,6 +30,7 @@ from kafkasniff.rows.problems import NOT_KAFKA
 from kafkasniff.rows.staged import place_name
 from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.packet_rows import packet_batches
+from kafkasniff.spark.worker_kernel import check_kernel
 from kafkasniff.state import dump
 from kafkasniff.state.values import Values
 
@@ -104,6 +105,8 @@ class ShardEnd(msgspec.Struct):
     summary: Summary
     order: int
     """Packets so far, of the run before, too."""
+    without_kernel: str | None = None
+    """Why the task had no native kernel; None: it had one."""
 
 
 EXCHANGE_VALUES: Final = Values[tuple[Exchange, bool]](tuple[Exchange, bool])
@@ -184,7 +187,7 @@ class ReadConnections:
         self._take(state, state.inspector.close(), out, open_=True)
         tellings = state.enricher.catalog.tellings
         assert tellings is not None
-        left = ShardEnd(shard, carried, tellings, state.inspector.summary, order)
+        left = ShardEnd(shard, carried, tellings, state.inspector.summary, order, check_kernel())
         out.add(END, END_VALUES.dump(left), connection_id=shard)
         yield from out.take()
 

@@ -114,7 +114,7 @@ def write_run(
 ) -> tuple[Manifest, dict[str, int], tuple[str, ...]]:
     """Write the tables of a run and take them into the folder.
 
-    Returns the manifest, the run's rows by table, and what putting rows into partitions turned up.
+    Returns the manifest, the run's rows by table, and notices: on the run, and on putting rows into partitions.
 
     `captures`: those that are new; `batch`: the number of a stream's batch; `goes_on`: as for
     `ExportFolder.commit`.
@@ -145,7 +145,7 @@ def write_run(
             batch=batch,
         )
     rows = {table: sum(count for part in found.values() for _, count in part[table]) for table in options.tables}
-    return manifest, rows, notices
+    return manifest, rows, (*run.notices, *notices)
 
 
 def _make_files(folder: ExportFolder, run: Run) -> tuple[list[Row], tuple[str, ...]]:

@@ -41,6 +41,7 @@ from kafkasniff.spark.keys import PlacedSecrets, TaskKeys, key_log_problems, sec
 from kafkasniff.spark.slots import plan_slots
 from kafkasniff.spark.source import Captures
 from kafkasniff.spark.tables import PIPELINE, ddl
+from kafkasniff.spark.worker_kernel import slow_tasks
 from kafkasniff.state import dump
 
 if TYPE_CHECKING:
@@ -119,6 +120,8 @@ class Run:
             self.close()  # nobody else has this run yet
             raise
         self.ends: list[ShardEnd] = sorted((END_VALUES.load(row["data"]) for row in ends), key=lambda end: end.shard)
+        self.notices = slow_tasks(end.without_kernel for end in self.ends)
+        """What the user should know of how the run went."""
         self.tellings = before.tellings
         self.tellings.hosts.update(hosts or {})
         for end in self.ends:

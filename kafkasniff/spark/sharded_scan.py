@@ -34,6 +34,7 @@ from kafkasniff.rows.sessions import Sessions
 from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.locations import find_captures
 from kafkasniff.spark.table_rows import OUTPUT_ROWS, STAGED_FOR, own_folder
+from kafkasniff.spark.worker_kernel import check_kernel
 
 __all__ = ["local_captures", "local_key_log", "scan_options", "scan_table"]
 
@@ -76,6 +77,7 @@ def scan_table(
     `captures`: path and name of each; `keylog`: a file with secrets of TLS. Raises CaptureError where a capture cannot
     be opened, and what `local_key_log` does.
     """
+    check_kernel()
     with own_folder() as folder:
         tellings = Tellings()
         state = new_state(options, Catalog(tellings=tellings), sessions=False)

@@ -1,7 +1,8 @@
-"""Taking the package to the workers of a cluster: a zip of it, added to a session.
+"""Shipping the package to the workers of a cluster: a zip of it and an archive with the native kernel.
 
-Workers unpickle our functions by name, so that kafkasniff has to be importable where they run. It is pure Python and
-small; what it stands on (NumPy, pyarrow, codecs …) is not, and has to be there already.
+Workers unpickle our functions by name, so that they must be able to import kafkasniff. Python imports from the zip; the
+library within a zip cannot be loaded, so Spark unpacks the archive beside it (`kafkasniff.native.library` looks there).
+The dependencies (NumPy, pyarrow, codecs …) are not shipped and must be installed on the workers.
 """
 
 from __future__ import annotations
@@ -10,52 +11,66 @@ import atexit
 import functools
 import hashlib
 import io
+import os
 import pkgutil
+import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kafkasniff.errors import UsageError
 from kafkasniff.kafka.data_files import data_folder
-from kafkasniff.spark.session import get_session, runs_elsewhere
+from kafkasniff.native.library import PLATFORM, library_path
+from kafkasniff.spark.session import get_session, is_connect, runs_elsewhere
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from pyspark.sql import SparkSession
 
-__all__ = ["package_zip", "ready_session", "ship"]
+__all__ = ["native_archive", "package_zip", "ready_session", "ship"]
 
 SOURCE_MODULE: Final = "pyspark_kafkasniff"
 """The module by whose name Spark finds the data source."""
-_LEFT_OUT: Final = (".pyc", ".pyo", "~", ".so", ".dylib", ".zig")
-"""Caches, and the native kernel: a library within a zip cannot be loaded, and workers read by Python without it."""
+_LEFT_OUT: Final = (".pyc", ".pyo", "~", ".so", ".dylib")
+"""Caches, and the library, which is in the archive. The kernel's sources stay: the library must belong to them."""
+
+_WHEEL: Final = re.compile(r"-py3-none-(?:\w+\.)*(?:(?:many|musl)linux|macosx)\w*?_(x86_64|aarch64|arm64)\.whl")
+_LIBRARIES: Final = {"kafkasniff/native/kernel.so": "linux", "kafkasniff/native/kernel.dylib": "darwin"}
+"""The library's name in a wheel and the system that it is for."""
 
 
-def ship(spark: SparkSession) -> Path:
-    """Make kafkasniff importable for the workers of a session, and the data source known to it.
+def ship(spark: SparkSession, *, wheels: Iterable[str | Path] = ()) -> Path:
+    """Make kafkasniff importable for the workers of a session, and register the data source.
 
-    Classic and Spark Connect; once per session is enough, again does nothing. Call it before the first query that
-    needs kafkasniff: a worker keeps what it has imported, if that is another version that is installed there. The
-    dependencies of kafkasniff have to be there. Returns the zip that was added; it is gone when this process ends.
+    Classic and Spark Connect; once per session is enough, another call does nothing. Call it before the first query
+    that needs kafkasniff: a worker that has imported another version keeps that one. The workers need kafkasniff's
+    dependencies. Returns the zip that was added; it is deleted when this process ends.
 
-    What plans a stream does not see what was shipped: streams of the data source need kafkasniff installed (or on the
-    PYTHONPATH) where queries are planned. Batch queries do not.
+    Workers get the native kernel of this installation, and those of `wheels`: wheels of the same kafkasniff for other
+    platforms. A worker without a kernel for its platform decodes in Python, which is slower, and says so once.
 
-    Raises what Spark raises where it cannot take the file, and OSError where there is no place for it.
+    The planner of a stream does not see what was shipped: streams of the data source need kafkasniff installed (or on
+    the PYTHONPATH) where queries are planned. Batch queries do not.
+
+    Raises UsageError for a wheel without a kernel, OSError where a file cannot be read or written, and what Spark
+    raises where it cannot take the files.
     """
     from kafkasniff.spark.data_source import DefaultSource
 
-    content = package_zip()
-    # A name for each content: a file that was added must not change any more.
-    path = _folder() / f"kafkasniff-{hashlib.sha256(content).hexdigest()[:16]}.zip"
-    if not path.is_file():
-        path.write_bytes(content)
+    package, native = package_zip(), native_archive(wheels)
+    # A name for each content: a file that was added must not change.
+    name = f"kafkasniff-{hashlib.sha256(package + native).hexdigest()[:16]}"
+    path = _written(f"{name}.zip", package)
     spark.addArtifacts(str(path), pyfile=True)
-    # By itself Spark looks for data sources once, where it plans, and not in what sessions have added.
+    if native and not _is_unpacked(spark, f"{name}-native"):
+        # What follows # is the name of the folder that Spark unpacks it to.
+        spark.addArtifacts(f"{_written(f'{name}-native.zip', native)}#{name}-native", archive=True)
+    # Spark itself looks for data sources only where it plans, and not in what sessions have added.
     spark.dataSource.register(DefaultSource)
     return path
 
@@ -77,6 +92,31 @@ def package_zip() -> bytes:
     module = pkgutil.get_data(SOURCE_MODULE, f"{SOURCE_MODULE}.py")
     assert module is not None
     content[f"{SOURCE_MODULE}.py"] = module
+    return _zipped(content)
+
+
+def native_archive(wheels: Iterable[str | Path] = ()) -> bytes:
+    """The native kernel of this installation and those of wheels, each in the folder of its platform.
+
+    Empty where there is none. Raises UsageError for a wheel without a kernel.
+    """
+    own = library_path()
+    content = {f"{PLATFORM}/{own.name}": own.read_bytes()} if own.is_file() else {}
+    for wheel in map(Path, wheels):
+        machine = _WHEEL.search(wheel.name)
+        try:
+            with zipfile.ZipFile(wheel) as archive:
+                found = [name for name in _LIBRARIES if name in archive.namelist()]
+                if machine is None or not found:
+                    raise UsageError(f"{wheel}: a wheel without a native kernel")
+                content[f"{_LIBRARIES[found[0]]}-{machine[1]}/{Path(found[0]).name}"] = archive.read(found[0])
+        except zipfile.BadZipFile as error:
+            raise UsageError(f"{wheel}: not a wheel: {error}") from error
+    return _zipped(content) if content else b""
+
+
+def _zipped(content: Mapping[str, bytes]) -> bytes:
+    """A zip of these files: same files, same bytes."""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(content):
@@ -98,6 +138,23 @@ def _walk(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversa
             yield from _walk(entry, f"{prefix}{entry.name}/")
         else:
             yield f"{prefix}{entry.name}", entry
+
+
+def _written(name: str, content: bytes) -> Path:
+    """A file of this process with that content."""
+    path = _folder() / name
+    if not path.is_file():
+        path.write_bytes(content)
+    return path
+
+
+def _is_unpacked(spark: SparkSession, name: str) -> bool:
+    """Whether an archive was added before: Spark warns when it is added again. A server of Spark Connect does not."""
+    if is_connect(spark):
+        return False
+    from pyspark import SparkFiles
+
+    return os.path.exists(SparkFiles.get(name))
 
 
 @functools.cache

@@ -29,6 +29,7 @@ from kafkasniff.rows.resolve import Names
 from kafkasniff.rows.sessions import HeldSessions
 from kafkasniff.spark.connections import CONNECTION, CONNECTION_VALUES, EXCHANGE, EXCHANGE_VALUES, PROBLEM_VALUES
 from kafkasniff.spark.fetch_sessions import HELD
+from kafkasniff.spark.worker_kernel import check_kernel
 
 __all__ = ["FILES", "OUTPUT_ROWS", "STAGED_FOR", "Decided", "MakeRows", "WriteFiles", "own_folder"]
 
@@ -74,6 +75,7 @@ class _Staging:
 
     def _stage(self, batches: Iterable[pa.RecordBatch], folder: ConfinedPath) -> tuple[Names, HeldSessions]:
         """Stage the rows of all batches below `folder`."""
+        check_kernel()
         names = Names(self._tellings, self._given)
         enricher = Enricher(Catalog(names.topics, tellings=Tellings()), sessions=False)
         held = HeldSessions()

@@ -193,7 +193,10 @@ _RUNS: Final = (
         new=Inspector,
         # Which bodies messages may share, and how much memory there is, is for those who resume it to say.
         without=frozenset(
-            {"_gone", "_in_step", "_lines", "_maker", "_memory", "_renderer", "_repeats", "_run", "slice_bytes"}
+            {
+                *("_gone", "_in_step", "_lines", "_make_lines", "_maker", "_memory"),
+                *("_renderer", "_repeats", "_run", "slice_bytes"),
+            }
         ),
         views={"_reassembler": lambda inspector: inspector.reassembler},
         after=_complete,

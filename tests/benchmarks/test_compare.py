@@ -17,6 +17,7 @@ from benchmarks.measures import BESIDE, TARGETS, Requests, ours, theirs
 from benchmarks.processes import Usage
 from benchmarks.tables import against, table
 from benchmarks.timing import Run, in_turn
+from tests.choice import only_with_all
 
 
 def run(cpu: float, *, wall: float = 0.0, resident: float = 100e6, written: int = 5_000_000) -> Run:
@@ -240,6 +241,7 @@ def test_two_processes_are_compared_by_their_output(data: Path, monkeypatch: pyt
     assert found.runs["--jobs 1"][0].written == found.runs["--jobs 2"][0].written > 0
 
 
+@only_with_all
 @pytest.mark.tshark
 def test_figures_are_kept_and_the_page_is_written(
     data: Path, require_tool: Callable[[str], str], capsys: pytest.CaptureFixture[str]

@@ -15,6 +15,7 @@ from benchmarks.growth_runs import Endless, Sample, Step, exponent
 from benchmarks.growth_traffic import MINUTE_COPIES, Traffic, churn, idle, one_connection, unanswered
 from benchmarks.measures import requests_of
 from benchmarks.processes import CommandFailedError
+from tests.choice import only_with_all
 from tests.craft.outcome import files_outcome
 from tests.craft.read import read_packets
 
@@ -162,6 +163,7 @@ def test_a_run_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         feed("churn", churn(20_000))
 
 
+@only_with_all
 def test_beginnings_are_timed(tmp_path: Path) -> None:
     maker = Maker(tmp_path, Sizes(packets=13_000, connections=30))
     maker.make("C")

@@ -16,6 +16,7 @@ from benchmarks.mixed_recording import _Program, record
 from benchmarks.recording import RecordingError
 from captures.record.distribution import DEFAULT_VERSION, SetupError, is_cached
 from captures.record.programs import CLIENTS, CONFLUENT
+from tests.choice import only_with_all
 from tests.conftest import missing
 from tests.craft.outcome import files_outcome
 
@@ -71,6 +72,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
     assert not folders[0].exists()
 
 
+@only_with_all
 @pytest.mark.root
 def test_a_recording_has_what_it_is_for(
     require_root: Callable[[], None], require_tool: Callable[[str], str], tmp_path: Path

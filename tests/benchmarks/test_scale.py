@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from benchmarks.scale import Results, command, lacking, main, parser
+from tests.choice import only_with_all
 
 TINY = ["--sizes", "0.001", "--file-mb", "1", "--base-mb", "1", "--engines", "local"]
 
@@ -17,6 +18,7 @@ def options(*given: str) -> argparse.Namespace:
     return parser().parse_args(given)
 
 
+@only_with_all
 def test_runs_are_told_of_and_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report, data = tmp_path / "SCALE.md", tmp_path / "data"
     arguments = [*TINY, "--data", str(data), "--report", str(report), "--cores"]

@@ -16,6 +16,7 @@ from benchmarks.deep_traffic import write
 from benchmarks.kernel import main as kernel_main
 from benchmarks.targets import TARGETS, TITLES, WORK, Row, checkout, main, section, write_bodies
 from kafkasniff.native import kernel, kernel_note
+from tests.choice import only_with_all
 from tests.conftest import missing
 from tests.craft.samples import mixed
 from tests.craft.write import write_pcap
@@ -104,6 +105,7 @@ def test_two_checkouts_are_told_apart(other: str) -> None:
         checkout("wrong", shutil.which("false") or "/bin/false")
 
 
+@only_with_all
 def test_a_table_of_both(data: Path, other: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--base", other, "--data", str(data), "--runs", "1", "--forms", "C-deep"]
     assert main([*arguments, "--work", "json,records,bodies,library"]) == 0

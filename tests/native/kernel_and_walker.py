@@ -100,13 +100,15 @@ def caller(
     return made
 
 
+@functools.cache
 def program(root: Struct) -> Program:
     """The program of a layout."""
     return Program(the_kernel(), program_of(root))
 
 
+@functools.lru_cache(maxsize=1)
 def walked(root: Struct, data: bytes, start: int, end: int, options: DecodeOptions) -> tuple[Walk, DecodeContext]:
-    """What the walker reads, and its context."""
+    """What the walker reads, and its context. JSON and dicts of the same bytes are compared one after the other."""
     context = DecodeContext(options, start)
     with without_kernel():
         result = walk(root, data, start, end, context)

@@ -14,7 +14,7 @@ from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.record_list import decode_record_list
 from kafkasniff.kafka.records import decode_records
 from kafkasniff.native.columns import BATCH, ColumnReader, address_of, count_messages
-from tests.choice import examples
+from tests.choice import examples, fewer
 from tests.kafka import records_craft as craft
 from tests.kafka.records_craft import Record
 from tests.native.kernel_and_walker import the_kernel
@@ -75,14 +75,14 @@ def agree(batches: list[bytes], **more: Any) -> int:
     return sum(rows is not None for rows in found)
 
 
-@examples(80)
+@examples(fewer(30, 80))
 @given(BATCHES)
 def test_sound_batches_are_taken(batches: list[bytes]) -> None:
     assert agree(batches) == len(batches)
     assert agree(batches, append_timestamp=5) == len(batches)
 
 
-@examples(80)
+@examples(fewer(30, 80))
 @given(BATCHES, st.data())
 def test_damaged_batches(batches: list[bytes], draw: st.DataObject) -> None:
     damaged: list[bytes] = []
@@ -97,7 +97,7 @@ def test_damaged_batches(batches: list[bytes], draw: st.DataObject) -> None:
     agree(damaged)
 
 
-@examples(80)
+@examples(fewer(30, 80))
 @given(st.lists(st.binary(max_size=60), max_size=6))
 def test_garbage(batches: list[bytes]) -> None:
     agree(batches)
@@ -115,7 +115,7 @@ def test_changed_bytes() -> None:
     assert 200 < agree(changed) < 1_900
 
 
-@examples(80)
+@examples(fewer(30, 80))
 @given(MESSAGES, st.integers(0, 1), st.booleans())
 def test_sets_of_messages(made: list[Any], magic: int, appended: bool) -> None:
     data = b"".join(
@@ -135,7 +135,7 @@ def test_sets_of_messages(made: list[Any], magic: int, appended: bool) -> None:
     assert count_messages(the_kernel(), data, 1 - magic, len(made)) == 0
 
 
-@examples(80)
+@examples(fewer(30, 80))
 @given(MESSAGES, st.data())
 def test_damaged_sets_are_refused(made: list[Any], draw: st.DataObject) -> None:
     """Every byte behind the offset and the size is checked by the CRC."""

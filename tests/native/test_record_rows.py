@@ -74,7 +74,7 @@ def test_the_same_rows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         both(list(source), monkeypatch)
 
 
-@pytest.mark.parametrize(("name", "variant"), in_turn(list(CAPTURES), VARIANTS, 12))
+@pytest.mark.parametrize(("name", "variant"), in_turn(list(CAPTURES), VARIANTS, 24))
 def test_disturbed(name: str, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = VARIANTS[variant](read_packets(CAPTURES[name]), Random(1))
     both([batch(changed)], monkeypatch)

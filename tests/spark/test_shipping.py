@@ -1,10 +1,11 @@
-"""The zip for workers that have the dependencies only: what is in it, and that it works.
+"""What workers get that have the dependencies only: the zip and the archive beside it, and that both work.
 
 That it gets there: test_local_cluster.py, test_connect.py.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
@@ -18,15 +19,24 @@ from pathlib import Path
 
 import pytest
 
-from kafkasniff.spark.shipping import package_zip
-from tests.conftest import ROOT
+from kafkasniff.errors import UsageError
+from kafkasniff.native import kernel, kernel_note
+from kafkasniff.native.library import FILE, PLATFORM
+from kafkasniff.spark.shipping import native_archive, package_zip
+from tests.conftest import ROOT, missing
 
 pytest.importorskip("pyspark")
 
+NOTE = "from kafkasniff.native import kernel_note; print(kernel_note())"
 
-def zipped(tmp_path: Path) -> Path:
+
+def zipped(tmp_path: Path, *, native: bool = True) -> Path:
+    """The zip, and the archive unpacked beside it as Spark does it."""
     path = tmp_path / "elsewhere.zip"
     path.write_bytes(package_zip())
+    if native and kernel() is not None:
+        with zipfile.ZipFile(io.BytesIO(native_archive())) as archive:
+            archive.extractall(tmp_path / "elsewhere-native")
     return path
 
 
@@ -51,8 +61,8 @@ def test_what_is_in_it() -> None:
         assert archive.testzip() is None
         found = {name: archive.read(name) for name in archive.namelist()}
     package = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "kafkasniff").rglob("*") if path.is_file()}
-    # A library within a zip cannot be loaded.
-    native = {".so", ".dylib", ".zig"}
+    # The library is in the archive.
+    native = {".so", ".dylib"}
     should = {name: path for name, path in package.items() if "__pycache__" not in name and path.suffix not in native}
     should |= {
         f"kafkasniff/{path.relative_to(ROOT).as_posix()}": path
@@ -71,9 +81,10 @@ def test_the_same_code_gives_the_same_bytes(tmp_path: Path) -> None:
     # On a driver that has it from such a zip, too.
     code = (
         "from pathlib import Path; from kafkasniff.spark import shipping\n"
-        f"assert '.zip' in shipping.__file__; print(shipping.package_zip() == Path({str(path)!r}).read_bytes())"
+        f"assert '.zip' in shipping.__file__; print(shipping.package_zip() == Path({str(path)!r}).read_bytes())\n"
+        "import hashlib; print(hashlib.sha256(shipping.native_archive()).hexdigest())"
     )
-    assert run_from(path, code, tmp_path) == "True\n"
+    assert run_from(path, code, tmp_path) == f"True\n{hashlib.sha256(native_archive()).hexdigest()}\n"
 
 
 def test_it_works_from_the_zip(tmp_path: Path) -> None:
@@ -94,6 +105,91 @@ def test_it_works_from_the_zip(tmp_path: Path) -> None:
     outputs = printed.split("ended with 0\n")
     assert len(outputs) == len(commands) + 1
     assert all(len(output) > 200 for output in outputs[:-1])
+
+
+def the_kernel() -> None:
+    if kernel() is None:
+        missing(kernel_note())
+
+
+def test_the_kernel_is_found_beside_the_zip(tmp_path: Path) -> None:
+    the_kernel()
+    assert run_from(zipped(tmp_path), NOTE, tmp_path) == f"{kernel_note()}\n"
+
+
+def test_the_zip_may_be_a_link_to_a_cache(tmp_path: Path) -> None:
+    """As YARN has it: what is unpacked is beside the link, not beside the file."""
+    the_kernel()
+    path = zipped(tmp_path)
+    (tmp_path / "cache").mkdir()
+    path.rename(tmp_path / "cache" / "10.zip")
+    path.symlink_to(tmp_path / "cache" / "10.zip")
+    assert run_from(path, NOTE, tmp_path) == f"{kernel_note()}\n"
+
+
+def test_a_kernel_of_other_sources_is_not_used(tmp_path: Path) -> None:
+    the_kernel()
+    path = zipped(tmp_path)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("kafkasniff/kernel/zzz.zig", b"// another source")
+    assert run_from(path, NOTE, tmp_path) == "no native kernel: built from other sources; install again\n"
+
+
+def test_a_worker_without_a_kernel_says_so_once(tmp_path: Path) -> None:
+    code = (
+        "from kafkasniff.spark import worker_kernel; sys.stderr = sys.stdout\n"
+        "notes = [worker_kernel.check_kernel() for _ in range(3)]\n"
+        "assert notes == [notes[0]] * 3\n"
+        "print(*worker_kernel.slow_tasks([*notes, None]))"
+    )
+    reason = f"no native kernel: none was shipped for {PLATFORM}"
+    told = run_from(zipped(tmp_path, native=False), code, tmp_path).splitlines()
+    assert told == [
+        f"kafkasniff: {reason}; this worker decodes in Python, which is slower",
+        f"3 of 4 tasks decoded in Python, which is slower ({reason})",
+    ]
+
+
+def test_a_worker_with_a_kernel_says_nothing(tmp_path: Path) -> None:
+    the_kernel()
+    code = (
+        "from kafkasniff.spark import worker_kernel; sys.stderr = sys.stdout\n"
+        "print(worker_kernel.check_kernel(), worker_kernel.slow_tasks([None, None]))"
+    )
+    assert run_from(zipped(tmp_path), code, tmp_path) == "None ()\n"
+
+
+WHEELS = {
+    "kafkasniff-1-py3-none-manylinux_2_17_aarch64.manylinux2014_aarch64.musllinux_1_1_aarch64.whl": (
+        "kernel.so",
+        "linux-aarch64/kernel.so",
+    ),
+    "kafkasniff-1-py3-none-macosx_11_0_arm64.whl": ("kernel.dylib", "darwin-arm64/kernel.dylib"),
+    "kafkasniff-1-py3-none-macosx_11_0_x86_64.whl": ("kernel.dylib", "darwin-x86_64/kernel.dylib"),
+}
+
+
+def test_kernels_for_other_platforms_come_from_wheels(tmp_path: Path) -> None:
+    wheels = [tmp_path / name for name in WHEELS]
+    for wheel, (name, _) in zip(wheels, WHEELS.values(), strict=True):
+        with zipfile.ZipFile(wheel, "w") as archive:
+            archive.writestr(f"kafkasniff/native/{name}", wheel.name)
+    with zipfile.ZipFile(io.BytesIO(native_archive(wheels))) as archive:
+        found = {name: archive.read(name) for name in archive.namelist()}
+    library = ROOT / "kafkasniff" / "native" / FILE
+    own = {f"{PLATFORM}/{FILE}": library.read_bytes()} if library.exists() else {}
+    assert found == own | {place: name.encode() for name, (_, place) in WHEELS.items()}
+
+
+def test_wheels_without_a_kernel(tmp_path: Path) -> None:
+    pure = tmp_path / "kafkasniff-1-py3-none-any.whl"
+    with zipfile.ZipFile(pure, "w") as archive:
+        archive.writestr("kafkasniff/__init__.py", "")
+    with pytest.raises(UsageError, match=r"any\.whl: a wheel without a native kernel$"):
+        native_archive([pure])
+    pure.write_bytes(b"no zip")
+    with pytest.raises(UsageError, match="not a wheel"):
+        native_archive([pure])
 
 
 def test_a_file_that_is_missing_there(tmp_path: Path) -> None:
