@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from kafkasniff import repeats
+from kafkasniff import repeats as module
 from kafkasniff.enrich import Catalog, Enricher, leaves_alone
 from kafkasniff.inspector import Inspector
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
@@ -103,7 +103,7 @@ def test_other_options_read_anew() -> None:
 
 
 def test_bytes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeats, "WORTH", 0)
+    monkeypatch.setattr(module, "WORTH", 0)
     kept = repeats()
     long = heartbeat("m" * MAX_LENGTH)
     assert read(kept, long) == read(kept, long)

@@ -160,7 +160,7 @@ class TextLines:
         self._bound = tuple(bound)
 
     def name_topics(self, caller: SummaryCaller) -> None:
-        """From here on topic ids have the names of this caller. When it gets others, say so before the next line."""
+        """From here on topic ids have the names of this caller; to be called again when it has others."""
         self._names = caller
         caller.lend_topics(self._lines.summaries)
 

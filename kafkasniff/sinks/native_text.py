@@ -81,7 +81,7 @@ class NativeText:
         self._lines.bind(messages, count, numbers, buffer, arena, earlier, sessions=sessions, told=told)
 
     def use(self, options: DecodeOptions) -> None:
-        """From here on write as these options say: summaries depend only on whether there are bodies."""
+        """From here on write as these options say; without bodies Python writes them."""
         self._bodies = options.bodies
 
     def takes(self, key: int, version: int, *, is_request: bool) -> bool:

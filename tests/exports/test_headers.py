@@ -10,6 +10,7 @@ import pytest
 from benchmarks import small_messages
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.inspector import Inspector
+from kafkasniff.paired import PairColumns
 from tests.choice import DEEP
 from tests.conftest import shipped_captures
 from tests.craft import kafka_bytes as kafka
@@ -94,14 +95,13 @@ def test_columns_are_the_rows_of_one_by_one(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("kafkasniff.exports.shard.MAX_PART_ROWS", 500)
     monkeypatch.setattr("kafkasniff.exports.shard.HEADERS_AT_ONCE", 1)
     in_columns = []
-    kept = Inspector._take_columns
+    kept = Inspector._count_columns
 
-    def counted(self: Inspector, pairs: Any, columns: list[Any]) -> Any:
-        told = kept(self, pairs, columns)
-        in_columns.append(len(columns[-1].client_id))
-        return told
+    def counted(self: Inspector, found: PairColumns) -> None:
+        kept(self, found)
+        in_columns.append(len(found.client_id))
 
-    monkeypatch.setattr(Inspector, "_take_columns", counted)
+    monkeypatch.setattr(Inspector, "_count_columns", counted)
     tables = ("exchanges", "connections", "problems")
     first = run([capture], tmp_path / "columns", ExportOptions(tables=tables, bodies=False, headers=True))
     assert sum(in_columns) > 0.5 * first.rows["exchanges"]

@@ -53,7 +53,7 @@ class Seen(NamedTuple):
 class Recorder(Inspector):
     """An inspector that keeps what it yields; nothing is taken in bulk."""
 
-    _in_bulk = False
+    _uses_kernel = False
 
     def __init__(self, **options: Any) -> None:
         super().__init__(exchanges=False, **options)
