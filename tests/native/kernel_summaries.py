@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -75,10 +76,11 @@ def agree_on_summary(  # noqa: PLR0917 - a body, and what is known of it
     result, context = walked(kind.root, data, start, end, HEADERS)
     assert context.problems == []
     assert (made[1], result.complete) == (result.position, True)
-    name_topics(result.body, {uuid_text(topic_id): name for topic_id, name in (names or {}).items()})
-    if session >= 0 and "session_id" in result.body:
-        result.body["_session"] = {"partitions": session}
-    text = expected(kind, result.body, tuple(context.errors))
+    body = deepcopy(result.body)
+    name_topics(body, {uuid_text(topic_id): name for topic_id, name in (names or {}).items()})
+    if session >= 0 and "session_id" in body:
+        body["_session"] = {"partitions": session}
+    text = expected(kind, body, tuple(context.errors))
     assert made[0] == text, f"{made[0]!r}, but Python makes {text!r}"
     return True
 

@@ -102,7 +102,7 @@ def test_bounds_hold() -> None:
     assert both(some, max_records=50)
     assert not both(some, max_records=49)
     assert not both(some, max_decompressed=100)
-    zeros = craft.wrapper(0, [craft.message(0, None, bytes(2 << 20))], craft.GZIP)
+    zeros = craft.wrapper(0, [craft.message(0, None, bytes(3 << 20))], craft.GZIP)
     assert not both(zeros)  # JSON takes six bytes for each
     assert both(zeros, payload=HASHED)
 
