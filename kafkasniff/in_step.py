@@ -398,7 +398,7 @@ class InStep:
         for direction, stream in enumerate(tcp.streams):
             begin = 28 + direction * _STREAM_FIELDS
             _, ack, size, cut, at, have, _, need, sized, *packets_and_times, data_packets = row[begin : begin + 14]
-            data = self._feed.arena[at : at + have].tobytes() if have else b""
+            data = self._feed.arena[at : at + have]
             pieces.append(Piece(data, need, bool(sized), *packets_and_times))
             seen.append(size)
             framed.append(cut)

@@ -219,7 +219,7 @@ class Fed(NamedTuple):
     back: list[int]
     """Connections that are no longer here."""
     arena: bytes
-    """What messages with the flag `ARENA` refer to."""
+    """What messages with the flag `ARENA` refer to; nothing else in it means anything."""
     bytes: int
     """Bytes of the streams that were taken, and those of frames that became whole."""
     framed: int
@@ -246,10 +246,9 @@ class Feed:
         """Indices of connections that are free, the lowest last."""
         self._table: NDArray[np.uint32] = np.zeros(0, np.uint32)
         self._entered = 0
-        self.arena: NDArray[np.uint8] = np.empty(FIRST_ARENA, np.uint8)
+        self.arena = _unfilled(FIRST_ARENA)
         """Frames that are not whole, and those that were in pieces."""
-        self._other_arena: NDArray[np.uint8] = np.empty(FIRST_ARENA, np.uint8)
-        call.arena, call.arena_size = self.arena.ctypes.data, len(self.arena)
+        call.arena, call.arena_size = _address(self.arena), len(self.arena)
         self._messages: NDArray[np.void] = np.zeros(0, MESSAGE)
         self._call.free = NONE
         self._grow_waiting(FIRST_WAITING)
@@ -325,7 +324,7 @@ class Feed:
         end = at + len(data)
         if end > len(self.arena):
             self._grow_arena(2 * end)
-        self.arena[at:end] = np.frombuffer(data, np.uint8)
+        ctypes.memmove(_address(self.arena) + at, data, len(data))
         self._call.arena_used = end
         return at
 
@@ -341,23 +340,19 @@ class Feed:
         return int(self._kinds[code])
 
     def _grow_arena(self, size: int) -> None:
-        grown = np.empty(size, np.uint8)
-        used = self._call.arena_used
-        grown[:used] = self.arena[:used]
+        grown = _unfilled(size)
+        ctypes.memmove(_address(grown), self.arena, self._call.arena_used)
         self.arena = grown
-        self._call.arena, self._call.arena_size = grown.ctypes.data, size
+        self._call.arena, self._call.arena_size = _address(grown), size
 
     def feed(self, batch: PacketBatch, clock: NDArray[np.int64]) -> Fed:
         """Take the packets of connections that are here; `clock`: the packet clock at each row."""
         call, rows = self._call, len(batch)
         before = self.arena
-        # What is unfinished is less than what is used.
-        least = call.arena_used + 2 * int(batch.length.sum(dtype=np.int64))
-        if not least <= len(self._other_arena) <= 4 * least + FIRST_ARENA:
-            self._other_arena = np.empty(least, np.uint8)
-        self.arena, self._other_arena = self._other_arena, before
-        call.arena, call.arena_size, call.arena_used = self.arena.ctypes.data, len(self.arena), 0
-        self._kernel.feed_carry(self._address, before.ctypes.data)
+        # What is unfinished is less than what is used; the pieces of this batch are moved twice at most.
+        self.arena = _unfilled(call.arena_used + 2 * int(batch.length.sum(dtype=np.int64)) + FIRST_ARENA)
+        call.arena, call.arena_size, call.arena_used = _address(self.arena), len(self.arena), 0
+        self._kernel.feed_carry(self._address, _address(before))
         for name in _COLUMNS:
             column = clock if name == "clock" else getattr(batch, name)
             setattr(call, name, column.ctypes.data)
@@ -391,10 +386,28 @@ class Feed:
             messages,
             left[: call.left_used],
             back[: call.back_used].tolist(),
-            self.arena[: call.arena_used].tobytes() if in_arena else b"",
+            self.arena if in_arena else b"",
             call.bytes,
             call.framed,
         )
+
+
+_new_bytes: Final = ctypes.pythonapi.PyBytes_FromStringAndSize
+_new_bytes.argtypes = (ctypes.c_char_p, ctypes.c_ssize_t)
+_new_bytes.restype = ctypes.py_object
+
+
+def _unfilled(size: int) -> bytes:
+    """Bytes that the kernel fills; nobody reads those that it did not (the way of C's `PyBytes_FromStringAndSize`)."""
+    made: bytes = _new_bytes(None, size)
+    return made
+
+
+def _address(data: bytes) -> int:
+    """Where bytes are, as long as somebody keeps them."""
+    found = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value
+    assert found is not None
+    return found
 
 
 def packing(dtype: np.dtype[Any]) -> Struct:
