@@ -18,6 +18,7 @@ from kafkasniff.cli.options import (
     inspector_arguments,
     inspector_options,
     key_arguments,
+    lines_are_made,
     make_catalog,
     make_lines,
     make_predicate,
@@ -62,7 +63,8 @@ __all__ = ["decode_command"]
     "--jobs",
     type=click.IntRange(1, 256),
     metavar="N",
-    help="Processes; the output is the same. stdin and pipes are read by one. [default: by size and cores]",
+    help="Processes; the output is the same. stdin and pipes are read by one. [default: by size and cores; 1 where the "
+    "native kernel writes the lines]",
 )
 @write_matching_option
 @verbosity_options
@@ -83,7 +85,9 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     if writing is not None:
         check_writing(writing, captures, payload)
         jobs = 1
-    jobs = usual_jobs(captures) if jobs is None else jobs
+    if jobs is None:
+        # One process is as fast where the kernel writes the lines.
+        jobs = 1 if predicate is None and limit is None and lines_are_made(wanted, payload) else usual_jobs(captures)
     two_pass = reads_twice(two_pass, captures)
     hosts = take_hosts(options)
     catalog, framing = make_catalog(options), framing_arguments(options)
