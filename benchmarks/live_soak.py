@@ -71,7 +71,7 @@ class Soak:
     seconds: float
     packets: int
     requests: int
-    told: Told
+    reported: Told
     exit_code: int
     cpu_s: float
     memory: list[tuple[float, int]]
@@ -90,11 +90,11 @@ class Soak:
     def faults(self) -> list[str]:
         """Why it did not pass."""
         found = []
-        if self.told.lost or self.lost_before:
-            found.append(f"{self.told.lost or 0:,} packets lost, {self.lost_before:,} not delivered")
-        if self.told.requests != self.requests:
-            found.append(f"{self.told.requests or 0:,} of {self.requests:,} requests shown")
-        found += [f"{kind}: {count}" for kind, count in self.told.problems.items() if kind.startswith("live-")]
+        if self.reported.lost or self.lost_before:
+            found.append(f"{self.reported.lost or 0:,} packets lost, {self.lost_before:,} not delivered")
+        if self.reported.requests != self.requests:
+            found.append(f"{self.reported.requests or 0:,} of {self.requests:,} requests shown")
+        found += [f"{kind}: {count}" for kind, count in self.reported.problems.items() if kind.startswith("live-")]
         early, late = self.quarters()
         if late - early > max(FLAT * early, FLAT_BYTES):
             found.append(f"memory grew from {early / 1e6:,.0f} to {late / 1e6:,.0f} MB")
@@ -134,12 +134,12 @@ class Sender:
         """What was made, and how long sending it took. Raises LoadError."""
         assert self._sender.stdout is not None
         assert self._maker.stdout is not None
-        told = self._sender.stdout.read().decode()
+        printed = self._sender.stdout.read().decode()
         made = self._maker.stdout.read()
-        sent = re.search(r"Actual: (\d+) packets \(\d+ bytes\) sent in ([\d.]+) seconds", told)
+        sent = re.search(r"Actual: (\d+) packets \(\d+ bytes\) sent in ([\d.]+) seconds", printed)
         if self._sender.wait() != 0 or self._maker.wait() != 0 or sent is None:
             self._log.seek(0)
-            raise LoadError(f"sending failed: {told[-500:]} {self._log.read()[-500:].decode(errors='replace')}")
+            raise LoadError(f"sending failed: {printed[-500:]} {self._log.read()[-500:].decode(errors='replace')}")
         facts: dict[str, int] = json.loads(made)
         if int(sent[1]) != facts["packets"]:
             raise LoadError(f"tcpreplay sent {sent[1]} of {facts['packets']} packets")
@@ -159,7 +159,7 @@ class Reader:
     """Counts the lines of a program as they come, and takes the delay of some."""
 
     def __init__(self, tool: Kafkasniff, pipe: IO[bytes]) -> None:
-        self.told = Told()
+        self.counted = Told()
         self.times = LineTimes(tool)
         self._pipe = pipe
         self._form = tool.form
@@ -167,7 +167,7 @@ class Reader:
         self._thread.start()
 
     def _run(self) -> None:
-        count_lines(self._form, self._lines(), self.told)
+        count_lines(self._form, self._lines(), self.counted)
 
     def _lines(self) -> Iterator[bytes]:
         sample = 0.0
@@ -222,7 +222,7 @@ def soak(
             time.sleep(REST_S)
             code, cpu_s = started.stop()
             reader.join()
-        found = tool.said(reader.told, (folder / "tool" / "errors").read_text(errors="replace"))
+        found = tool.said(reader.counted, (folder / "tool" / "errors").read_text(errors="replace"))
         missing = max(0, facts["packets"] - arrived.packets) + arrived.dropped
         return Soak(
             *(form, took, facts["packets"], facts["requests"], found, code, cpu_s, sizes),
@@ -236,7 +236,7 @@ def soak(
 
 def _progress(seconds: float, reader: Reader, size: int) -> str:
     delay = f"{reader.times.delays_ns[-1] / 1e6:,.0f} ms" if reader.times.delays_ns else "none yet"
-    shown = f"{reader.told.requests or 0:,} requests shown"
+    shown = f"{reader.counted.requests or 0:,} requests shown"
     return f"{seconds / 60:.0f} min: {shown}, {size / 1e6:,.0f} MB, last delay {delay}"
 
 
@@ -249,9 +249,9 @@ def summary(found: Soak) -> dict[str, Any]:
         "packets": found.packets,
         "packets_per_s": round(found.packets / found.seconds),
         "requests": found.requests,
-        "requests_shown": found.told.requests,
-        "lost": (found.told.lost or 0) + found.lost_before,
-        "problems": found.told.problems,
+        "requests_shown": found.reported.requests,
+        "lost": (found.reported.lost or 0) + found.lost_before,
+        "problems": found.reported.problems,
         "cpu_us_per_packet": round(found.cpu_s / found.packets * 1e6, 2),
         "memory_mb": {
             "second_quarter": round(early / 1e6, 1),

@@ -150,7 +150,8 @@ class Inspector:
 
         `make`: returns what writes lines, given the ends of a connection and the name of a capture by their indices.
         """
-        if self._in_step is None:
+        # Who wants exchanges or connections has to have their messages.
+        if self._in_step is None or self._want_exchanges or self._want_connections:
             return False
         self._make_lines = make
         return True
@@ -632,7 +633,7 @@ class Inspector:
 
     def _tell_paired(self, entry: PairedEntry, out: _Sinking, number: int | None = None) -> None:
         """Tell a message whose exchange is whole; `number`: that of the exchange, where it has one. Hot."""
-        connection, bulk, index, version = entry[3], entry[4], entry[5], entry[13]
+        connection, paired, index, version = entry[3], entry[4], entry[5], entry[13]
         account, wants, summary = connection.account, self._want_exchanges, self.summary
         capture = self._only_capture or self._capture(entry[11])
         if version is not None:
@@ -647,14 +648,14 @@ class Inspector:
                 if version.request.has_records
                 else size * BODY_RATIO
             )
-            bulk.open[index] = number, version, message.client_id, carry, message if wants else None
+            paired.open[index] = number, version, message.client_id, carry, message if wants else None
             summary.requests += 1
             if account is not None:
                 account.request(message.client_id, len(message.problems))
         else:
-            opened = bulk.open[index]
+            opened = paired.open[index]
             assert opened is not None
-            bulk.open[index] = None
+            paired.open[index] = None
             message = tell_response(entry, opened, capture)
             out.append(message)
             size = message.size

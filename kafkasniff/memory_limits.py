@@ -133,7 +133,7 @@ class MemoryBudget:
     def note(self, owner: InspectedConnection, tcp: TcpConnection | None = None) -> None:
         """Count what a connection holds now; without `tcp`: it holds no segments. One that is over counts no more.
 
-        Hot: once for each connection and batch that was not taken in bulk.
+        Hot: once for each connection and batch that the kernel does not have.
         """
         size = 0 if tcp is not None and tcp.closed else owner.memory
         if tcp is not None and not tcp.closed:

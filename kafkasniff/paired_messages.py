@@ -1,4 +1,4 @@
-"""Messages that were taken in bulk: their bodies, with all that was read of them before.
+"""Messages of connections in step: their bodies, with what the kernel has read of them.
 
 The results are those of `decode_request` and `decode_response`, which are asked where there is more to tell than a
 body.
@@ -6,11 +6,12 @@ body.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from kafkasniff.in_step import HEADER
 from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.message import Decoded, decode_body, decode_request, decode_response
+from kafkasniff.kafka.message_plan import Plan
 from kafkasniff.model import Body, Direction, ErrorCode, Message, RenderedBody
 from kafkasniff.paired import Open, Paired, PairedEntry
 from kafkasniff.streams import PACKET_NUMBER
@@ -23,32 +24,19 @@ __all__ = ["read_request", "read_response", "tell_request", "tell_response"]
 
 def tell_request(entry: PairedEntry, number: int, capture: str | None) -> tuple[Message, object]:
     """The request of an exchange that gets this number, and what its response is read by. Hot."""
-    _, _, _, connection, bulk, _, _, start, size, length, correlation_id, _, time_ns, version = entry[:14]
+    _, _, _, connection, paired, _, _, start, size, length, correlation_id, _, time_ns, version = entry[:14]
     first_packet, last_packet, own = entry[16:]
     assert version is not None
-    data, context, position = bulk.buffer, bulk.context, start + HEADER
+    data, context, position = paired.buffer, paired.context, start + HEADER
     client_id: str | bytes | None = None
     if length >= 0:
         client_id = client_id_text(data[position : position + length])
         position += length
-    body: Body | None = None
-    rendered: RenderedBody | None = None
-    errors: tuple[ErrorCode, ...] = ()
+    made = _NOTHING
     if client_id.__class__ is not bytes and context.options.bodies:
         context.base = start
-        position += version.flexible
-        made = None if bulk.ahead is None else bulk.ahead.take(own)
-        if made.__class__ is RenderedBody:
-            if made.odd is None:
-                body, errors = made, made.errors  # type: ignore[assignment]  # see `RenderedBody`
-            else:
-                rendered = made
-        elif made is not None:
-            body = made  # type: ignore[assignment]  # as above
-        elif bulk.repeats is None:
-            body = decode_body(version.request, data, position, start + size, context)
-        else:
-            body = bulk.repeats.body(version, version.request, data, position, start + size, context)
+        made = _made(paired, version, version.request, own, position + version.flexible, start + size)
+    body, rendered, errors = made
     first_packet &= PACKET_NUMBER
     last_packet &= PACKET_NUMBER
     if body is None:
@@ -57,7 +45,7 @@ def tell_request(entry: PairedEntry, number: int, capture: str | None) -> tuple[
             # There is more to report, so `read_request` would not get a body either.
             decoded = decode_request(data, start, start + size, options, memory=memory, rendered=rendered)
         else:
-            decoded = read_request(bulk, version, start, size, length, correlation_id, memory)
+            decoded = read_request(paired, version, start, size, length, correlation_id, memory)
         client, broker = connection.client, connection.broker
         place = number, connection.number, capture, time_ns, client, broker, first_packet, last_packet
         return _message("request", size, decoded, decoded.client_id, place), decoded.carry
@@ -97,27 +85,15 @@ def tell_request(entry: PairedEntry, number: int, capture: str | None) -> tuple[
 
 def tell_response(entry: PairedEntry, opened: Open, capture: str | None) -> Message:
     """The response to a request that left this. Hot."""
-    _, _, _, connection, bulk, _, _, start, size, _, correlation_id, _, time_ns = entry[:13]
+    _, _, _, connection, paired, _, _, start, size, _, correlation_id, _, time_ns = entry[:13]
     latency, duration, first_packet, last_packet, own = entry[14:]
     number, version, client_id, carry, _ = opened
-    data, context, flexible = bulk.buffer, bulk.context, version.flexible_response
-    body: Body | None = None
-    rendered: RenderedBody | None = None
-    errors: tuple[ErrorCode, ...] = ()
+    data, context, flexible = paired.buffer, paired.context, version.flexible_response
+    made = _NOTHING
     if context.options.bodies and not (flexible and (size < 5 or data[start + 4])):
         context.base = start
-        made = None if bulk.ahead is None else bulk.ahead.take(own)
-        if made.__class__ is RenderedBody:
-            if made.odd is None:
-                body, errors = made, made.errors  # type: ignore[assignment]  # see `RenderedBody`
-            else:
-                rendered = made
-        elif made is not None:
-            body = made  # type: ignore[assignment]  # as above
-        elif bulk.repeats is None:
-            body = decode_body(version.response, data, start + 4 + flexible, start + size, context)
-        else:
-            body = bulk.repeats.body(version, version.response, data, start + 4 + flexible, start + size, context)
+        made = _made(paired, version, version.response, own, start + 4 + flexible, start + size)
+    body, rendered, errors = made
     first_packet &= PACKET_NUMBER
     last_packet &= PACKET_NUMBER
     if body is None:
@@ -135,7 +111,7 @@ def tell_response(entry: PairedEntry, opened: Open, capture: str | None) -> Mess
                 rendered=rendered,
             )
         else:
-            decoded = read_response(bulk, version, start, size, correlation_id, memory, carry)
+            decoded = read_response(paired, version, start, size, correlation_id, memory, carry)
         client, broker = connection.client, connection.broker
         place = number, connection.number, capture, time_ns, client, broker, first_packet, last_packet
         return _message("response", size, decoded, client_id, (*place, latency, duration))
@@ -168,6 +144,27 @@ def tell_response(entry: PairedEntry, opened: Open, capture: str | None) -> Mess
     )
 
 
+_Made = tuple[Body | None, RenderedBody | None, tuple[ErrorCode, ...]]
+"""A body; one that is JSON already and in which something is odd; error codes of one that is JSON."""
+_NOTHING: Final[_Made] = (None, None, ())
+
+
+def _made(  # noqa: PLR0917 - once for each message
+    paired: Paired, version: Version, plan: Plan, index: int, position: int, end: int
+) -> _Made:
+    """The body of the message at this index; none where there is more to report than a body. Hot."""
+    made = None if paired.ahead is None else paired.ahead.take(index)
+    if made.__class__ is RenderedBody:
+        if made.odd is None:
+            return made, None, made.errors  # type: ignore[return-value]  # see `RenderedBody`
+        return None, made, ()
+    if made is not None:
+        return made, None, ()  # type: ignore[return-value]  # as above
+    if paired.repeats is None:
+        return decode_body(plan, paired.buffer, position, end, paired.context), None, ()
+    return paired.repeats.body(version, plan, paired.buffer, position, end, paired.context), None, ()
+
+
 def _message(
     kind: Direction, size: int, decoded: Decoded, client_id: str | bytes | None, place: tuple[Any, ...]
 ) -> Message:
@@ -193,10 +190,10 @@ def _message(
 
 
 def read_request(  # noqa: PLR0917 - what an entry has, in its order
-    bulk: Paired, version: Version, start: int, size: int, length: int, correlation_id: int, memory: ConnectionMemory
+    paired: Paired, version: Version, start: int, size: int, length: int, correlation_id: int, memory: ConnectionMemory
 ) -> Decoded:
     """A request; arguments as in `PairedEntry`. Hot."""
-    data, context = bulk.buffer, bulk.context
+    data, context = paired.buffer, paired.context
     client_id: str | bytes | None = None
     position = start + HEADER
     if length >= 0:
@@ -221,10 +218,16 @@ def read_request(  # noqa: PLR0917 - what an entry has, in its order
 
 
 def read_response(  # noqa: PLR0917 - as above
-    bulk: Paired, version: Version, start: int, size: int, correlation_id: int, memory: ConnectionMemory, carry: object
+    paired: Paired,
+    version: Version,
+    start: int,
+    size: int,
+    correlation_id: int,
+    memory: ConnectionMemory,
+    carry: object,
 ) -> Decoded:
     """A response; `carry` is its request's. Hot."""
-    data, context, plan = bulk.buffer, bulk.context, version.response
+    data, context, plan = paired.buffer, paired.context, version.response
     flexible = plan.header > 0
     if not flexible or (size > 4 and data[start + 4] == 0):
         options = context.options

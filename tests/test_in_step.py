@@ -1,4 +1,4 @@
-"""Taken in bulk or one by one: the same comes out of it."""
+"""In step with the kernel or one by one in Python: the same comes out of it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class _OneByOne(Inspector):
 
 
 class _Counting(Inspector):
-    """Counts what was told in bulk."""
+    """Counts messages whose exchange the kernel paired."""
 
-    in_bulk = 0
+    paired = 0
 
     def _tell_paired(self, entry: PairedEntry, out: list) -> None:
-        self.in_bulk += 1
+        self.paired += 1
         super()._tell_paired(entry, out)
 
 
@@ -308,12 +308,12 @@ def test_the_same_as_one_by_one(
 
 
 @pytest.mark.parametrize("name", USUAL)
-def test_what_is_usual_is_taken_in_bulk(name: str) -> None:
+def test_what_is_usual_is_paired_by_the_kernel(name: str) -> None:
     packets = talks([[name] * 5, [name] * 3])
     found, inspector = run(_Counting, packets, [], exchanges=False)
     messages = sum(isinstance(one, Message) for one in found)
     assert messages == 2 * (5 + 3) + 2 * 6
-    assert inspector.in_bulk == messages - 2 * 6
+    assert inspector.paired == messages - 2 * 6
 
 
 def test_what_is_said_later_has_no_say() -> None:
@@ -384,6 +384,6 @@ def test_many_connections(tmp_path: Path) -> None:
         found += inspector.close()
         outcomes.append((found, inspector.summary))
         if isinstance(inspector, _Counting):
-            assert inspector.in_bulk > 0.4 * sum(isinstance(one, Message) for one in found)
+            assert inspector.paired > 0.4 * sum(isinstance(one, Message) for one in found)
     assert sum(isinstance(one, Connection) for one in outcomes[0][0]) == 200
     assert outcomes[0] == outcomes[1]

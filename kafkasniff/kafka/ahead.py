@@ -1,4 +1,4 @@
-"""Bodies of messages that are taken in bulk, made some at a time by the native kernel.
+"""Bodies of messages of whole exchanges, made some at a time by the native kernel.
 
 A call of it costs a microsecond, more than reading most bodies does.
 """

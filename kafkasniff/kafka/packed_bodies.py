@@ -1,4 +1,4 @@
-"""Bodies of messages taken in bulk as dicts, some at a time by the native kernel (`ahead.Ahead`).
+"""Bodies of messages of whole exchanges as dicts, some at a time by the native kernel (`ahead.Ahead`).
 
 They are the bodies that `message_body.decode_body` returns, and None where there may be more to report.
 """

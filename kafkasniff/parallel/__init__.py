@@ -6,7 +6,7 @@ order, the same parts that one process would take:
 
 1. Each shard takes its packets of the window, and tells what it found: the places of connections and events in
    capture order, what messages tell of topics, which endpoints speak Kafka, what happens to fetch sessions (`Found`).
-   Of messages in bulk only those are read that may concern other connections (`finding.py`).
+   Of entries only those are read that may concern other connections (`finding.py`).
 2. The coordinator puts all that in order and answers: the numbers of the connections and exchanges that begin in the
    window, what other shards' messages tell and when, and what the sessions hold (`Given`).
 3. Each shard makes its events of it as one process would, adds names, selects, renders, and hands on lines with the

@@ -1,7 +1,7 @@
 """What of a shard's messages concerns other connections: found in a window before anything is told of it.
 
-Most messages come in bulk, unread (bulk.py), and can concern no other connection; they stay unread until their lines
-are made, as in one process. Those that may are read here, and once more then: that costs less than to keep them.
+Most messages come as entries, unread (paired.py), and can concern no other connection; they stay unread until their
+lines are made, as in one process. Those that may are read here, and once more then: that costs less than to keep them.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Finder:
         found = Finds([], [], [], [])
         self._ahead = 0
         begun, kinds = found.begun, self._kinds
-        # Exchanges in bulk whose response matters, by where they are noted. All of a window's are noted in one place,
-        # and both messages of each are in the window.
+        # Exchanges of entries whose response matters, by where they are noted. All of a window's are noted in one
+        # place, and both messages of each are in the window.
         open_: dict[int, _Kind] = {}
         for index, entry in enumerate(entries):
             if len(entry) > EVENT:
@@ -98,7 +98,7 @@ class Finder:
         kind = self._kinds[version.request] = _Kind(version, request, response, sessions) if matters else None
         return kind
 
-    # -- messages in bulk
+    # -- entries
 
     def _request(self, found: Finds, index: int, entry: PairedEntry, kind: _Kind, teller: Teller) -> None:
         if kind.request is not None:
@@ -144,7 +144,7 @@ class Finder:
             self._fetches.pop((place, event.ordinal), None)
 
     def _body(self, event: MessageEvent) -> Body | None:
-        """The body of a message that was not taken in bulk; read once more for its line where it takes too much."""
+        """The body of a message that is an event; read once more for its line where it takes too much."""
         decoded = event.read()
         if event.decoded.rest is not None:
             size = likely_bytes(
@@ -213,7 +213,7 @@ class Finder:
 
 
 def _may_tell(event: MessageEvent, teller: Teller) -> bool:
-    """Whether a message that was not taken in bulk may tell something of topics."""
+    """Whether a message that is an event may say something of topics."""
     decoded, frame = event.decoded, event.frame
     if decoded.rest is None:
         return decoded.body is not None
@@ -227,7 +227,7 @@ def _may_tell(event: MessageEvent, teller: Teller) -> bool:
 def _tell(  # noqa: PLR0917 - where it goes, and which message it is
     told: Told, index: int, entry: PairedEntry, version: Version, ways: Ways, teller: Teller
 ) -> None:
-    """What a message in bulk tells of topics; it is read only if it may tell something. Hot."""
+    """What an entry says of topics; it is read only if it may say something. Hot."""
     start = entry[7]
     if teller.may_tell(ways, entry[4].buffer, start, start + entry[8]):
         direction: Direction = "response" if entry[13] is None else "request"
@@ -236,9 +236,9 @@ def _tell(  # noqa: PLR0917 - where it goes, and which message it is
 
 
 def _body(entry: PairedEntry, version: Version) -> Body | None:
-    """The body of a message in bulk: it neither is read by what other messages said nor says anything for them."""
-    _, _, _, connection, bulk, _, _, start, size, length, correlation_id = entry[:11]
+    """The body of an entry: it neither is read by what other messages said nor says anything for them."""
+    _, _, _, connection, paired, _, _, start, size, length, correlation_id = entry[:11]
     memory = connection.kafka.memory
     if entry[13] is None:
-        return read_response(bulk, version, start, size, correlation_id, memory, None).body
-    return read_request(bulk, version, start, size, length, correlation_id, memory).body
+        return read_response(paired, version, start, size, correlation_id, memory, None).body
+    return read_request(paired, version, start, size, length, correlation_id, memory).body

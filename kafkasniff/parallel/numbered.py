@@ -21,7 +21,7 @@ EventEntry = tuple[int, int, int, InspectedConnection | None, Any]
 Entry = EventEntry | PairedEntry
 
 EVENT: Final = 5
-"""Length of an `EventEntry`; those of messages in bulk are longer."""
+"""Length of an `EventEntry`; a `PairedEntry` is longer."""
 
 
 class NumberedInspector(Inspector):
@@ -34,7 +34,7 @@ class NumberedInspector(Inspector):
     def collect(self, batch: PacketBatch | None) -> tuple[list[Entry], list[tuple[int, InspectedConnection]]]:
         """What the next packets yield, in order, and the connections that begin, with the packets' order.
 
-        None: there are no more. Messages in bulk stay as they are, unread.
+        None: there are no more. Entries stay as they are, unread.
         """
         entries = self._collect_end() if batch is None else self._collect(batch)
         entries.sort()

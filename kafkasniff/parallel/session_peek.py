@@ -1,4 +1,4 @@
-"""What messages that were taken in bulk say of fetch sessions (KIP-227), read where it stands, without the rest.
+"""What entries of messages say of fetch sessions (KIP-227), read where it stands, without the rest.
 
 The numbers of a session stand near the beginning of a Fetch request and of its response, behind fields of fixed size
 only. Most requests in a session name no partitions, and a response may hold megabytes of records: to read them for

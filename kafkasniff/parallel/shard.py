@@ -119,7 +119,7 @@ class Shard(Generic[_Line]):
     def render(self, given: Given) -> Iterator[Rendered[_Line]]:
         """The lines of the next window. Hot.
 
-        Messages in bulk are read here, some at a time: so few of them are in memory, and those in the processor's
+        Entries are read here, some at a time: so few of them are in memory, and those in the processor's
         caches while their lines are made.
         """
         window = self._windows.popleft()
