@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -251,12 +252,13 @@ class Inspector:
         at = first
         for piece in run.take(first, last):
             if isinstance(piece, Lines):
+                self.summary.problems += run.lacking(at, at + piece.count)
                 at += piece.count
                 out.append(Lines(piece.data, piece.count, run.time_of(at - 1)))
                 self.slice_bytes += len(piece.data)
             else:
                 at = piece + 1
-                self._tell_paired(run.entry(piece), out, int(run.numbers[piece]))
+                self._tell_paired(run.entry(piece), out, int(run.numbers[piece]), run.problems(piece))
                 # It counts itself.
                 others += 1
                 began -= run.is_request(piece)
@@ -360,20 +362,24 @@ class Inspector:
         messages, fed = in_step.feed(batch, clock)
         self.summary.bytes_stream += fed.bytes
         self.summary.bytes_decoded += fed.framed
-        options = self._detail.decode
+        detail, options = self._detail, self._detail.decode
         plain: NDArray[np.bool_] | None = None
         if lines and len(messages.rows):
             assert self._make_lines is not None
-            if self._lines is None:
-                self._lines = self._make_lines(self._ends, self._capture_at)
-            plain, answers = in_step.plain_edges(messages)
-            self._lines.forget(self._gone)
-            self._gone.clear()
-            self._run = LineRun(messages, self._lines, options, plain, answers, self._repeats)
+            messages, edges = in_step.plain_edges(messages)
+            plain = edges.is_edge
+            if len(messages.rows):
+                if self._lines is None:
+                    self._lines = self._make_lines(self._ends, self._capture_at)
+                self._lines.forget(self._gone)
+                self._gone.clear()
+                self._run = LineRun(messages, edges, in_step.outstanding, self._lines, detail, self._repeats)
         keyed += in_step.edges(messages, plain)
         back = in_step.take_back(fed.back)
         if len(messages.rows) and not lines:
-            if columns is None:
+            if detail.hides:
+                in_step.count_hidden_pairs(messages)
+            elif columns is None:
                 keyed += entries(messages, options, self._repeats, self._maker)
             else:
                 found, others = pair_columns(messages)
@@ -391,9 +397,14 @@ class Inspector:
                 place = in_step.forget(tcp)
                 if place >= 0 and self._lines is not None:
                     self._gone.append(place)
-            elif in_step.adopt(tcp):
+            elif self._may_be_in_step and in_step.adopt(tcp):
                 assert isinstance(tcp.owner, InspectedConnection)
                 self._memory.note(tcp.owner, tcp)
+
+    @property
+    def _may_be_in_step(self) -> bool:
+        """Whether what is left out at the level of now can be left out of connections in step."""
+        return self._make_lines is not None or self._detail.hides or not self._detail.level
 
     def _recall(self) -> None:
         """Take all connections back from the kernel, for whoever looks at them."""
@@ -485,7 +496,7 @@ class Inspector:
     @level.setter
     def level(self, level: Level) -> None:
         self._detail.set(level)
-        if level:
+        if not self._may_be_in_step:
             self._recall()
 
     @property
@@ -631,8 +642,13 @@ class Inspector:
                 self._tell(entry[3], entry[4], out)
         return out
 
-    def _tell_paired(self, entry: PairedEntry, out: _Sinking, number: int | None = None) -> None:
-        """Tell a message whose exchange is whole; `number`: that of the exchange, where it has one. Hot."""
+    def _tell_paired(
+        self, entry: PairedEntry, out: _Sinking, number: int | None = None, problems: tuple[Problem, ...] = ()
+    ) -> None:
+        """Tell a message whose exchange is whole. Hot.
+
+        `number`: that of the exchange, where it has one; `problems`: what else is told with the message.
+        """
         connection, paired, index, version = entry[3], entry[4], entry[5], entry[13]
         account, wants, summary = connection.account, self._want_exchanges, self.summary
         capture = self._only_capture or self._capture(entry[11])
@@ -640,6 +656,8 @@ class Inspector:
             if number is None:
                 number = self._next_exchange()
             message, carry = tell_request(entry, number, capture)
+            if problems:
+                message = msgspec.structs.replace(message, problems=(*problems, *message.problems))
             out.append(message)
             size = message.size
             # As `likely_bytes`, without a call for most messages.
@@ -657,6 +675,8 @@ class Inspector:
             assert opened is not None
             paired.open[index] = None
             message = tell_response(entry, opened, capture)
+            if problems:
+                message = msgspec.structs.replace(message, problems=(*problems, *message.problems))
             out.append(message)
             size = message.size
             self.slice_bytes += (

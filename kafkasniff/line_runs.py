@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.accounts import InspectedConnection, OpenExchange
-from kafkasniff.in_step import EVENTS, Messages
-from kafkasniff.kafka.context import DecodeOptions
-from kafkasniff.kafka.exchange import Pending
-from kafkasniff.model import Endpoint, Lines
+from kafkasniff.in_step import EVENTS, Edges, Messages
+from kafkasniff.kafka.detail import Detail
+from kafkasniff.model import Endpoint, Lines, Problem
 from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, VERSIONS
 from kafkasniff.native.lines import EARLIER, address_of
+from kafkasniff.outstanding import Outstanding, keys_of
 from kafkasniff.paired import Open, Paired, PairedEntry
 from kafkasniff.repeats import Repeats
-from kafkasniff.versions import distinct, version_of
+from kafkasniff.versions import Version, distinct, version_of
 
 __all__ = ["Ends", "LineMaker", "LineRun", "MakeLines"]
 
@@ -29,8 +29,8 @@ class LineMaker(Protocol):
     at_once: bool
     """Lines are in the sink when they are taken: what comes before them has to be there already."""
 
-    def use(self, options: DecodeOptions) -> None:
-        """From here on write as these options say."""
+    def use(self, detail: Detail) -> None:
+        """From here on write as much as it says now."""
 
     def takes(self, key: int, version: int, *, is_request: bool) -> bool:
         """Whether messages of a version of an API have lines, unless there is anything odd in them."""
@@ -67,29 +67,32 @@ class LineRun:
     def __init__(  # noqa: PLR0917 - once for each batch
         self,
         messages: Messages,
+        edges: Edges,
+        outstanding: Outstanding,
         lines: LineMaker,
-        options: DecodeOptions,
-        plain: NDArray[np.bool_],
-        answers: Sequence[tuple[int, Pending]],
+        detail: Detail,
         repeats: Repeats | None,
     ) -> None:
-        """`plain`, `answers`: as `InStep.plain_edges` returns them; `repeats`: bodies that messages may share."""
+        """`messages`, `edges`: as `InStep.plain_edges` returns them; `repeats`: bodies that messages may share."""
         rows = messages.rows
         self._messages = messages
         self._lines = lines
         self._orders: list[int] = rows["order"].tolist()
         self._is_request: NDArray[np.bool_] = (rows["flags"] & REQUEST) > 0
-        self._is_event: NDArray[np.bool_] = (rows["pair"] == NONE) & ~plain
+        self._is_event: NDArray[np.bool_] = (rows["pair"] == NONE) & ~edges.is_edge
         self.numbers: NDArray[np.int64] = np.zeros(len(rows), np.int64)
         """Of exchanges, by message, as far as they were given."""
         self._open: list[Open | None] = [None] * len(rows)
-        self._kinds = [Paired(data, self._open, options, repeats) for data in (messages.buffer, messages.arena)]
-        self._begun: list[int] = np.flatnonzero(plain & self._is_request).tolist()
-        """Requests whose exchange ends later."""
+        self._kinds = [Paired(data, self._open, detail.decode, repeats) for data in (messages.buffer, messages.arena)]
+        self._edges = edges
+        self._outstanding = outstanding
         self._texts: list[bytes] = []
-        earlier = self._earlier(answers)
-        lines.use(options)
+        earlier = self._earlier()
+        lines.use(detail)
         self._is_native: list[bool] = self._native(lines).tolist()
+        self._lacking: NDArray[np.int64] | None = self._lack(detail) if detail.level else None
+        """At a level that leaves something out: how many messages in front of each one lack something."""
+        self._detail = detail
         lines.bind(
             rows.ctypes.data,
             len(rows),
@@ -109,23 +112,57 @@ class LineRun:
         native: NDArray[np.bool_] = found[self._is_request.astype(np.int64), codes]
         return native
 
-    def _earlier(self, answers: Sequence[tuple[int, Pending]]) -> NDArray[np.void]:
+    def _lack(self, detail: Detail) -> NDArray[np.int64]:
+        """Count what messages lack; returns how many of those in front of each one lack anything, and of all."""
+        codes = self._messages.rows["code"].astype(np.int64)
+        lacks = np.zeros(len(codes) + 1, np.int64)
+        for is_request in (False, True):
+            mine = (self._is_request == is_request) & ~self._is_event
+            for code in distinct(codes[mine]) if mine.any() else ():
+                problems = detail.lack(code // VERSIONS, is_request=is_request)
+                if problems:
+                    found = mine & (codes == code)
+                    detail.count(problems, int(np.count_nonzero(found)))
+                    lacks[1:][found] = 1
+        return np.cumsum(lacks)
+
+    def lacking(self, first: int, last: int) -> int:
+        """How many of these messages have something left out."""
+        return 0 if self._lacking is None else int(self._lacking[last] - self._lacking[first])
+
+    def problems(self, index: int) -> tuple[Problem, ...]:
+        """What is to be told with a message of what was left out of it."""
+        if not self.lacking(index, index + 1):
+            return ()
+        return self._detail.lack(int(self._messages.rows["code"][index]) // VERSIONS, is_request=self.is_request(index))
+
+    def _earlier(self) -> NDArray[np.void]:
         """Client ids and numbers of exchanges that began earlier."""
+        edges, owners = self._edges, self._messages.owners
+        self.numbers[edges.answers] = edges.answered["number"]
+        made = np.zeros(len(edges.answers), EARLIER)
+        made["message"] = edges.answers
+        made["size"], made["text"] = self._outstanding.texts(edges.answered)
+        if not edges.others:
+            return made
         ids: list[tuple[int, int, int]] = []
-        rows, owners = self._messages.rows, self._messages.owners
-        for index, pending in answers:
-            owner = owners[int(rows["connection"][index])]
+        for index, pending in edges.others:
+            owner = owners[int(self._messages.rows["connection"][index])]
             assert owner is not None
             number = owner.exchanges.pop(pending.ordinal).number
             self.numbers[index] = number
             client_id = pending.client_id
-            self._open[index] = number, version_of(int(rows["code"][index])), client_id, pending.carry, None
+            self._open[index] = number, self._version(index), client_id, pending.carry, None
             if client_id is None:
                 ids.append((index, -1, 0))
             elif isinstance(client_id, str):
                 text = client_id.encode()
                 ids.append((index, len(text), address_of(text, self._texts)))
-        return np.array(ids, EARLIER)
+        made = np.concatenate((made, np.array(ids, EARLIER)))
+        return made[np.argsort(made["message"])]
+
+    def _version(self, index: int) -> Version:
+        return version_of(int(self._messages.rows["code"][index]))
 
     def __len__(self) -> int:
         return len(self._orders)
@@ -162,13 +199,18 @@ class LineRun:
         rows, owners = self._messages.rows, self._messages.owners
         answers = np.flatnonzero(~self._is_request & (rows["pair"] != NONE))
         self.numbers[answers] = self.numbers[rows["pair"][answers]]
-        for index in self._begun:
-            _, _, _, _, _, _, _, _, _, ordinal, connection, _, _, correlation, _, code, *_ = rows[index].item()
-            owner = owners[connection]
+        begins = self._edges.begun
+        if not len(begins):
+            return
+        waits = self._outstanding.number(keys_of(rows[begins]), self.numbers[begins])
+        # The connections of the others have fallen out of step meanwhile.
+        for index in begins[~waits].tolist():
+            owner = owners[int(rows["connection"][index])]
             assert owner is not None
-            exchange = owner.exchanges[ordinal] = OpenExchange(int(self.numbers[index]))
-            version = version_of(code)
-            exchange.api, exchange.api_version, exchange.correlation_id = version.api, version.version, correlation
+            exchange = owner.exchanges[int(rows["ordinal"][index])] = OpenExchange(int(self.numbers[index]))
+            version = self._version(index)
+            exchange.api, exchange.api_version = version.api, version.version
+            exchange.correlation_id = int(rows["correlation"][index])
 
     def requests(self, first: int, last: int) -> int:
         """How many of these messages are requests."""
@@ -213,7 +255,7 @@ class LineRun:
         is_request = flags & REQUEST > 0
         exchange = index if is_request or pair == NONE else pair
         if not is_request and self._open[exchange] is None:
-            self._open[exchange] = int(self.numbers[index]), version, messages.client_id(pair), None, None
+            self._open[exchange] = int(self.numbers[index]), version, self._client_id(index, pair), None, None
         return (
             order,
             owner.place,
@@ -235,3 +277,10 @@ class LineRun:
             last_packet,
             index,
         )
+
+    def _client_id(self, index: int, pair: int) -> str | bytes | None:
+        """The client id of the request that a response answers, whose index is `pair` where it is one of these."""
+        if pair != NONE:
+            return self._messages.client_id(pair)
+        place = int(np.searchsorted(self._edges.answers, index))
+        return self._outstanding.client_id(self._edges.answered[place])

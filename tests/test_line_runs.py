@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import shows_nothing
 from kafkasniff.inspector import Inspector
+from kafkasniff.kafka.detail import LeftOut, Level
 from kafkasniff.kafka.rendered import Renderer
 from kafkasniff.model import Lines, Summary
 from kafkasniff.native import kernel
@@ -40,6 +41,7 @@ class Shown:
         self.native = 0
         """Messages whose lines the kernel wrote."""
         self.summary = Summary()
+        self.left_out = LeftOut()
 
 
 def _packets(packets: list[list[Packet]], cuts: Sequence[int]) -> list[Any]:
@@ -55,12 +57,12 @@ def _packets(packets: list[list[Packet]], cuts: Sequence[int]) -> list[Any]:
     return [*parts, whole]
 
 
-def shown(kind: type[Inspector], form: str, batches: list[Any]) -> Shown:
-    """The lines of all messages."""
+def shown(kind: type[Inspector], form: str, batches: list[Any], levels: Sequence[Level] = ()) -> Shown:
+    """The lines of all messages; at these levels, one batch after the other, over and over."""
     assert KERNEL is not None
     native, found = KERNEL, Shown()
     renderer = Renderer(native, "auto", shows_nothing) if form == "json" else None
-    inspector = kind(exchanges=False, renderer=renderer)
+    inspector = kind(exchanges=False, records="full" if levels or form == "json" else "metadata", renderer=renderer)
     sink: TextSink | JsonSink = JsonSink(found.out) if form == "json" else TextSink(found.out)
 
     def make(ends: Callable[[int], Any], capture: Callable[[int], str | None]) -> NativeLines | NativeText:
@@ -71,7 +73,9 @@ def shown(kind: type[Inspector], form: str, batches: list[Any]) -> Shown:
 
     enricher = Enricher(summary=inspector.summary)
     inspector.write_lines(make)
-    for one in batches:
+    for number, one in enumerate(batches):
+        if levels:
+            inspector.level = levels[number % len(levels)]
         for events in inspector.feed_lines(one):
             for event in enricher.feed(events):
                 if isinstance(event, Lines):
@@ -83,7 +87,7 @@ def shown(kind: type[Inspector], form: str, batches: list[Any]) -> Shown:
         for last in enricher.feed(rest):
             sink.write(last)  # type: ignore[arg-type]
     sink.close()
-    found.summary = inspector.summary
+    found.summary, found.left_out = inspector.summary, inspector.left_out
     return found
 
 
@@ -114,3 +118,35 @@ def test_messages_are_the_kernels(form: str, cut: int | None) -> None:
     # Those in front of the first batch's end show that it is Kafka.
     assert found.native >= 3 * 2 * (12 if cut is None else 10)
     assert found.out.getvalue() == shown(_OneByOne, form, batches).out.getvalue()
+
+
+@given(
+    said=st.lists(
+        st.lists(st.sampled_from(sorted(SAID)) | st.sampled_from(sorted(USUAL)), max_size=12), min_size=1, max_size=4
+    ),
+    cuts=st.lists(st.integers(0, 100), max_size=6),
+    levels=st.lists(st.sampled_from(list(Level)), min_size=1, max_size=6),
+    form=st.sampled_from(["text", "json"]),
+)
+@example(said=[["heartbeat", "produce", "fetch"] * 3], cuts=[30, 61], levels=[Level(0), Level(1)], form="json")
+@example(said=[["heartbeat", "produce", "fetch"] * 3], cuts=[30, 61], levels=[Level(1), Level(2)], form="text")
+@example(said=[["heartbeat", "produce", "fetch"] * 3], cuts=[31, 52, 73], levels=[Level(0), Level(3)], form="text")
+def test_the_same_is_left_out(said: list[list[str]], cuts: list[int], levels: list[Level], form: str) -> None:
+    batches = _packets(talks(said, 0), cuts)
+    found, expected = (shown(kind, form, batches, levels) for kind in (Inspector, _OneByOne))
+    assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
+    assert (found.summary, found.left_out) == (expected.summary, expected.left_out)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("level", [Level.NO_RECORDS, Level.NO_BODIES, Level.NO_MESSAGES])
+def test_connections_stay_the_kernels_at_each_level(level: Level, form: str) -> None:
+    batches = _packets(talks([["heartbeat", "produce", "fetch"] * 6] * 3, 0), [40, 60, 80])
+    found = shown(Inspector, form, batches, [Level.ALL, Level.ALL, level, level, level])
+    expected = shown(_OneByOne, form, batches, [Level.ALL, Level.ALL, level, level, level])
+    assert found.out.getvalue() == expected.out.getvalue()
+    assert found.left_out == expected.left_out != LeftOut()
+    if level < Level.NO_MESSAGES:
+        assert found.native >= 3 * 3 * 2 * 5
+    else:
+        assert found.left_out.requests >= 3 * 3 * 3

@@ -137,7 +137,6 @@ class Dialogue:
             and not self.gapped
             and self._sasl is None
             and self._offered is None
-            and not self._detail.level
             and not self._early
             and self.ledger.is_plain
             and not (self._every_end and self.retransmits)

@@ -34,6 +34,8 @@ __all__ = ["MAX_SIZE", "Renderer", "program_for"]
 
 MAX_SIZE: Final = 4 << 20
 """Bytes of a message of which anything is rendered: what lies behind them is Python's."""
+_RECORDS: Final = {**RECORDS, "metadata": RECORDS["batches"]}
+"""The metadata log's records are Python's, since its topic is one of the brokers' own."""
 MAX_INFLATED: Final = 8 << 20
 """Bytes that its batches may decompress to; as above. The JSON takes less memory than the records would as dicts."""
 
@@ -87,10 +89,10 @@ class Renderer:
         if options is not self._options:
             self._options = options
             self._programs.clear()
-            self._active = options.bodies and options.inside and options.records in RECORDS
+            self._active = options.bodies and options.inside and options.records in _RECORDS
             if self._active:
                 secrets = SHOW_SECRETS if options.show_secrets else 0
-                self._caller.wants = self._form | RECORDS[options.records] | secrets
+                self._caller.wants = self._form | _RECORDS[options.records] | secrets
                 self._caller.most_records = options.max_records
         return self._active
 

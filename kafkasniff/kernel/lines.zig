@@ -66,6 +66,8 @@ pub const Kind = extern struct {
     program: ?[*]const u8,
     /// 1: bodies are not shown.
     bare: u64,
+    /// What is to be reported with each message, as JSON.
+    problems: Text,
 };
 
 /// The client id of a request of an earlier batch, for its response among the messages.
@@ -273,7 +275,8 @@ const Writer = struct {
         try out.integer(message.first_packet & PACKET_NUMBER);
         try out.put(",\"last_packet\":");
         try out.integer(message.last_packet & PACKET_NUMBER);
-        try out.put(",\"problems\":[]");
+        try out.put(",\"problems\":");
+        try out.put(kind.problems.get() orelse "[]");
         if (!is_request) {
             try out.put(",\"latency_ms\":");
             try milliseconds(out, message.latency);

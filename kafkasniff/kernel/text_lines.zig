@@ -60,7 +60,11 @@ pub const Told = extern struct {
 pub const Table = extern struct {
     /// Null: they are Python's.
     address: ?[*]const u8,
-    known: u64,
+    known: u32,
+    /// 1: nothing is shown of bodies; there is no address then.
+    bare: u32,
+    /// Lines below that of each message.
+    below: Text,
 };
 
 /// What lines depend on that came before.
@@ -212,11 +216,16 @@ const Writer = struct {
         }
         try self.put("  ");
         const before = self.at;
-        if (told) |text| try self.put(text) else try self.summary(table.?, one, index);
+        if (told) |text| {
+            try self.put(text);
+        } else if (table.?.address) |address| {
+            try self.summary(address, one, index);
+        }
         if (self.at == before) {
             while (self.at > begin and self.bytes[self.at - 1] == ' ') self.at -= 1;
         }
         try self.put("\n");
+        if (table) |found| try self.put(found.below.get() orelse "");
     }
 
     /// What the caller says of the body.
@@ -228,10 +237,10 @@ const Writer = struct {
         return lines.texts[told.at..][0..told.size];
     }
 
-    inline fn tableOf(self: *const Self, one: *const Message) Stop![*]const u8 {
+    inline fn tableOf(self: *const Self, one: *const Message) Stop!*const Table {
         const table = &self.lines.tables[lines_of.kindOf(one)];
         if (table.known == 0) return error.NewTable;
-        return table.address orelse error.Odd;
+        return if (table.address == null and table.bare == 0) error.Odd else table;
     }
 
     /// The summary of a body, where there is nothing else to report of it.

@@ -39,7 +39,7 @@ _CONNECTION: Final = np.dtype(
     [("number", np.int64), ("size", np.uint32), ("left", np.uint32), ("text", f"V{CONNECTION_TEXT}")]
 )
 _TEXT: Final = np.dtype([("text", np.uint64), ("size", np.uint64)])
-_KIND: Final = np.dtype([("text", np.uint64), ("size", np.uint64), ("program", np.uint64), ("bare", np.uint64)])
+_KIND: Final = np.dtype([*_TEXT.descr, ("program", np.uint64), ("bare", np.uint64), ("problems", _TEXT)])
 EARLIER: Final = np.dtype([("message", np.uint32), ("size", np.int32), ("text", np.uint64)])
 """Client ids of requests of earlier batches, in the order of `message`: the index of the response, the bytes of the
 client id (-1: null), and their address."""
@@ -114,6 +114,8 @@ class Kind(NamedTuple):
     """Address of the program of bodies; 0: Python reads them."""
     bare: bool = False
     """Bodies are not shown; there is no program then."""
+    problems: bytes = b"[]"
+    """What is to be reported with each message, as JSON."""
 
 
 class LineFacts(Protocol):
@@ -251,7 +253,9 @@ class JsonLines:
     def _new_kind(self, place: int) -> None:
         direction, code = divmod(place, KEYS * VERSIONS)
         found = self._facts.kind(*divmod(code, VERSIONS), not direction)
-        self._kinds[place] = (address_of(found.text, self._kept), len(found.text), found.program, found.bare)
+        problems = address_of(found.problems, self._kept), len(found.problems)
+        text = address_of(found.text, self._kept), len(found.text)
+        self._kinds[place] = (*text, found.program, found.bare, problems)
 
     def _new_connection(self, index: int) -> None:
         if index >= len(self._connections):

@@ -29,7 +29,7 @@ TOLD: Final = np.dtype([("at", np.uint64), ("size", np.uint32), ("known", np.uin
 """What lines show of bodies: the place and the bytes of each text, and 1; 0 for the summary that the kernel makes."""
 _TEXT: Final = [("text", np.uint64), ("size", np.uint64)]
 _ENDS: Final = np.dtype([("request", _TEXT), ("response", _TEXT)])
-_TABLE: Final = np.dtype([("address", np.uint64), ("known", np.uint64)])
+_TABLE: Final = np.dtype([("address", np.uint64), ("known", np.uint32), ("bare", np.uint32), ("below", _TEXT)])
 _CAPTURE: Final = np.dtype([("name", np.int64), ("line", _TEXT)])
 
 
@@ -81,8 +81,12 @@ class TextFacts(Protocol):
     def label(self, key: int, version: int) -> bytes:
         """The column of an API's version; likewise."""
 
-    def table(self, key: int, version: int, is_request: bool, /) -> int:
-        """Address of the table that summaries of an API's version are made by; 0: such messages are Python's."""
+    def table(self, key: int, version: int, is_request: bool, /) -> tuple[int, bool, bytes]:
+        """How messages of an API's version are shown, in one direction, until `forget_tables`.
+
+        Address of the table that summaries are made by (0: such messages are Python's); whether nothing is shown of
+        bodies, which needs no table; lines below that of each message.
+        """
 
     def capture(self, index: int) -> tuple[int, bytes]:
         """A number that captures of the same name share, and the line where one begins."""
@@ -100,6 +104,7 @@ class TextLines:
         self._kept: list[bytes] = []
         """Texts of ends and labels that the kernel has the addresses of."""
         self._kept_captures: list[bytes] = []
+        self._kept_below: list[bytes] = []
         self._bound: tuple[object, ...] = ()
         output = bytearray(OUTPUT)
         self._output = memoryview(output)
@@ -120,6 +125,11 @@ class TextLines:
         self._connections[:] = 0
         self._labels[:] = 0
         self._kept.clear()
+
+    def forget_tables(self) -> None:
+        """Ask again how messages are shown."""
+        self._tables[:] = 0
+        self._kept_below.clear()
 
     def forget_connections(self, connections: list[int]) -> None:
         """Ask again for the ends of these."""
@@ -185,7 +195,9 @@ class TextLines:
             elif outcome == _NEW_TABLE:
                 direction, code = divmod(lines.wanted, KEYS * VERSIONS)
                 key, version = divmod(code, VERSIONS)
-                self._tables[lines.wanted] = (self._facts.table(key, version, not direction), 1)
+                address, bare, below = self._facts.table(key, version, not direction)
+                lines_below = address_of(below, self._kept_below), len(below)
+                self._tables[lines.wanted] = (address, 1, bare, lines_below)
             elif outcome == _NEW_CAPTURE and lines.wanted < MAX_CAPTURES:
                 self._new_capture(lines.wanted)
             elif outcome == _NEW_CAPTURE:

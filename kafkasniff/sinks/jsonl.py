@@ -111,7 +111,8 @@ def _endpoint(endpoint: Endpoint | None) -> str | None:
     return None if endpoint is None else str(endpoint)
 
 
-def _problems(problems: tuple[Problem, ...]) -> list[dict[str, Any]]:
+def problem_objects(problems: tuple[Problem, ...]) -> list[dict[str, Any]]:
+    """What the line of a message says of its problems."""
     return [{"kind": one.kind, "detail": one.detail, "offset": one.offset} for one in problems]
 
 
@@ -141,7 +142,7 @@ def _message(message: Message, body: Any, ends: _Ends, capture: bool) -> dict[st
         "size": message.size,
         "first_packet": message.first_packet,
         "last_packet": message.last_packet,
-        "problems": _problems(message.problems) if message.problems else [],
+        "problems": problem_objects(message.problems) if message.problems else [],
     }
     if message.type == "response":
         latency, duration = message.latency_ns, message.duration_ns

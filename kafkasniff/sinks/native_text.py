@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.detail import Detail
 from kafkasniff.kafka.message_plan import request_plan
+from kafkasniff.kafka.named_apis import PRODUCE
 from kafkasniff.model import Direction, Lines
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.summaries import SummaryTable
@@ -60,7 +62,8 @@ class NativeText:
         self._names: list[str | None] = [None]
         self._day = "", NO_DAY
         """The day of the last line, as the sink and as the kernel have it."""
-        self._bodies = True
+        self._detail: Detail | None = None
+        self._options: DecodeOptions | None = None
         self._kinds: dict[tuple[int, int, bool], bool] = {}
         """Which of those seen have lines; as many as there are versions."""
         self.name_topics = self._lines.name_topics
@@ -80,17 +83,21 @@ class NativeText:
         """The batch that is written from here on; see `TextLines.bind`."""
         self._lines.bind(messages, count, numbers, buffer, arena, earlier, sessions=sessions, told=told)
 
-    def use(self, options: DecodeOptions) -> None:
-        """From here on write as these options say; without bodies Python writes them."""
-        self._bodies = options.bodies
+    def use(self, detail: Detail) -> None:
+        """From here on write as much as it says now."""
+        if detail.decode is not self._options:
+            self._detail, self._options = detail, detail.decode
+            self._kinds.clear()
+            self._lines.forget_tables()
 
     def takes(self, key: int, version: int, *, is_request: bool) -> bool:
         """Whether messages of a version of an API have lines."""
         kind = key, version, is_request
         known = self._kinds.get(kind)
         if known is None:
-            known = self._kinds[kind] = self.table(*kind) != 0
-        return known and self._bodies
+            address, bare, _ = self.table(*kind)
+            known = self._kinds[kind] = address != 0 or bare
+        return known
 
     def forget(self, connections: list[int]) -> None:
         """The feed has other connections at these indices."""
@@ -99,7 +106,7 @@ class NativeText:
     def take(self, first: int, last: int) -> Iterator[Lines | int]:
         """Write the lines of these messages, of one or more at a time; yields the index of one that is Python's."""
         while first < last:
-            at = self.write(first, last) if self._bodies else first
+            at = self.write(first, last)
             if at > first:
                 yield Lines(b"", at - first)
             if at < last:
@@ -160,17 +167,22 @@ class NativeText:
             self._forget()
         return label.encode()
 
-    def table(self, key: int, version: int, is_request: bool, /) -> int:
-        """Address of the table that summaries of an API's version are made by."""
+    def table(self, key: int, version: int, is_request: bool, /) -> tuple[int, bool, bytes]:
+        """How messages of an API's version are shown."""
+        below = b""
+        if self._detail is not None:
+            lines = self._sink.problem_lines(self._detail.lack(key, is_request=is_request))
+            below = "".join(f"{line}\n" for line in lines).encode()
+            if not (self._detail.decode.bodies or (is_request and key == PRODUCE)):
+                return 0, True, below
         known = self._known.get((key, version, is_request))
-        if known is not None:
-            return known.address
-        direction: Direction = "request" if is_request else "response"
-        found = table_of(key, version, direction) if self._writes(key, version, direction) else None
-        if found is None:
-            return 0
-        made = self._known[key, version, is_request] = SummaryTable(self._kernel, found)
-        return made.address
+        if known is None:
+            direction: Direction = "request" if is_request else "response"
+            found = table_of(key, version, direction) if self._writes(key, version, direction) else None
+            if found is None:
+                return 0, False, b""
+            known = self._known[key, version, is_request] = SummaryTable(self._kernel, found)
+        return known.address, False, below
 
     def capture(self, index: int) -> tuple[int, bytes]:
         """The number of a capture's name, and the line where one begins."""

@@ -367,18 +367,23 @@ class TextSink:
         name = self._names.get(shown) or self._names.get(endpoint.address)
         return shown if name is None else f"{word(name, NAME_WIDTH)}:{endpoint.port}"
 
+    def problem_lines(self, problems: tuple[Problem, ...]) -> Iterator[str]:
+        """The lines below a message's own for its problems."""
+        paint = self._paint
+        shown = problems if self._verbosity else problems[:PROBLEMS_SHOWN]
+        for problem in shown:
+            place = "" if problem.offset is None else f" (at byte {problem.offset})"
+            yield f"{_INDENT}{paint.warn}{problem.kind}: {printable(problem.detail)}{place}{paint.reset}"
+        if len(shown) < len(problems):
+            yield f"{_INDENT}{paint.warn}+{len(problems) - len(shown)} more problems{paint.reset}"
+
     def _below(self, message: Message, hide: Callable[[Body], Body] | None) -> Iterable[str]:
         """The lines below a message's own: its problems, and with `-v` all that it holds.
 
         `hide`: makes of a record what is shown of it.
         """
         paint = self._paint
-        shown = message.problems if self._verbosity else message.problems[:PROBLEMS_SHOWN]
-        for problem in shown:
-            place = "" if problem.offset is None else f" (at byte {problem.offset})"
-            yield f"{_INDENT}{paint.warn}{problem.kind}: {printable(problem.detail)}{place}{paint.reset}"
-        if len(shown) < len(message.problems):
-            yield f"{_INDENT}{paint.warn}+{len(message.problems) - len(shown)} more problems{paint.reset}"
+        yield from self.problem_lines(message.problems)
         if not self._verbosity:
             return
         place = f"packet {message.first_packet}"

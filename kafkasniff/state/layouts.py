@@ -76,6 +76,7 @@ def layouts() -> tuple[Layout, ...]:
 
 
 def _set_level(detail: Detail) -> None:
+    detail._decodes.clear()
     detail.set(Level(detail.level))
 
 
@@ -208,7 +209,7 @@ _RUNS: Final = (
         Detail,
         {"_full": DecodeOptions, "level": Literal[0, 1, 2, 3], "left_out": LeftOut},
         new=lambda: Detail(DecodeOptions()),
-        without=frozenset({"_renderer", "ahead", "decode", "hides"}),
+        without=frozenset({"_decodes", "_renderer", "ahead", "decode", "hides"}),
         views={"level": lambda detail: int(detail.level)},
         after=_set_level,
     ),

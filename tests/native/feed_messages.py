@@ -14,6 +14,7 @@ from kafkasniff.accounts import InspectedConnection
 from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.inspector import Inspector
 from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.detail import Detail
 from kafkasniff.kafka.events import MessageEvent
 from kafkasniff.kafka.framing import Frame
 from kafkasniff.kafka.message import decode_request, decode_response, request_header
@@ -231,7 +232,7 @@ class Native:
         kernel = the_kernel()
         self.renderer = Renderer(kernel, form, reads_nothing, payload.hiding)
         self.lines = NativeLines(kernel, self.renderer, by_number.__getitem__, captures.__getitem__, **more)
-        self.lines.use(options)
+        self.lines.use(Detail(options))
 
     @classmethod
     def after(cls, recorder: Recorder, form: BytesForm = "auto", payload: Payload = SHOWN, **more: Any) -> Native:
@@ -242,8 +243,8 @@ class Native:
     @property
     def call(self) -> int:
         """Address of what the kernel is called with."""
-        assert self.lines._lines is not None
-        return ctypes.addressof(self.lines._lines._lines)
+        assert self.lines._way is not None
+        return ctypes.addressof(self.lines._way.lines._lines)
 
     def of(self, batch: Batch) -> list[bytes | int]:
         """Pieces of a batch."""

@@ -138,8 +138,8 @@ def test_a_long_line_makes_room() -> None:
     recorder, seen = captured("librdkafka-codecs.pcap")
     largest = max(seen, key=lambda one: len(one.data))
     native = Native.after(recorder)
-    assert native.lines._lines is not None
-    caller = native.lines._lines._caller
+    assert native.lines._way is not None
+    caller = native.lines._way.lines._caller
     caller._grow(200)
     for batch in batches(seen, len(seen)):
         compare(native.of(batch), by_sink(batch))
