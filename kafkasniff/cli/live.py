@@ -194,6 +194,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
             sink: Sink = _NoSink()
             timed: TimedSink | None = None
             lines: LineSink | None = None
+            flush: Callable[[], None] | None = None
             if shows:
                 several = len(interfaces) > 1
                 inner = make_sink(
@@ -201,11 +202,11 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                     output,
                     wanted,
                     captures=several,
-                    live=True,
                     names=None if hosts is None else hosts.names,
                     payload=payload,
                 )
                 sink = timed = TimedSink(inner)
+                flush = inner.flush
                 if predicate is None and limit is None and not watching:
                     make = make_lines(environment, output, inner, renderer, captures=several)
                     if make is not None and inspector.write_lines(make):
@@ -217,6 +218,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 enricher=Enricher(catalog, summary=inspector.summary),
                 predicate=predicate,
                 limit=limit,
+                flush=flush,
                 ended=watch.ended if watching else None,
                 lines=lines,
             )

@@ -450,13 +450,12 @@ def make_sink(
     options: OutputOptions,
     *,
     captures: bool = False,
-    live: bool = False,
     names: Mapping[str, str] | None = None,
     payload: Payload | None = None,
 ) -> TextSink | JsonSink:
     """The sink for text or JSON lines.
 
-    `captures`: there are several, so tell which; `live`: each line at once; `names`: address → name, for text;
+    `captures`: there are several, so tell which; `names`: address → name, for text;
     `payload`: what becomes of payload.
     """
     from kafkasniff.payload import SHOWN
@@ -466,9 +465,7 @@ def make_sink(
         from kafkasniff.sinks.jsonl import JsonSink
 
         terminal = output.is_stdout and environment.stdout_tty
-        return JsonSink(
-            output, form=options.bytes_form, capture=captures, live=live, payload=payload, terminal=terminal
-        )
+        return JsonSink(output, form=options.bytes_form, capture=captures, payload=payload, terminal=terminal)
     from kafkasniff.sinks.text import TextSink
 
     return TextSink(
@@ -479,7 +476,6 @@ def make_sink(
         encoding=environment.encoding if output.is_stdout else "utf-8",
         width=environment.width if output.is_stdout and environment.stdout_tty else DEFAULT_WIDTH,
         captures=captures,
-        live=live,
         names=names,
         payload=payload,
     )

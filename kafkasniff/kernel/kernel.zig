@@ -49,6 +49,11 @@ pub export fn kafkasniff_headers(packets: *headers.Packets) void {
     packets.read();
 }
 
+/// Where packets of a ring's block begin (`headers.ringPlaces`).
+pub export fn kafkasniff_ring(block: [*]const u8, size: u64, first: u32, header: u32, places: [*]i64, count: u64) u64 {
+    return headers.ringPlaces(block[0..size], first, header, places[0..count]);
+}
+
 /// The body `data[start:end]`. What follows it in the data is for the caller to judge (`call.after`).
 pub export fn kafkasniff_body(call: *Call, program: [*]const u8, data: [*]const u8, start: u64, end: u64) Status {
     if (start > end) return .misuse;

@@ -72,6 +72,9 @@ class Kernel:
         self.headers = library.kafkasniff_headers
         self.headers.argtypes = (pointer,)
         self.headers.restype = None
+        self.ring = library.kafkasniff_ring
+        self.ring.argtypes = (ctypes.c_char_p, number, ctypes.c_uint32, ctypes.c_uint32, pointer, number)
+        self.ring.restype = number
         self.columns_measure = library.kafkasniff_columns_measure
         self.columns_measure.argtypes = (pointer,)
         self.columns_measure.restype = None

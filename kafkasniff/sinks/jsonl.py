@@ -220,8 +220,8 @@ def event_object(
 class JsonSink:
     """Writes events as JSON lines to `stream`.
 
-    `form`: how bytes are written; `capture`: name the capture in every line, as wanted for several of them; `live`:
-    hand on every line at once; `payload`: what becomes of payload; `terminal`: escape what would act on one.
+    `form`: how bytes are written; `capture`: name the capture in every line, as wanted for several of them;
+    `payload`: what becomes of payload; `terminal`: escape what would act on one.
     """
 
     def __init__(
@@ -230,14 +230,13 @@ class JsonSink:
         *,
         form: BytesForm = "auto",
         capture: bool = False,
-        live: bool = False,
         payload: Payload = SHOWN,
         terminal: bool = False,
     ) -> None:
         self._terminal = terminal
         self._payload = payload if payload.hides else None
         self._beside = BesideRecords.of(payload)
-        self._lines = LineWriter(stream, live=live)
+        self._lines = LineWriter(stream)
         self._dumps = partial(orjson.dumps, default=self._default, option=orjson.OPT_APPEND_NEWLINE)
         self._plain = json_default(form)
         self._body_dumps = partial(orjson.dumps, default=self._plain)

@@ -97,7 +97,7 @@ class TextSink:
 
     `verbosity` 0: one line per message; 1: its body, too; 2: records, too (where they were decoded). `colour`: with
     ANSI colours; `encoding`: of the stream, what it cannot encode is escaped; `width`: columns that the tree may use;
-    `captures`: tell where another capture begins; `live`: hand on every line at once; `names`: address, or
+    `captures`: tell where another capture begins; `names`: address, or
     address:port, → name, shown for it, from the captures' name records or the user; may grow while lines are written;
     `payload`: what becomes of payload.
     """
@@ -111,14 +111,13 @@ class TextSink:
         encoding: str = "utf-8",
         width: int = 120,
         captures: bool = False,
-        live: bool = False,
         names: Mapping[str, str] | None = None,
         payload: Payload = SHOWN,
     ) -> None:
         self._payload = payload if payload.hides else None
         self._beside = BesideRecords.of(payload)
         self._names: Mapping[str, str] = {} if names is None else names
-        self._lines = TextWriter(stream, encoding=encoding, live=live)
+        self._lines = TextWriter(stream, encoding=encoding)
         self._add = self._lines.add
         self._paint = COLOUR if colour else PLAIN
         self._verbosity = verbosity
