@@ -26,7 +26,7 @@ from tests.native.feed_messages import Batch, Recorder, Seen, Side, batches, rec
 from tests.native.kernel_and_walker import the_kernel
 
 CAPTURES = {path.name: path for path in shipped_captures()}
-WAYS: list[dict[str, Any]] = [{}, {"colour": True}, {"captures": True, "colour": True}, {"live": True}]
+WAYS: list[dict[str, Any]] = [{}, {"colour": True}, {"captures": True, "colour": True}]
 
 
 def captured(*names: str) -> tuple[Recorder, list[Seen]]:
