@@ -65,9 +65,9 @@ def shown(kind: type[Inspector], form: str, batches: list[Any]) -> Shown:
 
     def make(ends: Callable[[int], Any], capture: Callable[[int], str | None]) -> NativeLines | NativeText:
         if isinstance(sink, TextSink):
-            return NativeText(native, sink, ends, capture, shows_nothing)
+            return NativeText(native, sink, ends, capture, enricher)
         assert renderer is not None
-        return NativeLines(native, renderer, ends, capture)
+        return NativeLines(native, renderer, ends, capture, enricher)
 
     enricher = Enricher(summary=inspector.summary)
     inspector.write_lines(make)

@@ -16,7 +16,7 @@ from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.cli.output import Output
-    from kafkasniff.enrich import Catalog
+    from kafkasniff.enrich import Catalog, Enricher
     from kafkasniff.filters import Predicate
     from kafkasniff.inspector import Inspector
     from kafkasniff.kafka.rendered import Renderer
@@ -320,11 +320,12 @@ def lines_are_made(options: OutputOptions, payload: Payload) -> bool:
 
 
 def make_lines(
-    environment: Environment, output: Output, sink: TextSink | JsonSink, renderer: Renderer | None, *, captures: bool
+    environment: Environment, output: Output, sink: TextSink | JsonSink, renderer: Renderer | None, enricher: Enricher, *, captures: bool
 ) -> MakeLines | None:
     """What makes the lines of `sink` for an `Inspector`; None where there is nothing that could.
 
-    `renderer`: that of the inspector; `captures`: there are several, as for `make_sink`.
+    `renderer`: that of the inspector; `enricher`: what takes its messages before the sink does; `captures`: there are
+    several, as for `make_sink`.
     """
     from kafkasniff.native import kernel
     from kafkasniff.sinks.text import TextSink
@@ -338,10 +339,9 @@ def make_lines(
         text = sink
 
         def make_text(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> LineMaker:
-            from kafkasniff.enrich.plan import shows_nothing
             from kafkasniff.sinks.native_text import NativeText
 
-            return NativeText(native, text, ends, capture, shows_nothing)
+            return NativeText(native, text, ends, capture, enricher)
 
         return make_text
     if renderer is None:
@@ -351,7 +351,7 @@ def make_lines(
     def make_json(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> LineMaker:
         from kafkasniff.sinks.native_lines import NativeLines
 
-        return NativeLines(native, renderer, ends, capture, names_captures=captures, terminal=terminal)
+        return NativeLines(native, renderer, ends, capture, enricher, names_captures=captures, terminal=terminal)
 
     return make_json
 
@@ -381,7 +381,7 @@ def key_arguments(options: Mapping[str, Any], *, grows: bool = False) -> dict[st
 
 def make_catalog(options: dict[str, Any]) -> Catalog:
     """What is known from the beginning by `topic_ids_option`, which is taken out of `options`. Raises UsageError."""
-    from kafkasniff.enrich import Catalog
+    from kafkasniff.enrich import Catalog, Enricher
 
     path = options.pop("topic_ids")
     if path is None:

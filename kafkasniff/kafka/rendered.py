@@ -113,9 +113,11 @@ class Renderer:
 
     def program(self, key: int, version: int, direction: Direction) -> Program | None:
         """The program for bodies of a kind; None where Python reads them."""
-        if not self._active or not self._renders(key, version, direction):
-            return None
-        return self._programs.get(key, version, direction)
+        return self.line_program(key, version, direction) if self._renders(key, version, direction) else None
+
+    def line_program(self, key: int, version: int, direction: Direction) -> Program | None:
+        """The same for whoever knows what an enricher adds to bodies (`native.names`)."""
+        return self._programs.get(key, version, direction) if self._active else None
 
     def _code(self, plan: Plan) -> bytes | None:
         assert self._options is not None

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.accounts import InspectedConnection
+from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.inspector import Inspector
 from kafkasniff.kafka.context import DecodeOptions
@@ -230,7 +231,9 @@ class Native:
         by_number = {side.number: side for side in sides}
         kernel = the_kernel()
         self.renderer = Renderer(kernel, form, reads_nothing, payload.hiding)
-        self.lines = NativeLines(kernel, self.renderer, by_number.__getitem__, captures.__getitem__, **more)
+        self.enricher = Enricher()
+        ends = by_number.__getitem__
+        self.lines = NativeLines(kernel, self.renderer, ends, captures.__getitem__, self.enricher, **more)
         self.lines.use(options)
 
     @classmethod
@@ -248,7 +251,7 @@ class Native:
     def of(self, batch: Batch) -> list[bytes | int]:
         """Pieces of a batch."""
         messages = batch.messages
-        self.lines.bind(messages.ctypes.data, len(messages), batch.numbers, batch.buffer, batch.arena, batch.earlier)
+        self.lines.bind(messages, batch.numbers, batch.buffer, batch.arena, batch.earlier)
         return self.take(0, len(messages))
 
     def take(self, first: int, last: int) -> list[bytes | int]:

@@ -38,6 +38,7 @@ __all__ = ["table_of"]
 
 SESSION: Final = "_session"
 SESSION_ID: Final = "session_id"
+SESSION_EPOCH: Final = "session_epoch"
 THROTTLE: Final = "throttle_time_ms"
 
 _COMPARED: Final = {"=": "equal", "!=": "unequal", ">=": "least"}
@@ -105,14 +106,11 @@ class _Compiler:
         if self._is_response and (throttle := _field(root, THROTTLE)) is not None:
             code += node_of("refuse", self._slot(place, throttle))
         code += self._node(nodes, place)
-        session_id: Slot | None = None
-        if self._session is not None:
-            field = _field(root, SESSION_ID)
-            if field is None:
-                raise _LeftToPython
-            session_id = self._slot(place, field)
-        session = None if session_id is None or self._session is None else (self._session, session_id)
-        return self._table.packed(root, self._uses, code, scope, session)
+        number, epoch = (
+            None if (field := _field(root, name)) is None else self._slot(place, field)
+            for name in (SESSION_ID, SESSION_EPOCH)
+        )
+        return self._table.packed(root, self._uses, code, scope, (self._session, number, epoch))
 
     def _node(self, node: syntax.Node, place: _Place) -> list[Word]:
         match node:
