@@ -14,9 +14,9 @@ from kafkasniff.in_step import EVENTS, Messages
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.exchange import Pending
 from kafkasniff.model import Endpoint, Lines
+from kafkasniff.native.calls import address_of
 from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, VERSIONS
 from kafkasniff.native.lines import EARLIER
-from kafkasniff.native.calls import address_of
 from kafkasniff.paired import Open, Paired, PairedEntry
 from kafkasniff.repeats import Repeats
 from kafkasniff.versions import distinct, version_of

@@ -320,7 +320,13 @@ def lines_are_made(options: OutputOptions, payload: Payload) -> bool:
 
 
 def make_lines(
-    environment: Environment, output: Output, sink: TextSink | JsonSink, renderer: Renderer | None, enricher: Enricher, *, captures: bool
+    environment: Environment,
+    output: Output,
+    sink: TextSink | JsonSink,
+    renderer: Renderer | None,
+    enricher: Enricher,
+    *,
+    captures: bool,
 ) -> MakeLines | None:
     """What makes the lines of `sink` for an `Inspector`; None where there is nothing that could.
 
@@ -381,7 +387,7 @@ def key_arguments(options: Mapping[str, Any], *, grows: bool = False) -> dict[st
 
 def make_catalog(options: dict[str, Any]) -> Catalog:
     """What is known from the beginning by `topic_ids_option`, which is taken out of `options`. Raises UsageError."""
-    from kafkasniff.enrich import Catalog, Enricher
+    from kafkasniff.enrich import Catalog
 
     path = options.pop("topic_ids")
     if path is None:

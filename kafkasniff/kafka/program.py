@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from kafkasniff.kafka.embedded import OPERATION_BITS
 from kafkasniff.kafka.layout import Field, Struct, element_size, topic_fields
 
 __all__ = ["FLAGS", "KINDS", "Op", "listing", "ops_of", "program_of"]
@@ -26,10 +27,11 @@ KINDS: Final = (
 
 FLAGS: Final = (
     *("array", "nullable", "compact", "flexible", "tagged", "secret", "watched", "config"),
-    *("unaligned", "payload", "nests", "topic_id", "topic_name", "session"),
+    *("unaligned", "payload", "nests", "topic_id", "topic_name", "session", "set"),
 )
-"""Flags of an op, from the lowest bit. watched: a string or a topic id beside records, which are read where it names one
-of the brokers' own topics. topic_name: beside a topic id. session: what a body says of its fetch session."""
+"""Flags of an op, from the lowest bit. watched: a string or a topic id beside records, which are read where it names
+one of the brokers' own topics. topic_name: beside a topic id. session: what a body says of its fetch session. set:
+authorized operations, whose names are added."""
 
 SESSION_FIELDS: Final = frozenset({"error_code", "session_id", "session_epoch"})
 """Those of a body with a `session_id`, which lead to what is added to it."""
@@ -110,6 +112,7 @@ def _field(field: Field, parent: Struct, depth: int, roles: dict[str, bool]) -> 
         "unaligned": field.unaligned,
         "payload": field.payload,
         "nests": field.nests is not None,
+        "set": field.enum == OPERATION_BITS,
         **roles,
     }
     flags = tuple(name for name in FLAGS if holds[name])

@@ -17,6 +17,7 @@ from kafkasniff.kafka.ahead import Programs
 from kafkasniff.kafka.compression import MAX_RATIO, decompress
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions, RenderingOptions
 from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
+from kafkasniff.kafka.embedded.operations import names_only
 from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
 from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, TRACEPARENTS
 from kafkasniff.kafka.errors import error_name
@@ -44,7 +45,7 @@ def program_for(plan: Plan, *, show_secrets: bool = False, hides: bool = False) 
     `hides`: payload is not shown.
     """
     schema = plan.schema
-    if schema is None or not plan.alone or (plan.interpret is not None and not plan.reads_records):
+    if schema is None or not plan.alone or not (plan.reads_records or names_only(plan.interpret)):
         return None
     for op in ops_of(schema.root):
         # orjson writes numbers with a fraction, and whether a configuration is a secret is a matter of names.

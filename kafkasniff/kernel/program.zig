@@ -50,7 +50,9 @@ pub const Flags = packed struct(u16) {
     topic_name: bool,
     /// What a message says of its fetch session: a field of the body itself.
     session: bool,
-    rest: u2,
+    /// A set of operations, beside which Python puts their names, unless there is none (`NO_SET`).
+    set: bool,
+    rest: u1,
 };
 
 pub const Op = extern struct {

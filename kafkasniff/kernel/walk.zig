@@ -47,6 +47,8 @@ const MAX_VARINT = 5;
 const MAX_FIELD = 64 << 10;
 /// Bytes of the path of an error code or a problem; deeper ones are Python's.
 const MAX_PATH = 1024;
+/// As `operations.NOT_ASKED_FOR`.
+const NO_SET = -0x8000_0000;
 /// Problems of a body, as `context.MAX_PROBLEMS`; bodies with more are Python's.
 const MAX_PROBLEMS = 100;
 
@@ -309,6 +311,7 @@ pub fn Walk(comptime Out: type) type {
                 .int32 => {
                     const value = try self.int(i32, place);
                     try self.out.integer(value);
+                    if (Out.is_final and op.flags.set and value != NO_SET) return error.Odd;
                     if (Out.is_final and op.flags.session) try self.noteSession(value);
                 },
                 .uint32 => try self.out.integer(try self.int(u32, place)),

@@ -42,10 +42,12 @@ _CONNECTION: Final = np.dtype(
     [("number", np.int64), ("size", np.uint32), ("left", np.uint32), ("text", f"V{CONNECTION_TEXT}")]
 )
 _TEXT: Final = np.dtype([("text", np.uint64), ("size", np.uint64)])
-_KIND: Final = np.dtype([
-    *((name, np.uint64) for name in ("text", "size", "program")),
-    *((name, np.uint32) for name in ("bare", "tells")),
-])
+_KIND: Final = np.dtype(
+    [
+        *((name, np.uint64) for name in ("text", "size", "program")),
+        *((name, np.uint32) for name in ("bare", "tells")),
+    ]
+)
 EARLIER: Final = np.dtype([("message", np.uint32), ("size", np.int32), ("text", np.uint64)])
 """Client ids of requests of earlier batches, in the order of `message`: the index of the response, the bytes of the
 client id (-1: null), and their address."""
@@ -66,7 +68,7 @@ class Source(ctypes.Structure):
         ("earlier_size", ctypes.c_uint64),
     )
 
-    def bind(  # noqa: PLR0917 - what a batch is
+    def bind(
         self,
         messages: NDArray[np.void],
         numbers: NDArray[np.int64],
@@ -75,7 +77,11 @@ class Source(ctypes.Structure):
         earlier: NDArray[np.void] | None = None,
     ) -> tuple[object, ...]:
         """Set all of them, see `JsonLines.bind`; returns what has to be kept as long as they are used."""
-        if len(numbers) < len(messages) or numbers.dtype != np.int64 or (earlier is not None and earlier.dtype != EARLIER):
+        if (
+            len(numbers) < len(messages)
+            or numbers.dtype != np.int64
+            or (earlier is not None and earlier.dtype != EARLIER)
+        ):
             raise ValueError("numbers of exchanges, or earlier client ids, that are none")
         numbers = np.ascontiguousarray(numbers)
         self.messages, self.messages_size, self.numbers = messages.ctypes.data, len(messages), numbers.ctypes.data
@@ -188,7 +194,7 @@ class JsonLines:
             if index < len(self._connections):
                 self._connections["size"][index] = 0
 
-    def bind(  # noqa: PLR0917 - what a batch is
+    def bind(
         self,
         messages: NDArray[np.void],
         numbers: NDArray[np.int64],
@@ -282,7 +288,13 @@ class JsonLines:
     def _new_kind(self, place: int) -> None:
         direction, code = divmod(place, KEYS * VERSIONS)
         found = self._facts.kind(*divmod(code, VERSIONS), not direction)
-        self._kinds[place] = (address_of(found.text, self._kept), len(found.text), found.program, found.bare, found.tells)
+        self._kinds[place] = (
+            address_of(found.text, self._kept),
+            len(found.text),
+            found.program,
+            found.bare,
+            found.tells,
+        )
 
     def _new_connection(self, index: int) -> None:
         if index >= len(self._connections):

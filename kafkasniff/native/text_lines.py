@@ -136,7 +136,7 @@ class TextLines:
             if index < len(self._connections):
                 self._connections[index] = 0
 
-    def bind(  # noqa: PLR0917 - what a batch is
+    def bind(
         self,
         messages: NDArray[np.void],
         numbers: NDArray[np.int64],

@@ -23,8 +23,8 @@ from kafkasniff.sinks.summaries.compiled import table_of
 from tests.craft.kafka_bytes import unsigned_varint
 from tests.kafka import records_craft as craft
 from tests.kafka.encode import Encoder, Plan
-from tests.native.summary_caller import SummaryCaller
 from tests.native.kernel_and_walker import Kind, kinds, the_kernel, walked
+from tests.native.summary_caller import SummaryCaller
 
 HEADERS = DecodeOptions(records="batches")
 """What a body is decoded with whose summary alone is shown."""

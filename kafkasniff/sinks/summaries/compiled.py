@@ -6,15 +6,14 @@ no table: then the interpreter makes the summaries, as it does of bodies that th
 
 from __future__ import annotations
 
-import functools
 from typing import Final
 
 import msgspec
 
 from kafkasniff.kafka.dissectors import api
-from kafkasniff.kafka.embedded.operations import add_names
+from kafkasniff.kafka.embedded.operations import names_only
 from kafkasniff.kafka.layout import Field, Struct
-from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
+from kafkasniff.kafka.message_plan import request_plan, response_plan
 from kafkasniff.model import Direction
 from kafkasniff.sinks.summaries import syntax
 from kafkasniff.sinks.summaries.general import LEFT_OUT
@@ -67,7 +66,7 @@ def table_of(api_key: int, version: int, direction: Direction) -> bytes | None:
     if found is None or version not in found.versions:
         return None
     plan = request_plan(api_key, version) if direction == "request" else response_plan(api_key, version)
-    if plan.schema is None or not plan.alone or not (plan.reads_records or _reads_nothing(plan)):
+    if plan.schema is None or not plan.alone or not (plan.reads_records or names_only(plan.interpret)):
         return None
     definition = found.definition.request if direction == "request" else found.definition.response
     nodes = template(found.name, direction)
@@ -81,12 +80,6 @@ def table_of(api_key: int, version: int, direction: Direction) -> bytes | None:
         return _Compiler(version, direction).table(nodes, root, definition.fields)
     except _LeftToPython:
         return None
-
-
-def _reads_nothing(plan: Plan) -> bool:
-    """Whether nothing is read inside of bytes that a summary may show, or that may be a problem."""
-    interpret = plan.interpret
-    return interpret is None or (isinstance(interpret, functools.partial) and interpret.func is add_names)
 
 
 class _Compiler:
