@@ -78,7 +78,9 @@ def test_every_version_of_an_api(key: int, caller: SummaryCaller) -> None:
         for choices in CHOICES:
             encoder = TameEncoder(Plan(rng, **choices))
             raw, _ = encoder.body(kind.root)
-            names = dict(zip(encoder.ids, rng.choices(["orders", "a b", 'say "x"', "t" * 70], k=99), strict=False))
+            names = dict(
+                zip(encoder.ids, rng.choices(["orders", "a b", 'say "x"', "t" * 70], k=len(encoder.ids)), strict=False)
+            )
             caller.name_topics(names)
             data = b"\x01" * 3 + raw + b"\xfe" * 5
             session = rng.choice([0, 1, 7])
