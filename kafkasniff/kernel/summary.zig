@@ -184,6 +184,7 @@ pub const Walk = struct {
         else
             names.named != 0;
         names.named = 0;
+        if (!named and !op.flags.watched) return;
         _ = try names.beside(id, named, op.flags.watched);
     }
 

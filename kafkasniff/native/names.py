@@ -117,7 +117,7 @@ class LineNames:
         if told == self._told:
             return False
         self._told = told
-        if self._facts.forgets:
+        if self._facts.forgets or len(self._kept) > 2 * len(self._topics):
             self._begin(FIRST_PLACES)
         else:
             state = self._topics["state"]
