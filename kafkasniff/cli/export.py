@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -93,6 +92,9 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         records=options["records"],
         payload=take_payload(options),
     )
+    from kafkasniff.exports.folder import local_folder
+
+    directory = local_folder(output)  # what cannot be written is refused before Spark starts
     jobs: int | None = options.pop("jobs")
     discard_state: bool = options.pop("discard_state")
     engine, master, conf = options.pop("engine"), options.pop("master"), options.pop("conf")
@@ -122,7 +124,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
             result = spark_export.export(
                 spark,
                 captures,
-                Path(output),
+                directory,
                 wanted,
                 given=given,
                 keys=keys,
@@ -170,7 +172,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     try:
         result = export(
             captures,
-            Path(output),
+            directory,
             wanted,
             given=make_catalog(options).given,
             predicate=predicate,
