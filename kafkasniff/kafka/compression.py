@@ -129,7 +129,7 @@ def allowance(size: int) -> int:
     return max(MAX_UNRATED, MAX_RATIO * size)
 
 
-def decompress(codec: int, data: bytes, limit: int, *, magic: int = 2) -> Decompressed:
+def decompress(codec: int, data: bytes | memoryview, limit: int, *, magic: int = 2) -> Decompressed:
     """Decompress `data`, to at most `limit` bytes (0 or more) and its `allowance`. Never raises for what they hold.
 
     `magic` is that of the batch or message around the value: in magic 0 lz4's header checksum is not checked (see
@@ -140,13 +140,13 @@ def decompress(codec: int, data: bytes, limit: int, *, magic: int = 2) -> Decomp
     try:
         match codec:
             case 0:
-                output.add(data)
+                output.add(bytes(data))
             case 1:
                 _gzip(data, output)
             case 2:
                 _snappy(data, output)
             case 3:
-                _lz4(_repaired_lz4_header(data) if magic == 0 else data, output)
+                _lz4(_repaired_lz4_header(bytes(data)) if magic == 0 else data, output)
             case 4:
                 _zstd(data, output)
             case _:
@@ -166,7 +166,7 @@ def decompress(codec: int, data: bytes, limit: int, *, magic: int = 2) -> Decomp
     return Decompressed(output.taken(), output.produced, None, output.note)
 
 
-def _gzip(data: bytes, output: _Output) -> None:
+def _gzip(data: bytes | memoryview, output: _Output) -> None:
     """Members as of RFC 1952, concatenated; bytes behind the last are ignored, as Java's GZIPInputStream does."""
     from isal import isal_zlib
 
@@ -193,7 +193,7 @@ def _gzip(data: bytes, output: _Output) -> None:
     raise _Corrupt(f"more than {MAX_FRAMES} members")
 
 
-def _snappy(data: bytes, output: _Output) -> None:
+def _snappy(data: bytes | memoryview, output: _Output) -> None:
     """Snappy, raw (librdkafka, Sarama …) or in xerial's framing (snappy-java's SnappyOutputStream, as Kafka uses it).
 
     The framing is a header of 16 bytes (magic, version, oldest compatible version), then blocks of int32 length + raw
@@ -221,7 +221,7 @@ def _snappy(data: bytes, output: _Output) -> None:
         position += length
 
 
-def _snappy_block(block: bytes, output: _Output) -> None:
+def _snappy_block(block: bytes | memoryview, output: _Output) -> None:
     import cramjam
 
     stated = 0
@@ -242,7 +242,7 @@ def _snappy_block(block: bytes, output: _Output) -> None:
     output.add(chunk)
 
 
-def _lz4(data: bytes, output: _Output) -> None:
+def _lz4(data: bytes | memoryview, output: _Output) -> None:
     """Frames of the lz4 frame format, concatenated."""
     import lz4.frame
 
@@ -307,7 +307,7 @@ def _xxh32_short(data: bytes) -> int:
     return value ^ value >> 16
 
 
-def _zstd(data: bytes, output: _Output) -> None:
+def _zstd(data: bytes | memoryview, output: _Output) -> None:
     """Frames as of RFC 8878, concatenated, with or without content sizes."""
     import zstandard
 
@@ -333,7 +333,7 @@ def _zstd(data: bytes, output: _Output) -> None:
             return
 
 
-def _zstd_frame_end(data: bytes, position: int) -> int:
+def _zstd_frame_end(data: bytes | memoryview, position: int) -> int:
     """End of the frame at `position`, by its block headers: the streaming reader takes a cut-off frame for whole."""
     import zstandard
 

@@ -106,7 +106,7 @@ class Renderer:
         caller.wants, caller.most_records = self._caller.wants, self._caller.most_records
         return caller
 
-    def inflate(self, data: bytes) -> Callable[[Wanted], bytes | None]:
+    def inflate(self, data: bytes | memoryview) -> Callable[[Wanted], bytes | None]:
         """Decompresses batches of the message `data`; None for one that Python has to read."""
         assert self._options is not None
         return _Inflate(data, min(MAX_INFLATED, self._options.max_decompressed))
@@ -206,8 +206,9 @@ class _Inflate:
 
     __slots__ = ("_data", "_limit", "produced")
 
-    def __init__(self, data: bytes, limit: int) -> None:
-        self._data = data
+    def __init__(self, data: bytes | memoryview, limit: int) -> None:
+        # Of a view, slices are no copies.
+        self._data = memoryview(data)
         self._limit = limit
         self.produced = 0
 

@@ -131,6 +131,8 @@ class Caller:
         self._pointer = ctypes.pointer(call)
         self.address = ctypes.addressof(call)
         """Of `calls.Call`."""
+        self.size = 0
+        """Bytes of `view`."""
         self._grow(FIRST_OUTPUT)
 
     @property
@@ -159,29 +161,39 @@ class Caller:
         self._call.max_records = min(count, MAX_RECORDS)
 
     def _grow(self, size: int) -> None:
-        output = bytearray(size)
-        self.view, self._size = memoryview(output), size
-        self._address = ctypes.addressof(ctypes.c_char.from_buffer(output))
+        output = np.empty(size, np.uint8)
+        self.view, self.size = output.data, size
+        self._address = output.ctypes.data
         self._call.output, self._call.output_size = self._address, size
 
     def more(self) -> bool:
         """Make more room; False where there is as much as there may be."""
-        size = self._call.output_size
-        if size >= self.most_output:
+        if self.size >= self.most_output:
             return False
-        self._grow(min(4 * size, self.most_output))
+        self._grow(min(4 * self.size, self.most_output))
         return True
+
+    def reserve(self, size: int) -> None:
+        """Make room for JSON of as many bytes of records, as far as there may be: writing all of it again costs more.
+
+        What is in `view` is lost.
+        """
+        size = min(size + size // 2, self.most_output)
+        if size > self.size:
+            self._grow(size)
 
     def body(
         self, program: Program, data: bytes, start: int, end: int, decompress: Callable[[Wanted], bytes | None]
     ) -> Made | None:
         """The body `data[start:end]`; None where Python has to read it."""
         function, pointer, address = self._kernel.body, self._pointer, program.address
+        self.reserve(end - start)
         return self._run(lambda: function(pointer, address, data, start, end), decompress)
 
     def records(self, data: bytes, start: int, end: int, decompress: Callable[[Wanted], bytes | None]) -> Made | None:
         """The `records` field `data[start:end]`; likewise."""
         function, pointer = self._kernel.records, self._pointer
+        self.reserve(end - start)
         return self._run(lambda: function(pointer, data, start, end), decompress)
 
     def _run(self, function: Callable[[], int], decompress: Callable[[Wanted], bytes | None]) -> Made | None:
@@ -198,6 +210,7 @@ class Caller:
             if status == COMPRESSED and not given:
                 if not self.give(decompress, given):
                     return None
+                self.reserve(sum(map(len, given)))
             elif status != NO_ROOM or not self.more():
                 return None
 
@@ -257,7 +270,7 @@ class Caller:
 
     def shrink(self) -> None:
         """Give back what a large body took."""
-        if self._size > KEPT_OUTPUT:
+        if self.size > KEPT_OUTPUT:
             self._grow(KEPT_OUTPUT)
 
     def notes(self, size: int) -> bytes:

@@ -31,6 +31,8 @@ MAX_CAPTURES: Final = 1 << 20
 """Captures whose names are kept; messages of further ones are Python's."""
 AT_ONCE: Final = 4096
 """Messages that are written ahead of the one asked for, as far as the first memory for output holds their lines."""
+USUAL_RATIO: Final = 6
+"""Bytes of JSON for one of a compressed message, more than most have."""
 
 _DONE, _NO_ROOM, _COMPRESSED, _NEW_KIND, _NEW_CONNECTION, _NEW_CAPTURE = range(6)
 _LEFT: Final = b"\0"
@@ -128,7 +130,7 @@ class LineFacts(Protocol):
     def capture(self, index: int) -> bytes:
         """The name of a capture as JSON; empty where lines have none."""
 
-    def inflate(self, data: bytes) -> Callable[[Wanted], bytes | None]:
+    def inflate(self, data: memoryview) -> Callable[[Wanted], bytes | None]:
         """Decompresses batches of the message `data`; None for one that Python has to read."""
 
 
@@ -153,6 +155,7 @@ class JsonLines:
         self._ends = np.zeros(AT_ONCE, np.uint64)
         self._states = bytearray(AT_ONCE)
         self._bound: tuple[object, ...] = ()
+        self._buffers: tuple[NDArray[np.uint8], ...] = ()
         self._base = self._end = 0
         lines = self._lines = _Lines()
         self._pointer = ctypes.pointer(lines)
@@ -185,6 +188,7 @@ class JsonLines:
         stay as they are until the last line is taken, and so do the messages.
         """
         self._bound = self._lines.source.bind(messages, count, numbers, buffer, arena, earlier)
+        self._buffers = buffer, arena
         self._base = self._end = 0
         self._caller.shrink()
 
@@ -223,13 +227,20 @@ class JsonLines:
             if outcome == _NO_ROOM:
                 if lines.next > first:
                     break
-                if not self._caller.more():
+                before = self._caller.size
+                self._caller.reserve(lines.data_size)
+                if self._caller.size == before and not self._caller.more():
                     self._leave()
             elif outcome == _COMPRESSED:
+                if lines.used + USUAL_RATIO * lines.data_size > self._caller.size and lines.next > first:
+                    # Its line would hardly fit behind those: all would be decompressed for nothing.
+                    break
                 given = []
-                inflate = self._facts.inflate(ctypes.string_at(lines.data, lines.data_size))
+                inflate = self._facts.inflate(self._message(lines.data, lines.data_size))
                 if not self._caller.give(inflate, given):
                     self._leave()
+                elif lines.used == 0:
+                    self._caller.reserve(sum(map(len, given)))
             elif outcome == _NEW_KIND:
                 self._new_kind(lines.wanted)
             elif outcome == _NEW_CONNECTION:
@@ -239,6 +250,14 @@ class JsonLines:
             else:
                 raise RuntimeError(f"the kernel refuses to write lines: {outcome}")
         self._end = lines.next
+
+    def _message(self, address: int, size: int) -> memoryview:
+        """The bytes of a message, where they are."""
+        for source in self._buffers:
+            begin = address - source.ctypes.data
+            if 0 <= begin <= len(source) - size:
+                return source.data[begin : begin + size]
+        raise RuntimeError("the kernel asks for records of no message")
 
     def _leave(self) -> None:
         """The next message is Python's."""
