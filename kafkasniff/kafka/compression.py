@@ -9,7 +9,7 @@ in proportion to the value's own size. The libraries of the codecs are imported 
 from __future__ import annotations
 
 from io import BytesIO
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 __all__ = [
     "CODECS",
@@ -48,8 +48,13 @@ _STEP: Final = 1 << 20
 """Most bytes of output that lz4 and zstd allocate at once."""
 _JOINED: Final = 4 << 20
 """Bytes of output that are joined in one go."""
+_FIRST_FEED: Final = 1 << 20
 _FEED: Final = 1 << 16
-"""Bytes of input given at once, so that the rest behind a frame's end is not copied whole for each of many frames."""
+"""Bytes of input given at once, so that the rest behind a frame's end is not copied whole for each of many frames.
+
+One frame is usual, so the first time more are given."""
+_KEPT_ZSTD: Final = 10 << 20
+"""Bytes of memory that a zstd context may have to be used again: most of it is the window of the largest frame so far."""
 _SNAPPY_MAX_RATIO: Final = 64
 """A snappy element of two bytes or more yields 64 bytes at most, so a larger stated length is a lie."""
 
@@ -177,7 +182,7 @@ def _gzip(data: bytes | memoryview, output: _Output) -> None:
         while not decoder.eof:
             if position >= len(data):
                 raise _Corrupt("the stream is cut off")
-            piece = view[position : position + _FEED]
+            piece = view[position : position + (_FEED if position else _FIRST_FEED)]
             try:
                 chunk = decoder.decompress(piece, output.room())
             except isal_zlib.error as error:  # type: ignore[misc]  # isal's stub types it as an instance
@@ -256,7 +261,7 @@ def _lz4(data: bytes | memoryview, output: _Output) -> None:
             if decoder.needs_input:
                 if position >= len(data):
                     raise _Corrupt("the frame is cut off")
-                piece = view[position : position + _FEED]
+                piece = view[position : position + (_FEED if position else _FIRST_FEED)]
                 position += len(piece)
             else:
                 piece = view[:0]
@@ -307,6 +312,10 @@ def _xxh32_short(data: bytes) -> int:
     return value ^ value >> 16
 
 
+_free_zstd: Final[list[Any]] = []
+"""Contexts of zstd that nobody uses: threads decompress at the same time."""
+
+
 def _zstd(data: bytes | memoryview, output: _Output) -> None:
     """Frames as of RFC 8878, concatenated, with or without content sizes."""
     import zstandard
@@ -318,7 +327,11 @@ def _zstd(data: bytes | memoryview, output: _Output) -> None:
             break
     else:
         raise _Corrupt(f"more than {MAX_FRAMES} frames")
-    reader = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW).stream_reader(data, read_across_frames=True)
+    try:
+        context = _free_zstd.pop()
+    except IndexError:
+        context = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW)
+    reader = context.stream_reader(data, read_across_frames=True)
     # Room for the usual batch in one go, as for lz4.
     step = min(_STEP, max(_FEED, 8 * len(data)))
     while True:
@@ -330,7 +343,10 @@ def _zstd(data: bytes | memoryview, output: _Output) -> None:
         output.add(chunk)
         # It reads on across frames until it has so many bytes, or has come to the end.
         if len(chunk) < size:
-            return
+            break
+    # Not so after an error: its state is of no further use.
+    if context.memory_size() <= _KEPT_ZSTD:
+        _free_zstd.append(context)
 
 
 def _zstd_frame_end(data: bytes | memoryview, position: int) -> int:
