@@ -54,7 +54,7 @@ _FEED: Final = 1 << 16
 
 One frame is usual, so the first time more are given."""
 _KEPT_ZSTD: Final = 10 << 20
-"""Bytes of memory that a zstd context may have to be used again: most of it is the window of the largest frame so far."""
+"""Bytes of memory that a zstd context may have to be used again: most of it is the largest window so far."""
 _SNAPPY_MAX_RATIO: Final = 64
 """A snappy element of two bytes or more yields 64 bytes at most, so a larger stated length is a lie."""
 

@@ -18,7 +18,7 @@ from kafkasniff.kafka.compression import MAX_RATIO, decompress
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions, RenderingOptions
 from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
-from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, TRACEPARENTS
+from kafkasniff.kafka.embedded.trace_ids import TRACE_KINDS
 from kafkasniff.kafka.errors import error_name
 from kafkasniff.kafka.message import Decoded, read_rest
 from kafkasniff.kafka.message_plan import Plan
@@ -95,8 +95,8 @@ class Renderer:
         return self._active
 
     def _new_caller(self) -> Caller:
-        marks = [name.encode() for name in (*SCHEMA_HEADERS, *TRACE_HEADERS)]
-        caller = Caller(self._kernel, headers=marks, marks=CONNECT_KEYS, traces=TRACEPARENTS)
+        headers = [name.encode() for name in SCHEMA_HEADERS]
+        caller = Caller(self._kernel, headers=headers, marks=CONNECT_KEYS, traces=TRACE_KINDS)
         caller.hide(self.hiding)
         return caller
 

@@ -298,6 +298,7 @@ pub fn records(out: anytype, bytes: []const u8, base: calls.Base, account: *Acco
     var count: u64 = 0;
     var headers: u64 = 0;
     var odd_start = false;
+    var traces = Traces{};
     while (reader.left() > 0) {
         if (count == most) return error.Odd;
         const length = try reader.zigzag32();
@@ -336,7 +337,7 @@ pub fn records(out: anytype, bytes: []const u8, base: calls.Base, account: *Acco
         if (of_record < 0 or of_record > record.left() / 2) return error.Odd;
         headers += @intCast(of_record);
         if (headers > most_headers) return error.Odd;
-        var traces = Traces{};
+        traces.count = 0;
         const listed = try headersOf(out, &record, @intCast(of_record), call, &traces);
         if (record.left() > 0) return error.Odd;
         if (Out.is_final and out.hiding == null) {
@@ -371,9 +372,10 @@ fn schemaId(out: anytype, comptime name: []const u8, value: []const u8) Error!vo
 fn traceIds(out: anytype, traces: *const Traces) Error!void {
     try out.name("_trace_ids", false);
     _ = try out.openArray(traces.count);
-    for (traces.ids[0..traces.count], 0..) |id, index| {
+    for (traces.ids[0..traces.count], 0..) |*id, index| {
+        var memory: [record_facts.TraceId.MAX_SIZE]u8 = undefined;
         try out.element(index == 0);
-        try out.string(id);
+        try out.string(id.text(&memory));
     }
     try out.closeArray();
 }
@@ -401,7 +403,7 @@ inline fn headersOf(
         try optional(out, value);
         try out.closeMap(map, 2);
         if (kind) |found| {
-            if (is_final and found == .traceparent) traces.see(value) else listed = true;
+            if (is_final and found != .other) traces.see(found, value) else listed = true;
         }
     }
     try out.closeArray();

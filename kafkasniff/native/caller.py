@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from struct import Struct as Packing
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -100,7 +101,7 @@ class Caller:
     """Memory for calls, one at a time.
 
     `headers`, `marks`: keys of record headers, and what is in keys of records, that Python has to look at.
-    `traces`: keys of headers with a W3C `traceparent`, which the kernel reads for JSON, and Python otherwise.
+    `traces`: keys of headers with trace ids, which the kernel reads for JSON, and Python otherwise, with their kinds.
     `most_output`: bytes of output at most, `MAX_OUTPUT` unless given.
     """
 
@@ -110,7 +111,7 @@ class Caller:
         *,
         headers: Iterable[bytes] = (),
         marks: Iterable[bytes] = (),
-        traces: Iterable[bytes] = (),
+        traces: Mapping[bytes, int] = MappingProxyType({}),
         most_output: int | None = None,
     ) -> None:
         self._kernel = kernel
@@ -119,7 +120,7 @@ class Caller:
         notes = bytearray(NOTES)
         self._notes = memoryview(notes)
         self._batches = (Batch * MAX_BATCHES)()
-        kinds = {**dict.fromkeys(headers, 0), **dict.fromkeys(traces, 1)}
+        kinds = {**dict.fromkeys(headers, 0), **traces}
         self._headers = b"".join(bytes((kind, len(name))) + name for name, kind in kinds.items())
         self._marks = listed(marks)
         call = self._call
