@@ -19,7 +19,7 @@ from kafkasniff.kafka.context import DecodeContext, DecodeOptions, RenderingOpti
 from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.embedded.operations import names_only
 from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
-from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, TRACEPARENTS
+from kafkasniff.kafka.embedded.trace_ids import TRACE_KINDS
 from kafkasniff.kafka.errors import error_name
 from kafkasniff.kafka.message import Decoded, read_rest
 from kafkasniff.kafka.message_plan import Plan
@@ -96,8 +96,8 @@ class Renderer:
         return self._active
 
     def _new_caller(self) -> Caller:
-        marks = [name.encode() for name in (*SCHEMA_HEADERS, *TRACE_HEADERS)]
-        caller = Caller(self._kernel, headers=marks, marks=CONNECT_KEYS, traces=TRACEPARENTS)
+        headers = [name.encode() for name in SCHEMA_HEADERS]
+        caller = Caller(self._kernel, headers=headers, marks=CONNECT_KEYS, traces=TRACE_KINDS)
         caller.hide(self.hiding)
         return caller
 
@@ -107,7 +107,7 @@ class Renderer:
         caller.wants, caller.most_records = self._caller.wants, self._caller.most_records
         return caller
 
-    def inflate(self, data: bytes) -> Callable[[Wanted], bytes | None]:
+    def inflate(self, data: bytes | memoryview) -> Callable[[Wanted], bytes | None]:
         """Decompresses batches of the message `data`; None for one that Python has to read."""
         assert self._options is not None
         return _Inflate(data, min(MAX_INFLATED, self._options.max_decompressed))
@@ -209,8 +209,9 @@ class _Inflate:
 
     __slots__ = ("_data", "_limit", "produced")
 
-    def __init__(self, data: bytes, limit: int) -> None:
-        self._data = data
+    def __init__(self, data: bytes | memoryview, limit: int) -> None:
+        # Of a view, slices are no copies.
+        self._data = memoryview(data)
         self._limit = limit
         self.produced = 0
 

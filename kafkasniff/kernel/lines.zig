@@ -206,12 +206,11 @@ pub fn run(lines: *Lines) Outcome {
 fn want(lines: *Lines, reason: Wanting) Outcome {
     const message = &lines.source.messages[lines.next];
     switch (reason) {
-        error.NoRoom => return .no_room,
-        error.Compressed => {
+        error.NoRoom, error.Compressed => {
             const source = if (message.flags.arena) lines.source.arena else lines.source.buffer;
             lines.data = source + message.start;
             lines.data_size = message.size;
-            return .compressed;
+            return if (reason == error.NoRoom) .no_room else .compressed;
         },
         error.Asks => return .asks,
         error.NewKind => {

@@ -32,6 +32,8 @@ MAX_CAPTURES: Final = 1 << 20
 """Captures whose names are kept; messages of further ones are Python's."""
 AT_ONCE: Final = 4096
 """Messages that are written ahead of the one asked for, as far as the first memory for output holds their lines."""
+USUAL_RATIO: Final = 6
+"""Bytes of JSON for one of a compressed message, more than most have."""
 FEW: Final = 64
 """The same where topics were just learnt: more may follow, and lines behind them are written anew."""
 
@@ -142,7 +144,7 @@ class LineFacts(Protocol):
     def capture(self, index: int) -> bytes:
         """The name of a capture as JSON; empty where lines have none."""
 
-    def inflate(self, data: bytes) -> Callable[[Wanted], bytes | None]:
+    def inflate(self, data: memoryview) -> Callable[[Wanted], bytes | None]:
         """Decompresses batches of the message `data`; None for one that Python has to read."""
 
 
@@ -175,6 +177,7 @@ class JsonLines:
         self._ends = np.zeros(AT_ONCE, np.uint64)
         self._states = bytearray(AT_ONCE)
         self._bound: tuple[object, ...] = ()
+        self._buffers: tuple[NDArray[np.uint8], ...] = ()
         self._base = self._end = 0
         self._ahead = AT_ONCE
         """Messages that are written ahead: fewer where topics were just learnt."""
@@ -208,6 +211,7 @@ class JsonLines:
         stay as they are until the last line is taken.
         """
         self._bound = self._lines.source.bind(messages, numbers, buffer, arena, earlier)
+        self._buffers = buffer, arena
         if self._names is not None:
             self._names.bind(len(messages))
         self._base = self._end = 0
@@ -251,13 +255,20 @@ class JsonLines:
             if outcome == _NO_ROOM:
                 if lines.next > first:
                     break
-                if not self._caller.more():
+                before = self._caller.size
+                self._caller.reserve(lines.data_size)
+                if self._caller.size == before and not self._caller.more():
                     self._leave()
             elif outcome == _COMPRESSED:
+                if lines.used + USUAL_RATIO * lines.data_size > self._caller.size and lines.next > first:
+                    # Its line would hardly fit behind those: all would be decompressed for nothing.
+                    break
                 given = []
-                inflate = self._facts.inflate(ctypes.string_at(lines.data, lines.data_size))
+                inflate = self._facts.inflate(self._message(lines.data, lines.data_size))
                 if not self._caller.give(inflate, given):
                     self._leave()
+                elif lines.used == 0:
+                    self._caller.reserve(sum(map(len, given)))
             elif outcome == _ASKS:
                 assert self._names is not None
                 if self._names.asks_session() and (
@@ -276,6 +287,14 @@ class JsonLines:
             else:
                 raise RuntimeError(f"the kernel refuses to write lines: {outcome}")
         self._end = lines.next
+
+    def _message(self, address: int, size: int) -> memoryview:
+        """The bytes of a message, where they are."""
+        for source in self._buffers:
+            begin = address - source.ctypes.data
+            if 0 <= begin <= len(source) - size:
+                return source.data[begin : begin + size]
+        raise RuntimeError("the kernel asks for records of no message")
 
     def _leave(self) -> None:
         """The next message is Python's."""

@@ -138,6 +138,6 @@ class NativeLines:
         """The name of a capture."""
         return plain_text(self._capture_name(index)) if self._names_captures else b""
 
-    def inflate(self, data: bytes) -> Callable[[Wanted], bytes | None]:
+    def inflate(self, data: bytes | memoryview) -> Callable[[Wanted], bytes | None]:
         """Decompresses batches of a message."""
         return self._renderer.inflate(data)

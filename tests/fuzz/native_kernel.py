@@ -40,7 +40,12 @@ from tests.native.kernel_and_walker import (
 )
 
 ROOM: Final = 64 << 10
-HEADERS: Final = (("trace", b"\xff\x00"), ("größe", None))
+HEADERS: Final = (
+    *(("trace", b"\xff\x00"), ("größe", None), ("b3", b"0123456789abcdef-0123456789abcdef-d")),
+    *(("uber-trace-id", b"5:1:1:1"), ("x-datadog-trace-id", b"18446744073709551615")),
+    ("X-Amzn-Trace-Id", b"Parent=1; Root=1-67891233-abcdef012345678912345678;x"),
+    ("X-Cloud-Trace-Context", b"0123456789abcdef0123456789abcdef/1;o=1"),
+)
 SHOW: Final = DecodeOptions(show_secrets=True)
 SALT: Final = b"salt of the fuzzer"
 WAYS: Final = (SHOWN, Payload("dropped"), Payload.hashed(SALT))
@@ -74,7 +79,13 @@ def _records(rng: random.Random) -> list[bytes]:
         for count in (0, 1, 3, 20):
             inside = b"".join(
                 craft.record(
-                    craft.Record(at, at, rng.choice([None, b"", b"key"]), b'{"a":"\xc3\xa4\\n"}', HEADERS[: at % 3])
+                    craft.Record(
+                        at,
+                        at,
+                        rng.choice([None, b"", b"key"]),
+                        b'{"a":"\xc3\xa4\\n"}',
+                        HEADERS[: at % (len(HEADERS) + 1)],
+                    )
                 )
                 for at in range(count)
             )
