@@ -48,7 +48,7 @@ from kafkasniff.tcp import TcpConnection
 from kafkasniff.tcp.stream import MASK, Stream
 from kafkasniff.versions import client_id_text, distinct
 
-__all__ = ["EVENTS", "HEADER", "InStep", "Messages", "left_rows"]
+__all__ = ["EVENTS", "HEADER", "InStep", "Messages", "kind_of", "left_rows"]
 
 HEADER: Final = 10
 """Bytes of a request's header up to its client id, whose length is the last two."""
@@ -61,7 +61,7 @@ _STREAM_FIELDS: Final = 14 + 3 * RECENT
 _ACKS_FIRST, _ACKS_BEHIND_STRING, _ACKS_BEHIND_COMPACT = 1, 2, 3
 
 
-def _kind(code: int) -> int:
+def kind_of(code: int) -> int:
     """What the kernel knows of a version of an API: `feed.Kind`."""
     key, version = divmod(code, VERSIONS)
     plan = request_plan(key, version)
@@ -99,7 +99,7 @@ class InStep:
 
     def __init__(self, kernel: Kernel, options: ConnectionOptions, *, idle: int) -> None:
         self._options = options
-        self._feed = Feed(kernel, _kind, idle=idle, max_frame=options.max_frame)
+        self._feed = Feed(kernel, kind_of, idle=idle, max_frame=options.max_frame)
         self._connections: list[TcpConnection | None] = []
         """By index."""
         self._here = 0
@@ -285,7 +285,7 @@ class InStep:
             and 0 <= version < VERSIONS
             and not pending.hidden
             and pending.mechanism is None
-            and pending.time_ns != NO_TIME
+            and NO_TIME not in (pending.first_time, pending.time_ns)
             and self._feed.kind(key * VERSIONS + version) != 0
         )
 

@@ -20,13 +20,11 @@ from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.conversation import START_NS, Conversation
 from tests.craft.packet import Packet
+from tests.fuzz import feed
+from tests.native.one_by_one import OneByOne, kept
 
 RECORDS = kafka.record_batch([kafka.record(0, b"k", b"v" * 30)])
 TOPIC_ID = bytes(range(16))
-
-
-class _OneByOne(Inspector):
-    _uses_kernel = False
 
 
 class _Counting(Inspector):
@@ -244,33 +242,8 @@ def run(
         gone = border
         out += inspector.feed(head)
     out += inspector.feed(whole)
-    kept = connections(inspector)
-    return [*out, *inspector.close(), kept], inspector
-
-
-def state(thing: object, seen: set[int]) -> object:
-    """All that an object holds, as plain values."""
-    if isinstance(thing, (str, bytes, int, float, bool, type(None), type)) or callable(thing):
-        return thing
-    if id(thing) in seen:
-        return "…"
-    seen = seen | {id(thing)}
-    if isinstance(thing, dict):
-        return [(state(key, seen), state(value, seen)) for key, value in thing.items()]
-    if isinstance(thing, (set, frozenset)):
-        return sorted(map(repr, thing))
-    if isinstance(thing, Iterable):
-        return [state(one, seen) for one in thing]
-    names = [
-        *getattr(thing, "__slots__", ()),
-        *getattr(thing, "__struct_fields__", ()),
-        *getattr(thing, "__dict__", ()),
-    ]
-    return [(name, state(getattr(thing, name), seen)) for name in names if hasattr(thing, name)]
-
-
-def connections(inspector: Inspector) -> object:
-    return [(key, state(tcp.owner, set())) for key, tcp in inspector.reassembler._table.items()]
+    state = kept(inspector)
+    return [*out, *inspector.close(), state], inspector
 
 
 OPTIONS = st.fixed_dictionaries(
@@ -302,7 +275,7 @@ def test_the_same_as_one_by_one(
 ) -> None:
     packets = talks(said, skew_ns)
     found, inspector = run(Inspector, packets, cuts, **options)
-    expected, other = run(_OneByOne, packets, cuts, **options)
+    expected, other = run(OneByOne, packets, cuts, **options)
     assert found == expected
     assert inspector.summary == other.summary
 
@@ -321,7 +294,7 @@ def test_what_is_said_later_has_no_say() -> None:
     before, after = talks([["sync", *["heartbeat"] * 40, "join", "sync"]])
     joins = next(place for place, packet in enumerate(after) if b"range" in packet.payload)
     packets = [before, [*after[:joins], after[joins - 2], *after[joins:]]]
-    expected = run(_OneByOne, packets, [])[0]
+    expected = run(OneByOne, packets, [])[0]
     messages = [one for one in expected if isinstance(one, Message)]
     answers = [one.body for one in messages if one.api == "SyncGroup" and one.type == "response" and one.body]
     assert ["_assignment" in body for body in answers] == [True, False]
@@ -351,7 +324,7 @@ def test_a_buffer_of_a_few_bytes(sizes: tuple[int, int]) -> None:
         for one, size in zip((client, broker), sizes, strict=True)
     ]
     outcomes = []
-    for kind in (Inspector, _OneByOne):
+    for kind in (Inspector, OneByOne):
         inspector = kind()
         found = inspector.feed(batch(before))
         rest = batch(after)
@@ -367,15 +340,21 @@ def test_packets_without_time() -> None:
     packets = talks([["heartbeat"] * 4])
     bare = [[packet._replace(time_ns=NO_TIME) for packet in part] for part in packets]
     found, _ = run(Inspector, bare, [30])
-    expected, _ = run(_OneByOne, bare, [30])
+    expected, _ = run(OneByOne, bare, [30])
     assert found == expected
+
+
+@pytest.mark.parametrize("steps", ["068307ff07ff020b050240"])
+def test_what_the_fuzzer_found(steps: str) -> None:
+    """A request that begins in a packet without a time, and waits for its response."""
+    feed.one_input(bytes.fromhex("0302" + steps))
 
 
 def test_many_connections(tmp_path: Path) -> None:
     path = tmp_path / "many.pcap"
     small_messages.write(path, connections=200, wanted=12_000)
     outcomes = []
-    for kind in (_Counting, _OneByOne):
+    for kind in (_Counting, OneByOne):
         inspector = kind(connections=True)
         with open_captures([str(path)]) as source:
             found = [

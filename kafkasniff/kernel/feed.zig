@@ -170,7 +170,7 @@ pub const Message = extern struct {
 };
 
 /// What is known of a version of an API: `Feed.kinds`.
-const Kind = packed struct(u8) {
+pub const Kind = packed struct(u8) {
     /// Version of the request's header; 0: its messages are Python's.
     header: u2,
     /// Where `acks` is: 0 nowhere, 1 where the body begins, 2 and 3 behind a string or a compact string.
