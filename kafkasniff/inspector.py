@@ -360,6 +360,7 @@ class Inspector:
         messages, fed = in_step.feed(batch, clock)
         self.summary.bytes_stream += fed.bytes
         self.summary.bytes_decoded += fed.framed
+        self.summary.bytes_repeated += fed.repeated
         options = self._detail.decode
         plain: NDArray[np.bool_] | None = None
         if lines and len(messages.rows):
@@ -672,7 +673,7 @@ class Inspector:
                 latency, duration = entry[14], entry[15]
                 number, _, _, _, request = opened
                 turns = connection.turns.take(request, message, latency, answerable=False)
-                identity = connection.identify(), entry[6], 0, None
+                identity = connection.identify(), entry[6], entry[19], None
                 out.append(
                     Exchange(
                         number,

@@ -234,4 +234,5 @@ class LineRun:
             first_packet,
             last_packet,
             index,
+            0,
         )

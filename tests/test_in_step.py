@@ -344,6 +344,47 @@ def test_packets_without_time() -> None:
     assert found == expected
 
 
+def _disturbed(after: list[Packet]) -> list[Packet]:
+    """Every third segment of the client comes behind the one that follows it, every other one of the broker twice."""
+    found: list[Packet] = []
+    late: Packet | None = None
+    for place, packet in enumerate(after):
+        if late is None and place % 3 == 0 and packet.sport != 9092 and packet.payload:
+            late = packet
+            continue
+        found.append(packet)
+        if packet.sport == 9092 and place % 2:
+            found.append(packet._replace(ident=packet.ident + 1))
+        if late is not None:
+            found.append(late)
+            late = None
+    if late is not None:
+        found.append(late)
+    times = sorted(packet.time_ns for packet in found)
+    return [packet._replace(time_ns=time_ns) for packet, time_ns in zip(found, times, strict=True)]
+
+
+@pytest.mark.parametrize("exchanges", [False, True])
+def test_what_is_out_of_order_or_comes_twice_stays_with_the_kernel(*, exchanges: bool) -> None:
+    talk = Conversation(("10.0.0.5", 50_000), ("10.0.0.9", 9092), start_ns=START_NS)
+    talk.handshake()
+    for number in range(3):
+        produce(talk, number)
+    known = len(talk.packets)
+    talk.send("client", _beats(range(100, 160)), 50)
+    talk.send("broker", _all_heard(range(100, 160)), 30)
+    packets = [talk.packets[:known], _disturbed(talk.packets[known:])]
+    for cut in (0, 20, 50, 70):
+        found, inspector = run(_Counting, packets, [cut], exchanges=exchanges)
+        expected, other = run(OneByOne, packets, [cut], exchanges=exchanges)
+        assert found == expected
+        assert inspector.summary == other.summary
+        assert inspector.summary.bytes_repeated == 300
+        if not cut:
+            assert inspector.paired == 2 * 60
+    assert exchanges == any(isinstance(one, Exchange) and one.retransmits for one in expected)
+
+
 @pytest.mark.parametrize("steps", ["068307ff07ff020b050240"])
 def test_what_the_fuzzer_found(steps: str) -> None:
     """A request that begins in a packet without a time, and waits for its response."""

@@ -30,7 +30,10 @@ class _Run(ctypes.Structure):
         ("room_size", ctypes.c_uint64),
         *(
             (name, ctypes.c_uint64)
-            for name in ("executions", "random", "batches", "packets", "messages", "left", "back", "pieces")
+            for name in (
+                *("executions", "random", "batches", "packets", "messages", "left", "back", "pieces"),
+                *("holes", "repeated", "filled"),
+            )
         ),
     )
 
@@ -59,6 +62,9 @@ def fuzz(options: argparse.Namespace) -> int:
     print(f"{run.packets:,} packets in {run.batches:,} batches, {seconds:,.0f} s of CPU: {run.messages:,} messages,")
     print(
         f"{run.pieces:,} of them in pieces; {run.left:,} packets left to Python, {run.back:,} connections handed back"
+    )
+    print(
+        f"{run.holes:,} of them with a hole; {run.filled:,} streams had one that was filled, {run.repeated:,} repeats"
     )
     print(f"{compared:,} inputs with Python alone, too")
     return 0

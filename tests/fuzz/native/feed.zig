@@ -26,8 +26,12 @@ const Run = extern struct {
     messages: u64,
     left: u64,
     back: u64,
-    /// Frames that came in pieces.
+    /// Frames that came in pieces; connections handed back with a hole; streams with repeated bytes, and without a hole
+    /// on a connection that had one.
     pieces: u64,
+    holes: u64,
+    repeated: u64,
+    filled: u64,
 };
 
 const TALKS = 3;
@@ -36,6 +40,7 @@ const STREAM = 6 << 10;
 const ARENA = 256 << 10;
 const TABLE = 16;
 const WAITING = 256;
+const HELD = 128;
 const MESSAGES = 4096;
 const FIRST_TIME = 1_000_000_000_000;
 const IDLE = 3_600_000_000_000;
@@ -309,6 +314,8 @@ const World = struct {
     connections: [TALKS]feed.Connection,
     table: [TABLE]u32,
     waiting: [WAITING]feed.Waiting,
+    held: [HELD]feed.Held,
+    active: [TALKS]u32,
     kinds: [feed.KEYS * feed.VERSIONS]u8,
     arenas: [2][ARENA]u8,
     messages: [MESSAGES]feed.Message,
@@ -322,6 +329,7 @@ const World = struct {
     left_found: u64,
     back_found: u64,
     pieces: u64,
+    holes: u64,
 
     fn begin(self: *World, base: []u8, random: *fuzz.Random) void {
         self.table = @splat(NONE);
@@ -332,6 +340,7 @@ const World = struct {
         self.left_found = 0;
         self.back_found = 0;
         self.pieces = 0;
+        self.holes = 0;
         self.call = std.mem.zeroes(feed.Feed);
         const call = &self.call;
         call.buffer = base.ptr;
@@ -341,7 +350,11 @@ const World = struct {
         call.table = &self.table;
         call.table_size = TABLE;
         call.waiting = &self.waiting;
+        call.held = &self.held;
+        call.active = &self.active;
         call.free = NONE;
+        call.free_held = NONE;
+        call.every_end = @intCast(random.below(2));
         call.max_frame = if (random.below(4) == 0) 600 else 100 << 20;
         call.idle = IDLE;
         call.kinds = &self.kinds;
@@ -362,6 +375,10 @@ const World = struct {
             for (&connection.streams, talk.base) |*stream, first| {
                 stream.next = first;
                 stream.piece.need = 4;
+                stream.held = NONE;
+                stream.held_last = NONE;
+                stream.acked = feed.NO_TIME;
+                stream.before = random.below(100);
             }
             feed.enter(call, @intCast(index));
         }
@@ -385,6 +402,15 @@ const World = struct {
                 self.waiting[first + more - 1].next = call.free;
                 call.free = first;
                 call.waiting_size = first + more;
+            },
+            .no_held => {
+                const first: u32 = @intCast(call.held_size);
+                const more: u32 = @min(first + 1, HELD - first);
+                if (more == 0) fail("segments without end");
+                for (first..first + more) |index| self.held[index].next = @intCast(index + 1);
+                self.held[first + more - 1].next = call.free_held;
+                call.free_held = first;
+                call.held_size = first + more;
             },
             .unknown => self.kinds[call.asked] = run.kinds[call.asked],
         }
@@ -411,6 +437,7 @@ const World = struct {
         call.back_used = 0;
         call.bytes = 0;
         call.framed = 0;
+        call.repeated = 0;
         while (true) {
             const status = feed.run(call);
             if (status == .done) break;
@@ -422,6 +449,7 @@ const World = struct {
         self.back_found += call.back_used;
         for (call.back[0..call.back_used]) |index| {
             if (self.connections[index].here != 0) fail("back and here");
+            self.holes += @intFromBool(self.connections[index].streams[0].held != NONE);
             self.keepPieces(index);
         }
     }
@@ -449,7 +477,7 @@ const World = struct {
         self.mixBytes(.messages, bytes[message.start..][0..message.size]);
         inline for (.{ "order", "first_packet", "last_packet", "packet", "first_time", "time", "latency", "duration" }) |name|
             self.mix(.messages, @bitCast(@field(message, name)));
-        inline for (.{ "ordinal", "connection", "size", "correlation", "body", "code", "client_id", "step" }) |name|
+        inline for (.{ "ordinal", "connection", "size", "correlation", "body", "code", "client_id", "step", "retransmits" }) |name|
             self.mix(.messages, @bitCast(@as(i64, @field(message, name))));
         self.mix(.messages, @intFromBool(message.flags.request) + 2 * @as(u64, @intFromBool(message.flags.tags)));
         if (message.pair != NONE) {
@@ -465,6 +493,24 @@ const World = struct {
         const call = &self.call;
         for (&self.connections[index].streams) |*stream| {
             const piece = &stream.piece;
+            var entry = stream.held;
+            var count: u32 = 0;
+            var bytes: u32 = 0;
+            var last = NONE;
+            var end: u32 = 0;
+            while (entry != NONE) : (entry = self.held[entry].next) {
+                const one = &self.held[entry];
+                if (one.at + one.size > call.arena_used) fail("held outside of the arena");
+                if (one.seq -% stream.next <= end) fail("held where it is delivered, or overlapping");
+                end = one.seq -% stream.next + one.size - 1;
+                self.mixAt(3 + index, std.hash.Wyhash.hash(one.seq, call.arena[one.at..][0..one.size]));
+                inline for (.{ "packet", "time", "count", "clock" }) |name| self.mixAt(3 + index, @bitCast(@field(one, name)));
+                count += 1;
+                bytes += one.size;
+                last = entry;
+            }
+            if (count != stream.held_count or bytes != stream.held_bytes or last != stream.held_last)
+                fail("another account of what is held");
             if (piece.have == 0) continue;
             if (piece.have > piece.room or piece.at + piece.room > call.arena_used) fail("outside of the arena");
             self.mixAt(3 + index, std.hash.Wyhash.hash(piece.have, call.arena[piece.at..][0..piece.have]));
@@ -478,11 +524,11 @@ const World = struct {
         for (&self.connections, 0..) |*connection, index| {
             if (connection.here != 0) self.keepPieces(index);
             const dialogue = &connection.dialogue;
-            inline for (.{ "here", "clock", "last_packet", "last_time", "packets" }) |name|
+            inline for (.{ "here", "clock", "last_packet", "last_time", "packets", "count", "retransmits" }) |name|
                 self.mix(.kept, @bitCast(@as(i64, @intCast(@field(connection, name)))));
             inline for (.{ "ordinal", "last_id", "last_answer", "has_last_id", "has_last_answer", "ids_vary", "ids_rise" }) |name|
                 self.mix(.kept, @bitCast(@as(i64, @field(dialogue, name))));
-            inline for (.{ "most", "count", "order", "time", "packet" }) |name|
+            inline for (.{ "most", "count", "retransmits", "order", "time", "packet" }) |name|
                 self.mix(.kept, @bitCast(@as(i64, @field(dialogue, name))));
             var entry = dialogue.first;
             var count: u32 = 0;
@@ -496,7 +542,8 @@ const World = struct {
             if (count != dialogue.count) fail("another count");
             for (&connection.streams) |*stream| {
                 const piece = &stream.piece;
-                inline for (.{ "next", "ack", "bytes", "framed", "packets" }) |name| self.mix(.kept, @field(stream, name));
+                inline for (.{ "next", "ack", "bytes", "framed", "packets", "repeated", "held_count" }) |name| self.mix(.kept, @field(stream, name));
+                inline for (.{ "opened", "acked" }) |name| self.mix(.kept, @bitCast(@field(stream, name)));
                 inline for (.{ "have", "need", "sized" }) |name| self.mix(.kept, @field(piece, name));
                 const known = @min(stream.packets, feed.RECENT);
                 for (stream.recent[0..known]) |recent| {
@@ -511,6 +558,13 @@ const World = struct {
         while (entry != NONE) : (entry = self.waiting[entry].next) free += 1;
         for (&self.connections) |*connection| free += connection.dialogue.count;
         if (free != self.call.waiting_size) fail("entries are lost");
+        free = 0;
+        entry = self.call.free_held;
+        while (entry != NONE) : (entry = self.held[entry].next) free += 1;
+        for (&self.connections) |*connection| {
+            for (&connection.streams) |*stream| free += stream.held_count;
+        }
+        if (free != self.call.held_size) fail("segments are lost");
         for (0..TALKS) |index| feed.forget(&self.call, @intCast(index));
         for (self.table) |index| if (index != NONE) fail("still known");
     }
@@ -556,6 +610,12 @@ pub export fn kafkasniff_fuzz_feed(run: *Run) void {
         run.left += one.left_found;
         run.back += one.back_found;
         run.pieces += one.pieces;
+        run.holes += one.holes;
+        for (&one.connections) |*connection| for (&connection.streams) |*stream| {
+            run.repeated += @intFromBool(stream.repeated > 0);
+            // One that is behind no hole now was behind one.
+            run.filled += @intFromBool(connection.count > 0 and stream.held == NONE);
+        };
     }
     run.random = random.state;
 }
