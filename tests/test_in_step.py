@@ -344,6 +344,24 @@ def test_packets_without_time() -> None:
     assert found == expected
 
 
+def test_connections_come_in_step_within_a_batch() -> None:
+    talks_ = []
+    for place in range(20):
+        talk = Conversation(("10.0.0.5", 50_000 + place), ("10.0.0.9", 9092), start_ns=START_NS + place * 20_000_000)
+        talk.handshake()
+        for number in range(100):
+            produce(talk, number)
+        talk.close()
+        talks_.append(talk)
+    packets = sorted((one for talk in talks_ for one in talk.packets), key=lambda one: one.time_ns)
+    inspector, expected = _Counting(connections=True), OneByOne(connections=True)
+    found = [one for slice_ in inspector.feed_slices(batch(packets)) for one in slice_]
+    assert found == expected.feed(batch(packets))
+    assert inspector.close() == expected.close()
+    assert inspector.summary == expected.summary
+    assert inspector.paired > 1000
+
+
 def _disturbed(after: list[Packet]) -> list[Packet]:
     """Every third segment of the client comes behind the one that follows it, every other one of the broker twice."""
     found: list[Packet] = []
