@@ -30,6 +30,7 @@ from kafkasniff.kafka.weight import REQUEST_BYTES
 from kafkasniff.native.feed import (
     ARENA,
     CONNECTION,
+    HELD,
     KEYS,
     MAX_FRAME,
     NONE,
@@ -45,10 +46,10 @@ from kafkasniff.native.library import Kernel
 from kafkasniff.packets import COLUMNS, PacketBatch
 from kafkasniff.streams import NO_TIME
 from kafkasniff.tcp import TcpConnection
-from kafkasniff.tcp.stream import MASK, Stream
+from kafkasniff.tcp.stream import MASK, Held, Stream
 from kafkasniff.versions import client_id_text, distinct
 
-__all__ = ["EVENTS", "HEADER", "InStep", "Messages", "left_rows"]
+__all__ = ["EVENTS", "HEADER", "InStep", "Messages", "kind_of", "left_rows"]
 
 HEADER: Final = 10
 """Bytes of a request's header up to its client id, whose length is the last two."""
@@ -57,11 +58,13 @@ EVENTS: Final = 4
 
 _ROW: Final = packing(CONNECTION)
 _WAITING_ROW: Final = packing(WAITING)
-_STREAM_FIELDS: Final = 14 + 3 * RECENT
+_CONNECTION_FIELDS: Final = 31
+_STREAM_FIELDS: Final = 14 + 3 * RECENT + 8
+_HELD_ROW: Final = packing(HELD)
 _ACKS_FIRST, _ACKS_BEHIND_STRING, _ACKS_BEHIND_COMPACT = 1, 2, 3
 
 
-def _kind(code: int) -> int:
+def kind_of(code: int) -> int:
     """What the kernel knows of a version of an API: `feed.Kind`."""
     key, version = divmod(code, VERSIONS)
     plan = request_plan(key, version)
@@ -99,14 +102,15 @@ class InStep:
 
     def __init__(self, kernel: Kernel, options: ConnectionOptions, *, idle: int) -> None:
         self._options = options
-        self._feed = Feed(kernel, _kind, idle=idle, max_frame=options.max_frame)
+        self._feed = Feed(kernel, kind_of, idle=idle, max_frame=options.max_frame, every_end=options.every_end)
         self._connections: list[TcpConnection | None] = []
+        self._owners: list[InspectedConnection | None] = []
         """By index."""
         self._here = 0
         self._waiting: dict[tuple[int, int], Pending] = {}
         """Requests of earlier batches without a response, by the index of the connection and their ordinal."""
         self._kept = 0
-        """Bytes of unfinished frames."""
+        """Bytes of unfinished frames and of segments behind holes."""
 
     def __len__(self) -> int:
         """Connections in step."""
@@ -125,12 +129,8 @@ class InStep:
         Those that fall out of step are back in the state before the first of their rows that was left.
         """
         fed = self._feed.feed(batch, clock)
-        self._kept = self._feed.kept
-        owners: list[InspectedConnection | None] = [
-            None if tcp is None else tcp.owner  # type: ignore[misc]  # its owner is always one of ours
-            for tcp in self._connections
-        ]
-        messages = Messages(fed.messages, batch.buffer, fed.arena, owners)
+        self._kept = fed.kept
+        messages = Messages(fed.messages, batch.buffer, fed.arena, self._owners.copy())
         return messages, fed
 
     def edges(
@@ -195,7 +195,8 @@ class InStep:
             _,
             step,
             flags,
-            *_,
+            _,
+            retransmits,
         ) = messages.rows[index].item()
         owner = messages.owners[connection]
         assert owner is not None
@@ -251,7 +252,9 @@ class InStep:
         event = MessageEvent(order, ordinal, frame, False, decoded, pending.client_id, (), latency, duration)
         yield order, owner.place, place, owner, event
         if self._options.every_end:
-            end_ = ExchangeEvent(order, ordinal, "answered", time_ns, packet, latency, duration)
+            end_ = ExchangeEvent(
+                order, ordinal, "answered", time_ns, packet, latency, duration, retransmits=retransmits
+            )
             yield order, owner.place, place + 1, owner, end_
 
     # -- handing over -------------------------------------------------------------------------------------------------
@@ -273,7 +276,7 @@ class InStep:
             return False
         state = owner.kafka.hand_over()
         if not all(map(self._is_known, state.waiting)) or not all(map(_may_go_on, state.pieces)):
-            owner.kafka.take_back(state, (0, 0), (0, 0))
+            owner.kafka.take_back(state)
             return False
         self._write(tcp, owner, state)
         return True
@@ -285,7 +288,7 @@ class InStep:
             and 0 <= version < VERSIONS
             and not pending.hidden
             and pending.mechanism is None
-            and pending.time_ns != NO_TIME
+            and NO_TIME not in (pending.first_time, pending.time_ns)
             and self._feed.kind(key * VERSIONS + version) != 0
         )
 
@@ -294,8 +297,11 @@ class InStep:
         index = tcp.place
         if index < 0:
             index = tcp.place = feed.add(tcp.endpoints)
-            self._connections += [None] * (index + 1 - len(self._connections))
+            more = index + 1 - len(self._connections)
+            self._connections += [None] * more
+            self._owners += [None] * more
             self._connections[index] = tcp
+            self._owners[index] = owner
         first = last = NONE
         for pending in state.waiting:
             entry = feed.wait()
@@ -329,11 +335,14 @@ class InStep:
             *(end[2] for end in tcp.endpoints),
             1,
             owner.kafka.client,
+            feed.connections["active"][index],
+            0,
             0,
             tcp.clock,
             tcp.last_packet,
             tcp.last_time,
             0,
+            tcp.packets,
             turn.ordinal,
             0 if turn.last_id is None else turn.last_id,
             0 if turn.last_answer is None else turn.last_answer,
@@ -345,10 +354,11 @@ class InStep:
             first,
             last,
             len(state.waiting),
-            0,
+            turn.retransmits,
             *state.place,
             *streams,
         )
+        feed.activate(index)
         self._here += 1
 
     def _stream(self, stream: Stream, piece: Piece) -> list[int]:
@@ -374,6 +384,14 @@ class InStep:
             len(recent),
             *packed,
             *([0] * (3 * RECENT - len(packed))),
+            stream.next - stream.begin,
+            0,
+            NONE,
+            NONE,
+            0,
+            0,
+            stream.opened_count,
+            NO_TIME if stream.acked < 0 else stream.acked - stream.next,
         ]
 
     def _take_back(self, index: int) -> TcpConnection:
@@ -383,9 +401,9 @@ class InStep:
         owner = tcp.owner
         assert isinstance(owner, InspectedConnection)
         row: tuple[Any, ...] = _ROW.unpack_from(self._feed.memory, index * _ROW.size)
-        tcp.clock, tcp.last_packet, tcp.last_time, packets = row[9:13]
+        repeats, tcp.clock, tcp.last_packet, tcp.last_time, packets, tcp.packets = row[10:16]
         tcp.seen += packets
-        ordinal, last_id, last_answer, has_id, has_answer, vary, rise, most, first, _, count, _, *place = row[13:28]
+        ordinal, last_id, last_answer, has_id, has_answer, vary, rise, most, first, _, count, again, *place = row[16:31]
         waiting: list[Pending] = []
         entry = first
         for _ in range(count):
@@ -396,16 +414,22 @@ class InStep:
         seen: list[int] = []
         framed: list[int] = []
         for direction, stream in enumerate(tcp.streams):
-            begin = 28 + direction * _STREAM_FIELDS
+            begin = _CONNECTION_FIELDS + direction * _STREAM_FIELDS
             _, ack, size, cut, at, have, _, need, sized, *packets_and_times, data_packets = row[begin : begin + 14]
             data = self._feed.arena[at : at + have]
             pieces.append(Piece(data, need, bool(sized), *packets_and_times))
             seen.append(size)
             framed.append(cut)
+            recent = row[begin + 14 : begin + 14 + 3 * RECENT]
+            _, repeated, held_first, _, held_count, stream.held_bytes, stream.opened_count, acked = row[
+                begin + 14 + 3 * RECENT : begin + _STREAM_FIELDS
+            ]
             assert stream.next is not None
+            stream.acked = -1 if acked == NO_TIME else max(stream.next + acked, -1)
             stream.next += size
             stream.ack = ack
-            recent = row[begin + 14 : begin + 14 + 3 * RECENT]
+            stream.repeated += repeated
+            stream.held = self._held(stream, held_first, held_count)
             stream.recent = [
                 recent[3 * (number % RECENT) : 3 * (number % RECENT) + 3]
                 for number in range(max(data_packets - RECENT, 0), data_packets)
@@ -416,11 +440,26 @@ class InStep:
             bool(vary),
             bool(rise),
             last_answer if has_answer else None,
+            again,
         )
         state = InTurn(turn, waiting, most, (pieces[0], pieces[1]), (place[0], place[1], place[2]))
-        owner.kafka.take_back(state, (seen[0], seen[1]), (framed[0], framed[1]))
+        holes = bool(tcp.streams[0].held), bool(tcp.streams[1].held)
+        owner.kafka.take_back(state, (seen[0], seen[1]), (framed[0], framed[1]), repeats, holes)
         self._here -= 1
         return tcp
+
+    def _held(self, stream: Stream, first: int, count: int) -> list[Held]:
+        """Segments behind a hole, as a stream has them."""
+        found: list[Held] = []
+        for _ in range(count):
+            at, packet, time_ns, when, clock, seq, size, following, _ = _HELD_ROW.unpack_from(
+                self._feed.held_memory, first * _HELD_ROW.size
+            )
+            data = self._feed.arena[at : at + size]
+            found.append(Held(stream.position(seq), data, size, packet, time_ns, when, clock))
+            self._feed.hold_no_more(first)
+            first = following
+        return found
 
     def clock(self, tcp: TcpConnection) -> int:
         """The packet clock at the last packet of a connection."""
@@ -445,7 +484,7 @@ class InStep:
         if place >= 0:
             self.recall(tcp)
             self._feed.remove(place)
-            self._connections[place] = None
+            self._connections[place] = self._owners[place] = None
             tcp.place = -1
         return place
 
@@ -481,7 +520,7 @@ def left_rows(batch: PacketBatch, left: NDArray[np.uint32], clock: NDArray[np.in
 
 def _is_plain(stream: Stream) -> bool:
     """Whether the next byte is the only one that is waited for."""
-    return stream.clean and stream.heard and stream.ack is not None
+    return stream.clean and stream.heard and stream.ack is not None and not stream.missing
 
 
 def _may_go_on(piece: Piece) -> bool:

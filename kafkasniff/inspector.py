@@ -45,6 +45,8 @@ __all__ = ["Inspector", "Output", "Shown"]
 
 _UNANSWERED: Final = ("unanswered", "open")
 """Statuses of exchanges whose response did not come, as far as the capture shows."""
+FEW_ROWS: Final = 512
+"""Rows that are taken at a time while many belong to connections that are about to be in step."""
 SLICE: Final = 128
 """Events that `feed_slices` yields at a time, at most."""
 SLICE_BYTES: Final = 8 << 20
@@ -124,6 +126,7 @@ class Inspector:
         """Made when there is a message for it: it takes longer than the first lines."""
         self._run: LineRun | None = None
         """Messages of the packets that were taken last, whose lines are made."""
+        self._rows_at_once = FEW_ROWS
         self._gone: list[int] = []
         """Indices of connections in step that others may have, where lines are made."""
         self.begin_in_step()
@@ -288,9 +291,12 @@ class Inspector:
             yield self._merge(self._collect(part, columns)), columns
 
     def _parts(self, batch: PacketBatch) -> Iterator[PacketBatch]:
-        """A batch in parts whose growth the memory budget can bear."""
-        most_rows, most_bytes = self._memory.rows_at_once, self._memory.bytes_at_once
+        """A batch in parts whose growth the memory budget can bear, and after which connections come in step."""
+        most_bytes = self._memory.bytes_at_once
         while len(batch) > 1:
+            most_rows = self._memory.rows_at_once
+            if self._in_step is not None:
+                most_rows = min(most_rows, self._rows_at_once)
             ends = np.cumsum(batch.length[:most_rows], dtype=np.int64)
             rows = min(int(np.searchsorted(ends, most_bytes)) + 1, most_rows)
             if rows >= len(batch):
@@ -339,7 +345,10 @@ class Inspector:
         self._take(deltas, keyed)
         self._relieve(batch, keyed)
         if self._in_step is not None:
-            self._adopt(self._in_step, deltas, back)
+            adopted = self._adopt(self._in_step, deltas, back)
+            # Smaller parts only as long as they have connections taken over sooner.
+            is_worth = adopted and len(left) > len(batch) // 4
+            self._rows_at_once = FEW_ROWS if is_worth else max(2 * len(batch), FEW_ROWS)
         return keyed
 
     def _take_in_step(
@@ -356,6 +365,7 @@ class Inspector:
         messages, fed = in_step.feed(batch, clock)
         self.summary.bytes_stream += fed.bytes
         self.summary.bytes_decoded += fed.framed
+        self.summary.bytes_repeated += fed.repeated
         options = self._detail.decode
         plain: NDArray[np.bool_] | None = None
         if lines and len(messages.rows):
@@ -380,8 +390,9 @@ class Inspector:
         left = batch if len(fed.left) == len(batch) else left_rows(batch, fed.left, clock)
         return left, back
 
-    def _adopt(self, in_step: InStep, deltas: list[Delta], back: list[TcpConnection]) -> None:
-        """Hand on the connections that are in step now."""
+    def _adopt(self, in_step: InStep, deltas: list[Delta], back: list[TcpConnection]) -> int:
+        """Hand on the connections that are in step now; returns how many."""
+        adopted = 0
         for tcp in {id(tcp): tcp for tcp in (*(tcp for tcp, _ in deltas), *back)}.values():
             if tcp.closed:
                 place = in_step.forget(tcp)
@@ -390,6 +401,8 @@ class Inspector:
             elif in_step.adopt(tcp):
                 assert isinstance(tcp.owner, InspectedConnection)
                 self._memory.note(tcp.owner, tcp)
+                adopted += 1
+        return adopted
 
     def _recall(self) -> None:
         """Take all connections back from the kernel, for whoever looks at them."""
@@ -668,7 +681,7 @@ class Inspector:
                 latency, duration = entry[14], entry[15]
                 number, _, _, _, request = opened
                 turns = connection.turns.take(request, message, latency, answerable=False)
-                identity = connection.identify(), entry[6], 0, None
+                identity = connection.identify(), entry[6], entry[19], None
                 out.append(
                     Exchange(
                         number,

@@ -233,4 +233,5 @@ class LineRun:
             first_packet,
             last_packet,
             index,
+            0,
         )

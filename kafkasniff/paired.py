@@ -45,11 +45,13 @@ PairedEntry = tuple[
     int,
     int,
     int,
+    int,
 ]
 """Order, place of the connection and place within it, as the inspector sorts; connection; where the exchange is noted
 (`Paired.open`), at what index; its ordinal within the connection; the message's start, its size, the length of the
 client id; correlation id; packet, time_ns; the API's version, None for a response; latency of a response; its duration;
-the lowest and the highest of the message's packets; the index of the message."""
+the lowest and the highest of the message's packets; the index of the message; of a response, the retransmissions since
+the exchange before."""
 
 
 class Paired:
@@ -139,6 +141,7 @@ def entries(
         [versions[code] for code in np.where(is_request, rows["code"].astype(np.int64), -1).tolist()],
         *(rows[name].tolist() for name in ("latency", "duration", "first_packet", "last_packet")),
         index.tolist(),
+        rows["retransmits"].tolist(),
     ]
     return list(
         zip(
@@ -168,7 +171,10 @@ def _ahead(maker: BodyMaker, rows: NDArray[np.void], index: Ints, buffer: bytes)
 
 
 def pair_columns(messages: Messages) -> tuple[PairColumns, Bools]:
-    """Exchanges as columns, and which of all messages are not among them: those with a client id that is not text."""
+    """Exchanges as columns, and which of all messages are not among them.
+
+    These have a client id that is not text, or segments that were retransmitted.
+    """
     rows, buffer, arena = messages.rows, messages.buffer, messages.arena
     answer = np.flatnonzero((rows["pair"] != NONE) & (rows["flags"] & REQUEST == 0))
     ask = rows["pair"][answer].astype(np.int64)
@@ -180,7 +186,7 @@ def pair_columns(messages: Messages) -> tuple[PairColumns, Bools]:
             begins, asked["client_id"].tolist(), (asked["flags"] & ARENA).tolist(), strict=True
         )
     ]
-    odd = np.array([one.__class__ is bytes for one in client_ids], bool)
+    odd = np.array([one.__class__ is bytes for one in client_ids], bool) | (rows["retransmits"][answer] > 0)
     others = np.zeros(len(rows), bool)
     if odd.any():
         others[answer[odd]] = others[ask[odd]] = True
@@ -195,7 +201,7 @@ def pair_columns(messages: Messages) -> tuple[PairColumns, Bools]:
         asked["time"],
         asked["code"].astype(np.int64),
         asked["correlation"].astype(np.int64),
-        [one for one in client_ids if not isinstance(one, bytes)],
+        [one for one, left in zip(client_ids, odd.tolist(), strict=True) if not (left or isinstance(one, bytes))],
         asked["size"].astype(np.int64),
         answered["size"].astype(np.int64),
         answered["latency"],

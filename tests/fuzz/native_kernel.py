@@ -24,7 +24,7 @@ from kafkasniff.native.calls import Batch, Call
 from kafkasniff.native.library import kernel
 from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import body_json
-from tests.fuzz import native_columns, native_lines, native_summaries
+from tests.fuzz import native_columns, native_feed, native_lines, native_summaries
 from tests.fuzz.compiled import Room, compiled
 from tests.fuzz.records import seeds as record_seeds
 from tests.kafka import records_craft as craft
@@ -189,11 +189,14 @@ def main() -> int:
     parser.add_argument("--bodies", action="store_true", help="bodies and fields of records (default: bodies alone)")
     parser.add_argument("--programs", action="store_true", help="programs that are damaged")
     parser.add_argument("--columns", action="store_true", help="records as columns")
+    parser.add_argument("--feed", action="store_true", help="packets of connections in step")
     parser.add_argument("--lines", action="store_true", help="JSON lines of messages")
     parser.add_argument("--summaries", action="store_true", help="summaries of bodies (with --programs: their tables)")
     if kernel() is None:
         raise SystemExit("the native kernel is not there")
     options = parser.parse_args()
+    if options.feed:
+        return native_feed.fuzz(options)
     if options.lines:
         return native_lines.fuzz(options)
     if options.summaries:
