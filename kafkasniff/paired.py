@@ -5,25 +5,30 @@ What is told of them here has both messages in one batch of packets; the others 
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Container, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.accounts import InspectedConnection
-from kafkasniff.in_step import EVENTS, HEADER, Messages
+from kafkasniff.in_step import EVENTS, Messages
 from kafkasniff.kafka.ahead import Ahead, BodyMaker
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.waits import Turns
 from kafkasniff.model import Message
 from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, TAGS, VERSIONS
 from kafkasniff.repeats import Repeats
-from kafkasniff.versions import Version, client_id_text, distinct, version_of
+from kafkasniff.streams import NO_TIME
+from kafkasniff.versions import Version, distinct, version_of
 
-__all__ = ["Open", "PairColumns", "Paired", "PairedEntry", "entries", "pair_columns"]
+__all__ = ["ColumnTurns", "Open", "PairColumns", "PairFinder", "Paired", "PairedEntry", "entries"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+_NOTHING: Final = np.zeros(0, np.int64)
 
 PairedEntry = tuple[
     int,
@@ -82,21 +87,23 @@ class PairColumns(NamedTuple):
     """Exchanges as columns of one length, in the order of their responses."""
 
     owners: list[InspectedConnection | None]
-    connection: Ints
-    """Index in `owners`."""
-    ordinal: Ints
-    packet: Ints
-    """Of the request, with the capture's index (streams.PACKET_SHIFT)."""
-    time_ns: Ints
-    """Of the request."""
-    code: Ints
-    """`version_of` tells what it stands for."""
-    correlation_id: Ints
-    client_id: list[str | None]
-    request_size: Ints
-    response_size: Ints
-    latency_ns: Ints
-    duration_ns: Ints
+    """By the index of a connection."""
+    asked: NDArray[np.void]
+    """The requests (`native.feed.MESSAGE`)."""
+    answered: NDArray[np.void]
+    """The responses."""
+    names: list[str]
+    client_id: Ints
+    """Index in `names`, `NONE` where there is none."""
+    facts: Any = None
+    """What bodies say, for whoever takes these; None: only headers were read."""
+    throttle_ns: Ints = _NOTHING
+    """This and the next ones are there with `facts`: the throttle time that the response tells, and whether brokers
+    answer at once and keep silent then."""
+    at_once: Bools = _NOTHING.astype(bool)
+    behind_ns: Ints = _NOTHING
+    """For the inspector to fill: as `model.Exchange` has them."""
+    muted_ns: Ints = _NOTHING
 
 
 def entries(
@@ -167,37 +174,87 @@ def _ahead(maker: BodyMaker, rows: NDArray[np.void], index: Ints, buffer: bytes)
     return Ahead(maker, buffer, chosen, start, start + rows["body"], start + rows["size"], index)
 
 
-def pair_columns(messages: Messages) -> tuple[PairColumns, Bools]:
-    """Exchanges as columns, and which of all messages are not among them: those with a client id that is not text."""
-    rows, buffer, arena = messages.rows, messages.buffer, messages.arena
-    answer = np.flatnonzero((rows["pair"] != NONE) & (rows["flags"] & REQUEST == 0))
-    ask = rows["pair"][answer].astype(np.int64)
-    asked = rows[ask]
-    begins = (asked["start"] + np.uint64(HEADER)).tolist()
-    client_ids: list[str | bytes | None] = [
-        None if size < 0 else client_id_text((arena if place else buffer)[start : start + size])
-        for start, size, place in zip(
-            begins, asked["client_id"].tolist(), (asked["flags"] & ARENA).tolist(), strict=True
+class PairFinder(Protocol):
+    """Finds exchanges that are told as columns."""
+
+    def find(self, messages: Messages, options: DecodeOptions) -> tuple[list[PairColumns], Bools]:
+        """Exchanges as columns, and which of all messages of whole exchanges are not among them."""
+
+
+class ColumnTurns:
+    """The turns of requests (`kafka.waits.Turns`) whose exchanges are columns, between those that are told one by one.
+
+    `columns` are of one batch, and get their `behind_ns` and `muted_ns`; `told`: places of the connections with
+    exchanges that are told one by one.
+    """
+
+    def __init__(self, columns: Sequence[PairColumns], told: Container[int]) -> None:
+        self._waiting: dict[int, deque[tuple[int, int, Turns, PairColumns, int]]] = {}
+        """By the place of a connection: order and place of the response, and where the columns have the exchange."""
+        columns = [found for found in columns if found.facts is not None]
+        if not columns:
+            return
+        owners = columns[0].owners
+        connection = np.concatenate([found.asked["connection"] for found in columns])
+        by_connection = np.argsort(connection, kind="stable")
+        connection = connection[by_connection]
+        asked, done, throttle = (
+            np.concatenate(parts)[by_connection]
+            for parts in (
+                [found.asked["time"] for found in columns],
+                [found.answered["time"] for found in columns],
+                [found.throttle_ns for found in columns],
+            )
         )
-    ]
-    odd = np.array([one.__class__ is bytes for one in client_ids], bool)
-    others = np.zeros(len(rows), bool)
-    if odd.any():
-        others[answer[odd]] = others[ask[odd]] = True
-        answer, ask = answer[~odd], ask[~odd]
-        asked = rows[ask]
-    answered = rows[answer]
-    return PairColumns(
-        messages.owners,
-        asked["connection"].astype(np.int64),
-        asked["ordinal"],
-        asked["packet"],
-        asked["time"],
-        asked["code"].astype(np.int64),
-        asked["correlation"].astype(np.int64),
-        [one for one in client_ids if not isinstance(one, bytes)],
-        asked["size"].astype(np.int64),
-        answered["size"].astype(np.int64),
-        answered["latency"],
-        answered["duration"],
-    ), others
+        starts = np.flatnonzero(np.append(True, connection[1:] != connection[:-1]))
+        before = np.append(0, done[:-1])
+        before[starts] = [
+            NO_TIME if (answered := _owner(owners, number).turns.answered) is None else answered
+            for number in connection[starts].tolist()
+        ]
+        # Nothing kept these back: they came when all before them were answered.
+        odd = np.logical_or.reduceat((asked < before) | (done < before) | (throttle > 0), starts)
+        part = np.repeat(np.arange(len(columns)), [len(found.asked) for found in columns])
+        within = np.concatenate([np.arange(len(found.asked)) for found in columns])
+        stops = np.append(starts[1:], len(connection)).tolist()
+        for start, stop, is_odd in zip(starts.tolist(), stops, odd.tolist(), strict=True):
+            owner = _owner(owners, int(connection[start]))
+            turns = owner.turns
+            if not is_odd and turns.muted_until is None and owner.place not in told:
+                turns.answered = int(done[stop - 1])
+                continue
+            rows = by_connection[start:stop]
+            waiting = self._waiting[owner.place] = deque()
+            for number, index in zip(part[rows].tolist(), within[rows].tolist(), strict=True):
+                row = columns[number].answered[index]
+                waiting.append((int(row["order"]), int(row["step"]) * EVENTS, turns, columns[number], index))
+
+    def until(self, place: int, order: int, within: int) -> None:
+        """Take those of the connection at this place that come before what is told now."""
+        waiting = self._waiting.get(place)
+        while waiting and waiting[0][:2] < (order, within):
+            self._take(*waiting.popleft()[2:])
+
+    def finish(self) -> None:
+        """Take all others: nothing else is told."""
+        for waiting in self._waiting.values():
+            for _, _, turns, found, index in waiting:
+                self._take(turns, found, index)
+        self._waiting.clear()
+
+    @staticmethod
+    def _take(turns: Turns, found: PairColumns, index: int) -> None:
+        answered = found.answered[index]
+        found.behind_ns[index], found.muted_ns[index] = turns.answer(
+            int(found.asked["time"][index]),
+            int(answered["time"]),
+            int(answered["latency"]),
+            int(found.throttle_ns[index]),
+            at_once=bool(found.at_once[index]),
+        )
+
+
+def _owner(owners: Sequence[InspectedConnection | None], number: int) -> InspectedConnection:
+    owner = owners[number]
+    assert owner is not None
+    return owner
