@@ -6,7 +6,7 @@ What is told of them here has both messages in one batch of packets; the others 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import repeat
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -184,74 +184,75 @@ class PairFinder(Protocol):
 class ColumnTurns:
     """The turns of requests (`kafka.waits.Turns`) whose exchanges are columns, between those that are told one by one.
 
-    `columns` are of one batch, and get their `behind_ns` and `muted_ns`; `told`: places of the connections with
+    The columns of `batch` get their `behind_ns` and `muted_ns`; `told`: places of the connections with
     exchanges that are told one by one.
     """
 
-    def __init__(self, columns: Sequence[PairColumns], told: Container[int]) -> None:
-        self._waiting: dict[int, deque[tuple[int, int, Turns, PairColumns, int]]] = {}
-        """By the place of a connection: order and place of the response, and where the columns have the exchange."""
-        columns = [found for found in columns if found.facts is not None]
-        if not columns:
+    def __init__(self, batch: Sequence[PairColumns], told: Container[int]) -> None:
+        self._columns = [found for found in batch if found.facts is not None]
+        self._turns: dict[int, Turns] = {}
+        """By the place of a connection."""
+        self._waiting: dict[int, deque[int]] = {}
+        """Exchanges, by their index in all columns together."""
+        if not self._columns:
             return
-        owners = columns[0].owners
-        connection = np.concatenate([found.asked["connection"] for found in columns])
+        connection = self._all(found.asked["connection"] for found in self._columns)
+        asked = self._all(found.asked["time"] for found in self._columns)
+        done = self._all(found.answered["time"] for found in self._columns)
+        throttle = self._all(found.throttle_ns for found in self._columns)
+        self._behind, self._muted = np.zeros_like(asked), np.zeros_like(asked)
         by_connection = np.argsort(connection, kind="stable")
         connection = connection[by_connection]
-        asked, done, throttle = (
-            np.concatenate(parts)[by_connection]
-            for parts in (
-                [found.asked["time"] for found in columns],
-                [found.answered["time"] for found in columns],
-                [found.throttle_ns for found in columns],
-            )
-        )
         starts = np.flatnonzero(np.append(True, connection[1:] != connection[:-1]))
-        before = np.append(0, done[:-1])
-        before[starts] = [
-            NO_TIME if (answered := _owner(owners, number).turns.answered) is None else answered
-            for number in connection[starts].tolist()
-        ]
-        # Nothing kept these back: they came when all before them were answered.
-        odd = np.logical_or.reduceat((asked < before) | (done < before) | (throttle > 0), starts)
-        part = np.repeat(np.arange(len(columns)), [len(found.asked) for found in columns])
-        within = np.concatenate([np.arange(len(found.asked)) for found in columns])
-        stops = np.append(starts[1:], len(connection)).tolist()
-        for start, stop, is_odd in zip(starts.tolist(), stops, odd.tolist(), strict=True):
-            owner = _owner(owners, int(connection[start]))
-            turns = owner.turns
-            if not is_odd and turns.muted_until is None and owner.place not in told:
-                turns.answered = int(done[stop - 1])
-                continue
-            rows = by_connection[start:stop]
-            waiting = self._waiting[owner.place] = deque()
-            for number, index in zip(part[rows].tolist(), within[rows].tolist(), strict=True):
-                row = columns[number].answered[index]
-                waiting.append((int(row["order"]), int(row["step"]) * EVENTS, turns, columns[number], index))
+        owners = self._columns[0].owners
+        firsts = [_owner(owners, number) for number in connection[starts].tolist()]
+        before = np.append(0, done[by_connection][:-1])
+        before[starts] = [NO_TIME if (answered := owner.turns.answered) is None else answered for owner in firsts]
+        # Nothing keeps a request back that comes when all before it are answered.
+        kept = (asked[by_connection] < before) | (done[by_connection] < before) | (throttle[by_connection] > 0)
+        odd = np.logical_or.reduceat(kept, starts).tolist()
+        stops = np.append(starts[1:], len(connection))
+        last = done[by_connection[stops - 1]].tolist()
+        for owner, start, stop, is_odd, at in zip(firsts, starts.tolist(), stops.tolist(), odd, last, strict=True):
+            if not is_odd and owner.turns.muted_until is None and owner.place not in told:
+                owner.turns.answered = at
+            else:
+                self._waiting[owner.place] = deque(by_connection[start:stop].tolist())
+                self._turns[owner.place] = owner.turns
+        order = self._all(found.answered["order"] for found in self._columns)
+        step = self._all(found.answered["step"] for found in self._columns)
+        latency = self._all(found.answered["latency"] for found in self._columns)
+        at_once = self._all(found.at_once for found in self._columns)
+        columns = order, step * EVENTS, asked, done, latency, throttle, at_once
+        self._rows = list(zip(*(column.tolist() for column in columns), strict=True))
+
+    @staticmethod
+    def _all(parts: Iterable[NDArray[Any]]) -> Ints:
+        return np.concatenate([part.astype(np.int64) for part in parts])
 
     def until(self, place: int, order: int, within: int) -> None:
         """Take those of the connection at this place that come before what is told now."""
         waiting = self._waiting.get(place)
-        while waiting and waiting[0][:2] < (order, within):
-            self._take(*waiting.popleft()[2:])
+        while waiting and self._rows[waiting[0]][:2] < (order, within):
+            self._take(place, waiting.popleft())
 
     def finish(self) -> None:
         """Take all others: nothing else is told."""
-        for waiting in self._waiting.values():
-            for _, _, turns, found, index in waiting:
-                self._take(turns, found, index)
+        for place, waiting in self._waiting.items():
+            for index in waiting:
+                self._take(place, index)
         self._waiting.clear()
+        first = 0
+        for found in self._columns:
+            last = first + len(found.asked)
+            found.behind_ns[:], found.muted_ns[:] = self._behind[first:last], self._muted[first:last]
+            first = last
 
-    @staticmethod
-    def _take(turns: Turns, found: PairColumns, index: int) -> None:
-        answered = found.answered[index]
-        found.behind_ns[index], found.muted_ns[index] = turns.answer(
-            int(found.asked["time"][index]),
-            int(answered["time"]),
-            int(answered["latency"]),
-            int(found.throttle_ns[index]),
-            at_once=bool(found.at_once[index]),
-        )
+    def _take(self, place: int, index: int) -> None:
+        _, _, asked, done, latency, throttle, at_once = self._rows[index]
+        behind, muted = self._turns[place].answer(asked, done, latency, throttle, at_once=bool(at_once))
+        if behind or muted:
+            self._behind[index], self._muted[index] = behind, muted
 
 
 def _owner(owners: Sequence[InspectedConnection | None], number: int) -> InspectedConnection:
