@@ -84,7 +84,7 @@ read by, and the request, where an `Exchange` is to be told."""
 
 
 class PairColumns(NamedTuple):
-    """Exchanges as columns of one length, in the order of their responses."""
+    """Exchanges as columns of one length."""
 
     owners: list[InspectedConnection | None]
     """By the index of a connection."""
@@ -201,7 +201,9 @@ class ColumnTurns:
         done = self._all(found.answered["time"] for found in self._columns)
         throttle = self._all(found.throttle_ns for found in self._columns)
         self._behind, self._muted = np.zeros_like(asked), np.zeros_like(asked)
-        by_connection = np.argsort(connection, kind="stable")
+        order = self._all(found.answered["order"] for found in self._columns)
+        step = self._all(found.answered["step"] for found in self._columns)
+        by_connection = np.lexsort((step, order, connection))
         connection = connection[by_connection]
         starts = np.flatnonzero(np.append(True, connection[1:] != connection[:-1]))
         owners = self._columns[0].owners
@@ -219,8 +221,6 @@ class ColumnTurns:
             else:
                 self._waiting[owner.place] = deque(by_connection[start:stop].tolist())
                 self._turns[owner.place] = owner.turns
-        order = self._all(found.answered["order"] for found in self._columns)
-        step = self._all(found.answered["step"] for found in self._columns)
         latency = self._all(found.answered["latency"] for found in self._columns)
         at_once = self._all(found.at_once for found in self._columns)
         columns = order, step * EVENTS, asked, done, latency, throttle, at_once

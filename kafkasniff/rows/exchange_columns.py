@@ -107,6 +107,9 @@ class ExchangeFinder:
         pairs = np.zeros(len(answer), PAIR)
         pairs["response"], pairs["request"] = answer, rows["pair"][answer]
         pairs = pairs[self._chosen(messages, pairs)]
+        # Sorted rows need not be moved later.
+        asked = rows[pairs["request"]]
+        pairs = pairs[_order(messages, asked, asked["time"])]
         found: list[PairColumns] = []
         others = rows["pair"] != NONE
         first = 0
@@ -116,7 +119,7 @@ class ExchangeFinder:
             records = None
             if self._wants_records:
                 assert self._records is not None
-                columns = _in_order(columns, messages, own)
+                columns = _with_sorted_batches(columns, messages, own)
                 records, right = self._records.read_batches(columns.batches, columns.shared, len(own))
                 if not right.all():
                     columns, own = _some(columns, right), own[right]
@@ -218,17 +221,21 @@ def exchange_finder(
     return ExchangeFinder(found, headers=headers, bodies=bodies, records=records, show_secrets=show_secrets)
 
 
-def _in_order(columns: ExchangeColumns, messages: Messages, own: NDArray[np.void]) -> ExchangeColumns:
-    """The same, its batches in the order of the table, which costs less than to sort their records."""
-    row = columns.shared["row"].astype(np.int64)
-    asked = messages.rows[own["request"][row]]
-    codes = distinct(asked["code"].astype(np.int64)) if len(row) else []
+def _order(messages: Messages, asked: NDArray[np.void], time: Ints) -> Ints:
+    """The order of exchanges in their table, by their requests; `time`: what they are sorted by within an API."""
+    codes = distinct(asked["code"].astype(np.int64)) if len(asked) else []
     rank = np.zeros(KEYS * VERSIONS, np.int64)
     names = sorted({version_of(code).api or "" for code in codes})
     rank[codes] = [names.index(version_of(code).api or "") for code in codes]
-    ids = [0 if owner is None else owner.identify() for owner in messages.owners]
-    time = np.where(columns.shared["is_request"], asked["time"], messages.rows["time"][own["response"][row]])
-    order = np.lexsort((asked["ordinal"], np.array(ids, np.int64)[asked["connection"]], time, rank[asked["code"]]))
+    ids = np.array([0 if owner is None else owner.identify() for owner in messages.owners], np.int64)
+    return np.lexsort((asked["ordinal"], ids[asked["connection"]], time, rank[asked["code"]]))
+
+
+def _with_sorted_batches(columns: ExchangeColumns, messages: Messages, own: NDArray[np.void]) -> ExchangeColumns:
+    """The same, its batches in the order of the table `records`, which costs less than to sort their records."""
+    row = columns.shared["row"].astype(np.int64)
+    asked, answered = messages.rows[own["request"][row]], messages.rows["time"][own["response"][row]]
+    order = _order(messages, asked, np.where(columns.shared["is_request"], asked["time"], answered))
     return columns._replace(batches=columns.batches[order], shared=columns.shared[order])
 
 
