@@ -64,6 +64,8 @@ COLUMNS_AT_ONCE: Final = 4
 FIRST_PARTS: Final = 16
 """There, the first part is so much smaller, and each of the next ones twice as large as the one before: a connection is
 in step from its second part on."""
+MANY: Final = 1024
+"""Exchanges that are columns in a part of the usual size, from which on larger parts pay."""
 
 MAX_SHARDS: Final = 128
 """Shards of a run that is resumed: each is a process, and how many is what a file says."""
@@ -287,12 +289,15 @@ class _Run:
 
     def _scales(self) -> Iterator[float]:
         """How large the next part is."""
-        scale = most = 1.0
-        if self._stager.finder is not None:
-            scale = 1 / FIRST_PARTS
-            most = HEADERS_AT_ONCE if self._task.options.reads_headers else COLUMNS_AT_ONCE
+        stager, most = self._stager, 1.0
+        scale = 1.0 if stager.finder is None else 1 / FIRST_PARTS
         while True:
+            before = stager.in_columns
             yield scale
+            if stager is self._stager:
+                many = stager.in_columns - before >= MANY * min(scale, 1)
+                most = float(HEADERS_AT_ONCE if self._task.options.reads_headers else COLUMNS_AT_ONCE) if many else 1.0
+            stager = self._stager
             scale = min(2 * scale, most)
 
     def _names(self, source: CaptureSource, left: list[int]) -> list[str]:

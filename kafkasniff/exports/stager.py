@@ -84,6 +84,8 @@ class Stager:
         self._exchanges = ExchangeRows(self._body_json if options.bodies else None, headers=options.headers)
         self.finder = None if selector is not None or wants_body is not None else finder_for(options)
         """Finds exchanges that are taken as columns (`take_columns`), where there is one."""
+        self.in_columns = 0
+        """How many were."""
         self._records = RecordRows(
             show_secrets=options.show_secrets,
             payload=options.payload,
@@ -133,6 +135,7 @@ class Stager:
 
     def take_columns(self, found: PairColumns, captures: Sequence[str]) -> None:
         """Take exchanges that an inspector yielded as columns. Raises OSError where rows cannot be written."""
+        self.in_columns += len(found.asked)
         if "exchanges" in self._wanted:
             self._files.write("exchanges", exchange_rows(found, captures))
         records = record_rows(found, captures)

@@ -6,7 +6,7 @@ which exchanges these are. The others, of which there is more to report or to ad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -158,8 +158,8 @@ class ExchangeFinder:
             known[code] = kind is not None
             learns[code] = kind is not None and kind.learns
         chosen: Bools = known[codes]
-        for index in np.flatnonzero(learns[codes]).tolist():
-            chosen[index] = self._is_learnt(messages, int(pairs["response"][index]))
+        learning = np.flatnonzero(learns[codes])
+        chosen[learning] = list(self._learnt_before(messages, pairs["response"][learning]))
         return chosen
 
     def _kind(self, code: int) -> ExchangeKind | None:
@@ -173,24 +173,25 @@ class ExchangeFinder:
                 self._reader.read_by(code, request.address, response.address)
         return self._kinds[code]
 
-    def _is_learnt(self, messages: Messages, index: int) -> bool:
-        """Whether Python has read the same body before, so that there is nothing in it to be learnt; it will now.
+    def _learnt_before(self, messages: Messages, answers: NDArray[np.uint32]) -> Iterator[bool]:
+        """Whether Python has read the body of a response before, so that there is nothing in it to be learnt.
 
-        Of each fact the earliest telling stands (`enrich.tellings`).
+        If not, it will now. Of each fact the earliest telling stands (`enrich.tellings`).
         """
-        row = messages.rows[index]
-        start, time_ns, code = int(row["start"]), int(row["time"]), int(row["code"])
-        data = messages.arena if row["flags"] & ARENA else messages.buffer
-        body = data[start + int(row["body"]) : start + int(row["size"])]
-        known = self._learnt.get((code, body))
-        if known is not None and known <= time_ns:
-            return True
-        if len(self._learnt) >= MAX_LEARNT or self._learnt_bytes + len(body) > MAX_LEARNT_BYTES:
-            self._learnt.clear()
-            self._learnt_bytes = 0
-        self._learnt[code, body] = time_ns
-        self._learnt_bytes += len(body)
-        return False
+        rows = messages.rows[answers]
+        columns = (rows[name].tolist() for name in ("code", "flags", "start", "body", "size", "time"))
+        for code, flags, start, body_at, size, time_ns in zip(*columns, strict=True):
+            body = (messages.arena if flags & ARENA else messages.buffer)[start + body_at : start + size]
+            known = self._learnt.get((code, body))
+            if known is not None and known <= time_ns:
+                yield True
+                continue
+            if len(self._learnt) >= MAX_LEARNT or self._learnt_bytes + len(body) > MAX_LEARNT_BYTES:
+                self._learnt.clear()
+                self._learnt_bytes = 0
+            self._learnt[code, body] = time_ns
+            self._learnt_bytes += len(body)
+            yield False
 
     def _pairs(
         self, messages: Messages, own: NDArray[np.void], columns: ExchangeColumns, records: Batches | None
