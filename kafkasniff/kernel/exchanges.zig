@@ -445,10 +445,10 @@ const Facts = struct {
             },
             .offset => own.offset = try self.number(field),
             .watermark => own.watermark = try self.number(field),
-            .code => own.code = @intCast(try self.number(field)),
+            .code => own.code = std.math.cast(i32, try self.number(field)) orelse return error.Odd,
             .records => own.records = if (try self.length(field)) |size| try self.reader.take(size) else null,
             .throttle => {
-                self.row.throttle = @intCast(try self.number(field));
+                self.row.throttle = std.math.cast(i32, try self.number(field)) orelse return error.Odd;
                 self.row.has.throttle = true;
             },
             .none, .inside => unreachable,

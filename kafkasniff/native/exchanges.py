@@ -192,7 +192,7 @@ class ExchangeReader:
         self._caller.wants = FORMS["auto"] | RECORDS["batches"] | (SHOW_SECRETS if show_secrets else 0)
         self._caller.most_records = max_records
         self._programs = np.zeros(2 * KEYS * VERSIONS, np.uint64)
-        call = self._call = _Exchanges()
+        call = self.call = _Exchanges()
         call.call, call.programs, call.most = self._caller.address, self._programs.ctypes.data, most
         call.headers, call.bodies, call.records = headers, bodies, records
         self._requests = _Room(call.requests, MAX_ROWS, 0 if headers else MAX_TEXT)
@@ -222,7 +222,7 @@ class ExchangeReader:
         `pairs`: of `PAIR`. Those without a row are Python's. What the batches of the result point at is `buffer` and
         `arena`.
         """
-        call = self._call
+        call = self.call
         messages, pairs = np.ascontiguousarray(messages), np.ascontiguousarray(pairs)
         kept = [np.frombuffer(data, np.uint8) for data in (buffer, arena)]
         call.messages, call.messages_size = messages.ctypes.data, len(messages)
