@@ -239,31 +239,27 @@ class Inspector:
         yield out
 
     def _lines_of(self, run: LineRun, first: int, last: int, out: list[Shown]) -> Iterator[list[Shown]]:
-        """Put lines of messages behind what is in `out`, which is yielded when it is much."""
-        assert self._lines is not None
-        most = 1 if self._lines.at_once else SLICE
+        """Lines of messages, with what is in `out` in front of them, which is taken before they are made."""
         began = run.requests(first, last)
         self._exchanges += began
         others = 0
-        if len(out) >= most:
+        if out:
             yield out.copy()
             out.clear()
         at = first
         for piece in run.take(first, last):
             if isinstance(piece, Lines):
                 at += piece.count
-                out.append(Lines(piece.data, piece.count, run.time_of(at - 1)))
-                self.slice_bytes += len(piece.data)
+                yield [Lines(piece.data, piece.count, run.time_of(at - 1))]
             else:
                 at = piece + 1
                 self._tell_paired(run.entry(piece), out, int(run.numbers[piece]))
                 # It counts itself.
                 others += 1
                 began -= run.is_request(piece)
-            if len(out) >= most or self.slice_bytes > SLICE_BYTES:
                 yield out.copy()
                 out.clear()
-                self.slice_bytes = 0
+        self.slice_bytes = 0
         self.summary.requests += began
         self.summary.responses += last - first - others - began
 

@@ -14,8 +14,9 @@ from kafkasniff.in_step import EVENTS, Messages
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.exchange import Pending
 from kafkasniff.model import Endpoint, Lines
+from kafkasniff.native.calls import address_of
 from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, VERSIONS
-from kafkasniff.native.lines import EARLIER, address_of
+from kafkasniff.native.lines import EARLIER
 from kafkasniff.paired import Open, Paired, PairedEntry
 from kafkasniff.repeats import Repeats
 from kafkasniff.versions import distinct, version_of
@@ -24,10 +25,10 @@ __all__ = ["Ends", "LineMaker", "LineRun", "MakeLines"]
 
 
 class LineMaker(Protocol):
-    """Writes lines (`sinks.native_lines.NativeLines`, `sinks.native_text.NativeText`)."""
+    """Writes lines (`sinks.native_lines.NativeLines`, `sinks.native_text.NativeText`).
 
-    at_once: bool
-    """Lines are in the sink when they are taken: what comes before them has to be there already."""
+    What comes before lines has to be in the enricher and in the sink when they are taken.
+    """
 
     def use(self, options: DecodeOptions) -> None:
         """From here on write as these options say."""
@@ -38,10 +39,9 @@ class LineMaker(Protocol):
     def forget(self, connections: list[int]) -> None:
         """The feed has other connections at these indices."""
 
-    def bind(  # noqa: PLR0917 - what a batch is
+    def bind(
         self,
-        messages: int,
-        count: int,
+        messages: NDArray[np.void],
         numbers: NDArray[np.int64],
         buffer: NDArray[np.uint8],
         arena: NDArray[np.uint8],
@@ -91,8 +91,7 @@ class LineRun:
         lines.use(options)
         self._is_native: list[bool] = self._native(lines).tolist()
         lines.bind(
-            rows.ctypes.data,
-            len(rows),
+            rows,
             self.numbers,
             np.frombuffer(messages.buffer, np.uint8),
             np.frombuffer(messages.arena, np.uint8),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -208,7 +208,7 @@ GROUP: dict[str, Say] = {
 SAID = USUAL | UNUSUAL | GROUP
 
 
-def talks(said: Sequence[Sequence[str]], skew_ns: int = 0) -> list[list[Packet]]:
+def talks(said: Sequence[Sequence[str]], skew_ns: int = 0, words: Mapping[str, Say] = SAID) -> list[list[Packet]]:
     """Packets of connections: what makes them ordinary, and what is said then, by a broker whose clock differs."""
     before, after = [], []
     for place, what in enumerate(said):
@@ -219,7 +219,7 @@ def talks(said: Sequence[Sequence[str]], skew_ns: int = 0) -> list[list[Packet]]
             produce(talk, number)
         known = len(talk.packets)
         for number, one in enumerate(what, start=10):
-            SAID[one](talk, number)
+            words[one](talk, number)
         before += talk.packets[:known]
         after += talk.packets[known:]
     before.sort(key=lambda packet: packet.time_ns)

@@ -42,7 +42,7 @@ class Shown:
         self.summary = Summary()
 
 
-def _packets(packets: list[list[Packet]], cuts: Sequence[int]) -> list[Any]:
+def packets_of(packets: list[list[Packet]], cuts: Sequence[int]) -> list[Any]:
     """Batches, cut in percent of all packets."""
     whole = batch([*packets[0], *packets[1]])
     size = len(whole)
@@ -55,7 +55,7 @@ def _packets(packets: list[list[Packet]], cuts: Sequence[int]) -> list[Any]:
     return [*parts, whole]
 
 
-def shown(kind: type[Inspector], form: str, batches: list[Any]) -> Shown:
+def shown(kind: type[Inspector], form: str, batches: list[Any], enricher: Enricher | None = None) -> Shown:
     """The lines of all messages."""
     assert KERNEL is not None
     native, found = KERNEL, Shown()
@@ -65,11 +65,12 @@ def shown(kind: type[Inspector], form: str, batches: list[Any]) -> Shown:
 
     def make(ends: Callable[[int], Any], capture: Callable[[int], str | None]) -> NativeLines | NativeText:
         if isinstance(sink, TextSink):
-            return NativeText(native, sink, ends, capture, shows_nothing)
+            return NativeText(native, sink, ends, capture, enricher)
         assert renderer is not None
-        return NativeLines(native, renderer, ends, capture)
+        return NativeLines(native, renderer, ends, capture, enricher)
 
-    enricher = Enricher(summary=inspector.summary)
+    enricher = Enricher() if enricher is None else enricher
+    enricher.count_into(inspector.summary)
     inspector.write_lines(make)
     for one in batches:
         for events in inspector.feed_lines(one):
@@ -98,7 +99,7 @@ def shown(kind: type[Inspector], form: str, batches: list[Any]) -> Shown:
 @example(said=[[name, "heartbeat", "produce"] for name in UNUSUAL], cuts=[], skew_ns=0, form="json")
 @example(said=[["heartbeat", "produce", name] for name in UNUSUAL], cuts=[30, 60], skew_ns=-150_000, form="text")
 def test_the_same_as_one_by_one(said: list[list[str]], cuts: list[int], skew_ns: int, form: str) -> None:
-    batches = _packets(talks(said, skew_ns), cuts)
+    batches = packets_of(talks(said, skew_ns), cuts)
     found, expected = shown(Inspector, form, batches), shown(_OneByOne, form, batches)
     assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
     assert found.summary == expected.summary
@@ -109,7 +110,7 @@ def test_the_same_as_one_by_one(said: list[list[str]], cuts: list[int], skew_ns:
 @pytest.mark.parametrize("cut", [None, 37, 50, 81])
 def test_messages_are_the_kernels(form: str, cut: int | None) -> None:
     """Whether an exchange lies in one batch or in two: what nobody else looks at is written by the kernel."""
-    batches = _packets(talks([["heartbeat", "produce"] * 6] * 3), [] if cut is None else [cut])
+    batches = packets_of(talks([["heartbeat", "produce"] * 6] * 3), [] if cut is None else [cut])
     found = shown(Inspector, form, batches)
     # Those in front of the first batch's end show that it is Kafka.
     assert found.native >= 3 * 2 * (12 if cut is None else 10)

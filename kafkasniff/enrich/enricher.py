@@ -13,7 +13,7 @@ from msgspec.structs import force_setattr
 
 from kafkasniff.enrich.catalog import Catalog
 from kafkasniff.enrich.plan import Plan, data_plan, message_plan, named_topics
-from kafkasniff.enrich.sessions import FetchSessions, goes_by_sessions, session_fields
+from kafkasniff.enrich.sessions import FetchSession, FetchSessions, goes_by_sessions, session_fields
 from kafkasniff.kafka import cluster_metadata
 from kafkasniff.kafka.message_plan import client_software
 from kafkasniff.kafka.named_apis import FETCH
@@ -22,6 +22,7 @@ from kafkasniff.model import (
     Body,
     Connection,
     Direction,
+    Endpoint,
     Exchange,
     Lines,
     Message,
@@ -176,16 +177,25 @@ class Enricher:
 
     def _session(self, message: Message, body: Body) -> None:
         """What a Fetch request or response does to its session, and the session's partitions beside its epoch."""
-        if not self._adds or self._sessions is None:
-            return
         exchange = message.exchange or 0
         if message.type == "response":
-            self._sessions.response(message.broker, exchange, body)
+            self.end_fetch(exchange, message.broker, body)
             return
-        session = self._sessions.request(message.broker, exchange, body)
+        session = self.begin_fetch(exchange, message.broker, body)
         if session is not None:
             _beside(body, "session_epoch", "_session", session_fields(session.partitions, session.unnamed))
             force_setattr(message, "session_topics", session.names(self.catalog))
+
+    def begin_fetch(self, exchange: int, broker: Endpoint | None, body: Body) -> FetchSession | None:
+        """Take a Fetch request; returns the session that it goes by. To take it once more changes nothing."""
+        if not self._adds or self._sessions is None:
+            return None
+        return self._sessions.request(broker, exchange, body)
+
+    def end_fetch(self, exchange: int, broker: Endpoint | None, body: Body) -> None:
+        """Take the response to a Fetch request, of which its error code and its session are looked at; likewise."""
+        if self._adds and self._sessions is not None:
+            self._sessions.response(broker, exchange, body)
 
     def _tell_problems(self, message: Message) -> None:
         if self._problems:

@@ -15,7 +15,8 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.kafka.layout import Field, Struct, element_size
+from kafkasniff.kafka.embedded import OPERATION_BITS
+from kafkasniff.kafka.layout import Field, Struct, element_size, topic_fields
 
 __all__ = ["FLAGS", "KINDS", "Op", "listing", "ops_of", "program_of"]
 
@@ -27,10 +28,14 @@ KINDS: Final = (
 
 FLAGS: Final = (
     *("array", "nullable", "compact", "flexible", "tagged", "secret", "watched", "config"),
-    *("unaligned", "payload", "nests"),
+    *("unaligned", "payload", "nests", "topic_id", "topic_name", "session", "set"),
 )
-"""Flags of an op, from the lowest bit. watched: a string beside records, which are read where it names one of the
-brokers' own topics."""
+"""Flags of an op, from the lowest bit. watched: a string or a topic id beside records, which are read where it names
+one of the brokers' own topics. topic_name: beside a topic id. session: what a body says of its fetch session. set:
+authorized operations, whose names are added."""
+
+SESSION_FIELDS: Final = frozenset({"error_code", "session_id", "session_epoch"})
+"""Those of a body with a `session_id`, which lead to what is added to it."""
 
 SECRETS: Final = 1
 WHOLE_RECORDS: Final = 2
@@ -83,11 +88,18 @@ def _behind(ops: list[Op]) -> list[int]:
 
 def _struct(struct: Struct, op: Op) -> Iterator[Op]:
     yield msgspec.structs.replace(op, fields=len(struct.fields), tagged=len(struct.tagged))
+    topic, topic_id = topic_fields((*struct.fields, *struct.tagged))
+    by_session = not op.depth and any(field.name == "session_id" for field in struct.fields)
     for field in (*struct.fields, *struct.tagged):
-        yield from _field(field, struct, op.depth + 1)
+        roles = {
+            "topic_id": topic_id is not None and field.name == topic_id,
+            "topic_name": topic_id is not None and field.name == topic,
+            "session": by_session and field.name in SESSION_FIELDS,
+        }
+        yield from _field(field, struct, op.depth + 1, roles)
 
 
-def _field(field: Field, parent: Struct, depth: int) -> Iterator[Op]:
+def _field(field: Field, parent: Struct, depth: int, roles: dict[str, bool]) -> Iterator[Op]:
     inner = field.struct
     holds = {
         "array": field.array,
@@ -96,11 +108,13 @@ def _field(field: Field, parent: Struct, depth: int) -> Iterator[Op]:
         "flexible": inner is not None and inner.flexible,
         "tagged": field.tag is not None,
         "secret": field.secret == "value",
-        "watched": field.type == "string" and parent.records,
+        "watched": parent.records and (field.type == "string" or roles["topic_id"]),
         "config": field.secret == "config",
         "unaligned": field.unaligned,
         "payload": field.payload,
         "nests": field.nests is not None,
+        "set": field.enum == OPERATION_BITS,
+        **roles,
     }
     flags = tuple(name for name in FLAGS if holds[name])
     op = Op(field.name, field.type, flags, depth, tag=field.tag or 0, size=element_size(field))

@@ -17,6 +17,7 @@ from kafkasniff.kafka.ahead import Programs
 from kafkasniff.kafka.compression import MAX_RATIO, decompress
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions, RenderingOptions
 from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
+from kafkasniff.kafka.embedded.operations import names_only
 from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
 from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, TRACEPARENTS
 from kafkasniff.kafka.errors import error_name
@@ -46,7 +47,7 @@ def program_for(
     `hides`: payload is not shown; `roles`: as for `program_of`.
     """
     schema = plan.schema
-    if schema is None or not plan.alone or (plan.interpret is not None and not plan.reads_records):
+    if schema is None or not plan.alone or not (plan.reads_records or names_only(plan.interpret)):
         return None
     for op in ops_of(schema.root):
         # orjson writes numbers with a fraction, and whether a configuration is a secret is a matter of names.
@@ -115,9 +116,11 @@ class Renderer:
 
     def program(self, key: int, version: int, direction: Direction) -> Program | None:
         """The program for bodies of a kind; None where Python reads them."""
-        if not self._active or not self._renders(key, version, direction):
-            return None
-        return self._programs.get(key, version, direction)
+        return self.line_program(key, version, direction) if self._renders(key, version, direction) else None
+
+    def line_program(self, key: int, version: int, direction: Direction) -> Program | None:
+        """The same for whoever knows what an enricher adds to bodies (`native.names`)."""
+        return self._programs.get(key, version, direction) if self._active else None
 
     def _code(self, plan: Plan) -> bytes | None:
         assert self._options is not None

@@ -118,6 +118,8 @@ pub const Status = enum(i32) {
     compressed = 3,
     /// The call itself is wrong.
     misuse = 4,
+    /// The caller has to say something first (`names.Asks`).
+    asks = 5,
 };
 
 /// A message of several: `program` and the place are the caller's, the others are results.

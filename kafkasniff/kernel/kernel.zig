@@ -8,6 +8,7 @@ pub const feed = @import("feed.zig");
 pub const headers = @import("headers.zig");
 const json = @import("json.zig");
 pub const lines = @import("lines.zig");
+pub const names = @import("names.zig");
 const packing = @import("pack.zig");
 const payloads = @import("payload.zig");
 const programs = @import("program.zig");

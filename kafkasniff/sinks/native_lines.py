@@ -11,16 +11,20 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from kafkasniff.enrich import Enricher
+from kafkasniff.enrich.plan import adds_names, tells
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.errors import error_codes, error_name
 from kafkasniff.kafka.message_plan import request_plan, response_plan
 from kafkasniff.kafka.named_apis import PRODUCE
 from kafkasniff.kafka.rendered import MAX_SIZE, Renderer
-from kafkasniff.model import Endpoint, Lines
+from kafkasniff.model import Direction, Endpoint, Lines
 from kafkasniff.native.caller import Wanted
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import JsonLines, Kind
+from kafkasniff.native.names import LineNames
 from kafkasniff.sinks.jsonl import plain_text
+from kafkasniff.sinks.native_names import AddedNames
 from kafkasniff.sinks.printable import visible_json
 
 __all__ = ["Ends", "NativeLines"]
@@ -33,11 +37,9 @@ class NativeLines:
     """Makes lines by the kernel.
 
     `renderer`: says what bodies look like, and which ones the kernel renders; `ends`: of a connection by its index in
-    the feed; `capture`: the name of a capture by its index; `names_captures`: it is in every line; `terminal`: escape
-    what would act on one.
+    the feed; `capture`: the name of a capture by its index; `enricher`: adds to bodies, and has taken what comes before
+    lines when they are taken; `names_captures`: the capture is in every line; `terminal`: escape what would act on one.
     """
-
-    at_once = False
 
     def __init__(
         self,
@@ -45,6 +47,7 @@ class NativeLines:
         renderer: Renderer,
         ends: Callable[[int], Ends],
         capture: Callable[[int], str | None],
+        enricher: Enricher,
         *,
         names_captures: bool = False,
         terminal: bool = False,
@@ -55,6 +58,7 @@ class NativeLines:
         self._capture_name = capture
         self._names_captures = names_captures
         self._terminal = terminal
+        self._added = AddedNames(enricher, lambda index: ends(index)[2])
         self._options: DecodeOptions | None = None
         self._lines: JsonLines | None = None
         self._kinds: dict[tuple[int, int, bool], bool] = {}
@@ -68,7 +72,8 @@ class NativeLines:
         self._kinds.clear()
         self._renderer.use(options)
         errors = {code: orjson.dumps(error_name(code)) for code in error_codes()}
-        self._lines = JsonLines(self._kernel, self._renderer.caller(), self, errors=errors, most=MAX_SIZE)
+        names = LineNames(self._added)
+        self._lines = JsonLines(self._kernel, self._renderer.caller(), self, errors=errors, most=MAX_SIZE, names=names)
 
     def takes(self, key: int, version: int, *, is_request: bool) -> bool:
         """Whether messages of a version of an API have lines."""
@@ -83,10 +88,9 @@ class NativeLines:
         if self._lines is not None:
             self._lines.forget(connections)
 
-    def bind(  # noqa: PLR0917 - as `JsonLines.bind`
+    def bind(
         self,
-        messages: int,
-        count: int,
+        messages: NDArray[np.void],
         numbers: NDArray[np.int64],
         buffer: NDArray[np.uint8],
         arena: NDArray[np.uint8],
@@ -94,7 +98,8 @@ class NativeLines:
     ) -> None:
         """The batch whose lines are taken from here on; see `JsonLines.bind`."""
         assert self._lines is not None
-        self._lines.bind(messages, count, numbers, buffer, arena, earlier)
+        self._added.bind(messages, numbers, buffer, arena)
+        self._lines.bind(messages, numbers, buffer, arena, earlier)
 
     def take(self, first: int, last: int) -> Iterator[Lines | int]:
         """The lines of these messages, of one or more at a time; for one that is Python's its index."""
@@ -125,8 +130,9 @@ class NativeLines:
         if not self._options.bodies:
             # Those of Produce requests are read where headers are not all that is wanted.
             return Kind(text, 0, bare=self._options.headers or key != PRODUCE)
-        program = self._renderer.program(key, version, "request" if is_request else "response")
-        return Kind(text, 0 if program is None else program.address)
+        direction: Direction = "request" if is_request else "response"
+        program = self._renderer.line_program(key, version, direction) if adds_names(key, version, direction) else None
+        return Kind(text, 0 if program is None else program.address, tells=tells(key, version, direction))
 
     def capture(self, index: int) -> bytes:
         """The name of a capture."""

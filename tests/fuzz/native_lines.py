@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from kafkasniff.capture import open_captures
+from kafkasniff.enrich.plan import tells
 from kafkasniff.native.caller import Program
 from kafkasniff.native.exchanges import ExchangeReader
 from kafkasniff.native.feed import KEYS, MESSAGE, NONE, VERSIONS
@@ -84,7 +85,8 @@ def fuzz(options: argparse.Namespace) -> int:
         assert kind.key is not None
         found = kept[kind] = table(kind.key, kind.version, kind.direction)
         assert found is not None
-        tables[int(kind.direction == "response"), kind.key * VERSIONS + kind.version, 0] = found.address
+        place = int(kind.direction == "response"), kind.key * VERSIONS + kind.version
+        tables[place] = found.address, 1 | tells(kind.key, kind.version, kind.direction) << 32
     run.tables = tables.ctypes.data
     reader, programs = _reader()
     run.exchanges = ctypes.addressof(reader.call)
