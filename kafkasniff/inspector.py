@@ -28,7 +28,7 @@ from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, Beside, MemoryBud
 from kafkasniff.model import Connection, Direction, Exchange, Lines, Message, Problem, SaslToken, Summary
 from kafkasniff.native.library import kernel
 from kafkasniff.packets import PacketBatch
-from kafkasniff.paired import PairColumns, PairedEntry, entries, pair_columns
+from kafkasniff.paired import ColumnTurns, PairColumns, PairedEntry, PairFinder, entries
 from kafkasniff.paired_messages import tell_request, tell_response
 from kafkasniff.repeats import Repeats
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed, Item
@@ -208,11 +208,11 @@ class Inspector:
             del delta
             yield from self._slices(keyed)
 
-    def _slices(self, keyed: list[_Keyed]) -> Iterator[list[Output]]:
+    def _slices(self, keyed: list[_Keyed], turns: ColumnTurns | None = None) -> Iterator[list[Output]]:
         keyed.sort()
         first = 0
         while first < len(keyed):
-            out, first = self._tell_slice(keyed, first)
+            out, first = self._tell_slice(keyed, first, turns)
             yield out
             del out
 
@@ -266,12 +266,14 @@ class Inspector:
         self.summary.requests += began
         self.summary.responses += last - first - others - began
 
-    def _tell_slice(self, keyed: list[_Keyed], first: int) -> tuple[list[Output], int]:
+    def _tell_slice(self, keyed: list[_Keyed], first: int, turns: ColumnTurns | None) -> tuple[list[Output], int]:
         """What entries from `first` on are told as, and the entry that comes next."""
         out: list[Output] = []
         self.slice_bytes = 0
         for index in range(first, min(first + SLICE, len(keyed))):
             entry = keyed[index]
+            if turns is not None:
+                turns.until(entry[1], entry[0], entry[2])
             if len(entry) > _EVENT:
                 self._tell_paired(entry, out)
             else:
@@ -280,15 +282,28 @@ class Inspector:
                 return out, index + 1
         return out, min(first + SLICE, len(keyed))
 
-    def feed_columns(self, batch: PacketBatch) -> Iterator[tuple[list[Output], list[PairColumns]]]:
-        """`feed`, with those exchanges apart of which nothing is to be told but what their headers say, as columns.
+    def feed_columns(
+        self, batch: PacketBatch, finder: PairFinder | None
+    ) -> Iterator[tuple[list[Output], list[PairColumns]]]:
+        """`feed_slices`, with the exchanges apart that `finder` finds, as columns.
 
-        For inspectors with `headers`; these exchanges have no numbers. A large batch comes in the parts that
-        `feed_slices` takes it in, all of which have to be taken before the next batch.
+        These exchanges have no numbers. All slices and columns have to be taken before the next batch.
         """
         for part in self._parts(batch):
             columns: list[PairColumns] = []
-            yield self._merge(self._collect(part, columns)), columns
+            keyed = self._collect(part, columns, finder)
+            if all(found.facts is None for found in columns):
+                self.slice_bytes = 0
+                yield [], columns
+                columns = []
+            turns = ColumnTurns(columns, {entry[1] for entry in keyed})
+            for events in self._slices(keyed, turns):
+                yield events, []
+                del events
+            turns.finish()
+            if columns:
+                self.slice_bytes = 0
+                yield [], columns
 
     def _parts(self, batch: PacketBatch) -> Iterator[PacketBatch]:
         """A batch in parts whose growth the memory budget can bear, and after which connections come in step."""
@@ -306,11 +321,17 @@ class Inspector:
         yield batch
 
     def _collect(
-        self, batch: PacketBatch, columns: list[PairColumns] | None = None, *, lines: bool = False
+        self,
+        batch: PacketBatch,
+        columns: list[PairColumns] | None = None,
+        finder: PairFinder | None = None,
+        *,
+        lines: bool = False,
     ) -> list[_Keyed]:
         """What the next packets yield, in no order.
 
-        `columns`: where exchanges are put that can be columns; `lines`: messages that can have lines are left (`_run`).
+        `columns`: where those exchanges are put that `finder` finds; `lines`: messages that can have lines are left
+        (`_run`).
         """
         if batch.captures:
             self._captures = batch.captures
@@ -322,7 +343,7 @@ class Inspector:
         back: list[TcpConnection] = []
         left = batch
         if self._in_step is not None and len(self._in_step) and len(batch):
-            left, back = self._take_in_step(self._in_step, batch, keyed, columns, lines=lines)
+            left, back = self._take_in_step(self._in_step, batch, keyed, columns, finder, lines=lines)
         deltas = self._reassembler.feed(left)
         opened = self._reassembler.opened
         opened.sort(key=lambda connection: connection.first_order)
@@ -357,6 +378,7 @@ class Inspector:
         batch: PacketBatch,
         keyed: list[_Keyed],
         columns: list[PairColumns] | None,
+        finder: PairFinder | None,
         *,
         lines: bool,
     ) -> tuple[PacketBatch, list[TcpConnection]]:
@@ -379,14 +401,14 @@ class Inspector:
         keyed += in_step.edges(messages, plain)
         back = in_step.take_back(fed.back)
         if len(messages.rows) and not lines:
-            if columns is None:
-                keyed += entries(messages, options, self._repeats, self._maker)
-            else:
-                found, others = pair_columns(messages)
-                columns.append(found)
-                self._count_columns(found)
-                if others.any():
-                    keyed += entries(messages, options, self._repeats, self._maker, others)
+            others: NDArray[np.bool_] | None = None
+            if finder is not None and columns is not None:
+                found, others = finder.find(messages, options)
+                columns += found
+                for one in found:
+                    self._count_columns(one)
+            if others is None or others.any():
+                keyed += entries(messages, options, self._repeats, self._maker, others)
         left = batch if len(fed.left) == len(batch) else left_rows(batch, fed.left, clock)
         return left, back
 
@@ -419,14 +441,16 @@ class Inspector:
 
     def _count_columns(self, found: PairColumns) -> None:
         """Count exchanges that are columns."""
-        count = len(found.client_id)
+        count = len(found.asked)
         self.summary.requests += count
         self.summary.responses += count
         if not self._want_connections:
             return
-        by_connection = np.argsort(found.connection, kind="stable")
-        counts = np.bincount(found.connection, minlength=len(found.owners)).tolist()
-        client_ids = [found.client_id[index] for index in by_connection.tolist()]
+        connection = found.asked["connection"].astype(np.int64)
+        by_connection = np.argsort(connection, kind="stable")
+        counts = np.bincount(connection, minlength=len(found.owners)).tolist()
+        names = [*found.names, None]
+        client_ids = [names[index] for index in np.minimum(found.client_id, len(found.names))[by_connection].tolist()]
         first = 0
         for owner, number in zip(found.owners, counts, strict=True):
             if owner is not None and owner.account is not None and number:

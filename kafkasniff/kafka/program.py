@@ -8,7 +8,8 @@ program never leaves its process. `kernel/program.zig` has the same structures; 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 from struct import Struct as Packing
 from typing import Final
 
@@ -44,7 +45,7 @@ or some of them, are payload."""
 
 _HEAD: Final = Packing("=IIIII")
 _MAGIC: Final = int.from_bytes(b"KSP1", "little")
-_OP: Final = Packing("=BxHHHIIIII")
+_OP: Final = Packing("=BBHHHIIIII")
 
 
 class Op(msgspec.Struct, frozen=True):
@@ -123,8 +124,8 @@ def _field(field: Field, parent: Struct, depth: int, roles: dict[str, bool]) -> 
         yield from _struct(inner, op)
 
 
-def program_of(root: Struct, *, whole_records: bool = False) -> bytes:
-    """The program of a layout; `whole_records`: its records must not end within a batch."""
+def program_of(root: Struct, *, whole_records: bool = False, roles: Sequence[int] | None = None) -> bytes:
+    """The program of a layout; `whole_records`: its records must not end within a batch; `roles`: of its ops."""
     ops = ops_of(root)
     pool = bytearray()
     places: dict[str, tuple[int, int]] = {"": (0, 0)}
@@ -136,10 +137,10 @@ def program_of(root: Struct, *, whole_records: bool = False) -> bytes:
     start = _HEAD.size + _OP.size * len(ops)
     traits = root.secrets * SECRETS | whole_records * WHOLE_RECORDS | root.payload * PAYLOAD
     parts = [_HEAD.pack(_MAGIC, start + len(pool), len(ops), start, traits)]
-    for op in ops:
+    for op, role in zip(ops, repeat(0) if roles is None else roles, strict=roles is not None):
         flags = sum(1 << FLAGS.index(name) for name in op.flags)
         numbers = op.fields, op.tagged, *places[op.name], op.tag, op.size, op.next
-        parts.append(_OP.pack(KINDS.index(op.kind), flags, *numbers))
+        parts.append(_OP.pack(KINDS.index(op.kind), role, flags, *numbers))
     return b"".join([*parts, bytes(pool)])
 
 

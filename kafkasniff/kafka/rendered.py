@@ -6,7 +6,7 @@ What the kernel leaves, because there is more to tell of it than a body and its 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -39,10 +39,12 @@ MAX_INFLATED: Final = 8 << 20
 """Bytes that its batches may decompress to; as above. The JSON takes less memory than the records would as dicts."""
 
 
-def program_for(plan: Plan, *, show_secrets: bool = False, hides: bool = False) -> bytes | None:
+def program_for(
+    plan: Plan, *, show_secrets: bool = False, hides: bool = False, roles: Sequence[int] | None = None
+) -> bytes | None:
     """The program that bodies of a plan are rendered by; None where Python has to read them all.
 
-    `hides`: payload is not shown.
+    `hides`: payload is not shown; `roles`: as for `program_of`.
     """
     schema = plan.schema
     if schema is None or not plan.alone or not (plan.reads_records or names_only(plan.interpret)):
@@ -56,7 +58,7 @@ def program_for(plan: Plan, *, show_secrets: bool = False, hides: bool = False) 
         # What of a message in another one is payload is read off that one's definition.
         if hides and "nests" in op.flags:
             return None
-    return program_of(schema.root, whole_records=plan.whole_records)
+    return program_of(schema.root, whole_records=plan.whole_records, roles=roles)
 
 
 class Renderer:

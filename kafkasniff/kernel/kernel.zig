@@ -3,6 +3,7 @@
 const build = @import("build_facts");
 pub const calls = @import("call.zig");
 pub const columns = @import("columns.zig");
+pub const exchanges = @import("exchanges.zig");
 pub const feed = @import("feed.zig");
 pub const headers = @import("headers.zig");
 const json = @import("json.zig");
@@ -288,6 +289,11 @@ pub export fn kafkasniff_feed_forget(call: *feed.Feed, index: u32) void {
 /// Messages of a batch as JSON lines, from `next` on; see `lines.zig`.
 pub export fn kafkasniff_lines(call: *lines.Lines) lines.Outcome {
     return lines.run(call);
+}
+
+/// Whole exchanges of a batch as columns, from `next` on; see `exchanges.zig`.
+pub export fn kafkasniff_exchanges(call: *exchanges.Exchanges) Status {
+    return exchanges.run(call);
 }
 
 /// The same as lines of text; see `text_lines.zig`.

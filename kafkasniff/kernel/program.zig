@@ -57,7 +57,8 @@ pub const Flags = packed struct(u16) {
 
 pub const Op = extern struct {
     kind: Kind,
-    spare: u8,
+    /// What it says of its exchange (`exchanges.zig`).
+    role: u8,
     flags: Flags,
     /// Of a struct: how many fields follow, those of the tag section last.
     fields: u16,

@@ -17,10 +17,10 @@ const Framing = record_facts.Framing;
 const Reader = reading.Reader;
 const Traces = record_facts.Traces;
 
-const HEADER_SIZE = 61;
+pub const HEADER_SIZE = 61;
 /// Bytes in front of what a batch's length counts.
-const ENTRY = 12;
-const COMMON_SIZE = 17;
+pub const ENTRY = 12;
+pub const COMMON_SIZE = 17;
 const MAGIC_AT = 16;
 /// The byte of the attributes that has the codec.
 const CODEC_AT = 22;
@@ -31,10 +31,10 @@ const MIN_LENGTHS = message_set.MIN_SIZES ++ [_]i32{HEADER_SIZE - ENTRY};
 const MAX_BATCH_LENGTH = 1 << 30;
 /// As `record_list.MAX_RECORD_RATE` and `MAX_HEADER_RATE`.
 pub const MAX_RECORD_RATE = 4;
-const MAX_HEADER_RATE = 16;
+pub const MAX_HEADER_RATE = 16;
 
-const LOG_APPEND_TIME = 0x08;
-const TRANSACTIONAL = 0x10;
+pub const LOG_APPEND_TIME = 0x08;
+pub const TRANSACTIONAL = 0x10;
 const CONTROL = 0x20;
 const DELETE_HORIZON = 0x40;
 const UNKNOWN_BITS = 0xFF80;

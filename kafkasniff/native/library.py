@@ -96,6 +96,9 @@ class Kernel:
         self.lines = library.kafkasniff_lines
         self.lines.argtypes = (pointer,)
         self.lines.restype = ctypes.c_int32
+        self.exchanges = library.kafkasniff_exchanges
+        self.exchanges.argtypes = (pointer,)
+        self.exchanges.restype = ctypes.c_int32
         self.text_lines = library.kafkasniff_text_lines
         self.text_lines.argtypes = (pointer,)
         self.text_lines.restype = ctypes.c_int32

@@ -1,9 +1,10 @@
-//! Mutates messages of the feed, their bytes and what is said of them, and has the kernel write their lines.
+//! Mutates messages of the feed, their bytes and what is said of them, and has the kernel write their lines and columns.
 
 const fuzz = @import("fuzz.zig");
 const kernel = @import("kernel");
 const std = @import("std");
 
+const exchanges = kernel.exchanges;
 const lines = kernel.lines;
 const names_of = kernel.names;
 const text_lines = kernel.text_lines;
@@ -34,6 +35,10 @@ const Run = extern struct {
     texts: u64,
     /// Tables of summaries.
     tables: [*]const text_lines.Table,
+    /// Room for columns, and the programs that exchanges are read by.
+    exchanges: *exchanges.Exchanges,
+    /// Exchanges that are columns.
+    rows: u64,
 };
 
 const MOST = 8;
@@ -218,6 +223,53 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
     }
 }
 
+/// The same messages as columns, any two of them as an exchange.
+fn columns(run: *Run, batch: *Batch, random: *fuzz.Random) void {
+    const call = run.exchanges;
+    const before = call.*;
+    defer call.* = before;
+    var pairs: [MOST]exchanges.Pair = undefined;
+    for (pairs[0..batch.count], 0..) |*pair, index| {
+        const asked = if (random.below(8) == 0) random.below(MOST + 1) else batch.messages[index].pair;
+        pair.* = .{ .request = @truncate(asked), .response = @intCast(index) };
+    }
+    call.messages = &batch.messages;
+    call.messages_size = batch.count;
+    call.buffer = run.room;
+    call.buffer_size = run.room_size;
+    call.arena = run.room;
+    call.arena_size = run.room_size;
+    call.pairs = &pairs;
+    call.pairs_size = batch.count;
+    call.headers = @intFromBool(random.below(8) == 0);
+    call.bodies = @truncate(random.below(2));
+    call.records = @truncate(random.below(2));
+    if (random.below(4) == 0) {
+        inline for (.{ &call.requests, &call.responses, &call.names.texts }) |texts_of| texts_of.size = random.below(300);
+        inline for (.{ "rows_size", "topics_size", "partitions_size", "batches_size" }) |name| {
+            @field(call, name) = random.below(4);
+        }
+    }
+    call.next = 0;
+    while (call.next < batch.count) {
+        const first = call.next;
+        const outcome = kernel.kafkasniff_exchanges(call);
+        if (outcome != .done and outcome != .no_room) @panic("misuse");
+        if (call.rows_used > call.next - first) @panic("rows of no exchange");
+        var topics: u64 = 0;
+        var partitions: u64 = 0;
+        var batches: u64 = 0;
+        for (call.rows[0..call.rows_used]) |*row| {
+            topics += row.topics;
+            partitions += row.partitions;
+            batches += row.batches;
+        }
+        if (topics != call.topics_used or partitions != call.partitions_used or batches != call.batches_used) @panic("not rows");
+        run.rows += call.rows_used;
+        if (outcome == .no_room and call.rows_used == 0) call.next += 1;
+    }
+}
+
 pub export fn kafkasniff_fuzz_lines(run: *Run) void {
     var random = fuzz.Random{ .state = run.random | 1 };
     const call = run.call;
@@ -300,6 +352,7 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
             begin = end;
         }
         texts(run, &batch, &random);
+        columns(run, &batch, &random);
     }
     call.call.output_size = output_size;
     run.random = random.state;
