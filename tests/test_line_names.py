@@ -93,6 +93,7 @@ def _lines(kind: type[Inspector], form: str, batches: list[Any], *, small: bool)
 )
 @example(said=[list(WORDS), ["fetches all"] * len(WORDS)], cuts=[], form="json", small=False, places=(8, 16))
 @example(said=[list(WORDS), ["fetches all"] * len(WORDS)], cuts=[], form="text", small=False, places=(8, 16))
+@example(said=[["opens 7", "adds many"]], cuts=[], form="json", small=True, places=(1024, 1 << 18))
 @example(said=[["opens 7", "opens 8"], [], ["adds to 7"] * 9], cuts=[], form="json", small=True, places=(8, 256))
 def test_the_same_as_one_by_one(
     said: list[list[str]], cuts: list[int], form: str, small: bool, places: tuple[int, int]

@@ -94,6 +94,8 @@ class Enricher:
         self._lost = False
         """That sessions are let go was reported."""
         self._again = False
+        self._begun: tuple[int, FetchSession | None] = 0, None
+        """The exchange of the Fetch request that was taken last, and its session."""
 
     @property
     def wants_metadata_log(self) -> bool:
@@ -182,6 +184,8 @@ class Enricher:
             self.end_fetch(exchange, message.broker, body)
             return
         session = self.begin_fetch(exchange, message.broker, body)
+        # Numbers are those of one inspector, and another one may come.
+        self._begun = 0, None
         if session is not None:
             _beside(body, "session_epoch", "_session", session_fields(session.partitions, session.unnamed))
             force_setattr(message, "session_topics", session.names(self.catalog))
@@ -190,7 +194,9 @@ class Enricher:
         """Take a Fetch request; returns the session that it goes by. To take it once more changes nothing."""
         if not self._adds or self._sessions is None:
             return None
-        return self._sessions.request(broker, exchange, body)
+        if not exchange or exchange != self._begun[0]:
+            self._begun = exchange, self._sessions.request(broker, exchange, body)
+        return self._begun[1]
 
     def end_fetch(self, exchange: int, broker: Endpoint | None, body: Body) -> None:
         """Take the response to a Fetch request, of which its error code and its session are looked at; likewise."""

@@ -229,7 +229,7 @@ _NAMES: Final = (
         },
         new=Enricher,
         # Where to look in messages is found again; the others are those of one message.
-        without=frozenset({"_again", "_lost", "_misses", "_problems", "_ways"}),
+        without=frozenset({"_again", "_begun", "_lost", "_misses", "_problems", "_ways"}),
     ),
     Layout(
         Catalog,
