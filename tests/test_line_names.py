@@ -17,7 +17,8 @@ from kafkasniff.kafka.layout import Struct, topic_fields
 from kafkasniff.kafka.uuids import uuid_text
 from kafkasniff.native import kernel, names
 from tests.craft import kafka_bytes as kafka
-from tests.test_in_step import RECORDS, USUAL, Say, _exchange, _OneByOne, talks
+from tests.native.one_by_one import OneByOne
+from tests.test_in_step import RECORDS, USUAL, Say, _exchange, talks
 from tests.test_line_runs import Shown, packets_of, shown
 
 pytestmark = pytest.mark.skipif(kernel() is None, reason="no native kernel here")
@@ -103,7 +104,7 @@ def test_the_same_as_one_by_one(
         patched.setattr(names, "FIRST_PLACES", places[0])
         patched.setattr(names, "MAX_PLACES", places[1])
         found = _lines(Inspector, form, batches, small=small)
-    expected = _lines(_OneByOne, form, batches, small=small)
+    expected = _lines(OneByOne, form, batches, small=small)
     assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
     assert found.summary == expected.summary
 
@@ -155,6 +156,6 @@ def test_a_table_that_is_too_small_leaves_messages_to_python(monkeypatch: pytest
     batches = packets_of(talks([["fetches many", "fetches a"] * 4], words=WORDS), [])
     for form in ("text", "json"):
         found = _lines(Inspector, form, batches, small=False)
-        assert found.out.getvalue() == _lines(_OneByOne, form, batches, small=False).out.getvalue()
+        assert found.out.getvalue() == _lines(OneByOne, form, batches, small=False).out.getvalue()
         # Text shows some topics of many, and asks for these alone.
         assert 8 <= found.native <= (10 if form == "json" else 14)

@@ -22,14 +22,11 @@ from kafkasniff.sinks.native_text import NativeText
 from kafkasniff.sinks.text import TextSink
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
+from tests.native.one_by_one import OneByOne
 from tests.test_in_step import SAID, UNUSUAL, USUAL, talks
 
 KERNEL = kernel()
 pytestmark = pytest.mark.skipif(KERNEL is None, reason="no native kernel here")
-
-
-class _OneByOne(Inspector):
-    _uses_kernel = False
 
 
 class Shown:
@@ -100,7 +97,7 @@ def shown(kind: type[Inspector], form: str, batches: list[Any], enricher: Enrich
 @example(said=[["heartbeat", "produce", name] for name in UNUSUAL], cuts=[30, 60], skew_ns=-150_000, form="text")
 def test_the_same_as_one_by_one(said: list[list[str]], cuts: list[int], skew_ns: int, form: str) -> None:
     batches = packets_of(talks(said, skew_ns), cuts)
-    found, expected = shown(Inspector, form, batches), shown(_OneByOne, form, batches)
+    found, expected = shown(Inspector, form, batches), shown(OneByOne, form, batches)
     assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
     assert found.summary == expected.summary
     assert not expected.native
@@ -114,4 +111,4 @@ def test_messages_are_the_kernels(form: str, cut: int | None) -> None:
     found = shown(Inspector, form, batches)
     # Those in front of the first batch's end show that it is Kafka.
     assert found.native >= 3 * 2 * (12 if cut is None else 10)
-    assert found.out.getvalue() == shown(_OneByOne, form, batches).out.getvalue()
+    assert found.out.getvalue() == shown(OneByOne, form, batches).out.getvalue()
