@@ -30,6 +30,7 @@ from kafkasniff.kafka.weight import REQUEST_BYTES
 from kafkasniff.native.feed import (
     ARENA,
     CONNECTION,
+    HELD,
     KEYS,
     MAX_FRAME,
     NONE,
@@ -46,10 +47,10 @@ from kafkasniff.outstanding import HIDDEN, ROW, Outstanding, keys_of
 from kafkasniff.packets import COLUMNS, PacketBatch
 from kafkasniff.streams import NO_TIME
 from kafkasniff.tcp import TcpConnection
-from kafkasniff.tcp.stream import MASK, Stream
+from kafkasniff.tcp.stream import MASK, Held, Stream
 from kafkasniff.versions import client_id_text, distinct, version_of
 
-__all__ = ["EVENTS", "HEADER", "Edges", "InStep", "Messages", "left_rows"]
+__all__ = ["EVENTS", "HEADER", "Edges", "InStep", "Messages", "kind_of", "left_rows"]
 
 HEADER: Final = 10
 """Bytes of a request's header up to its client id, whose length is the last two."""
@@ -58,11 +59,13 @@ EVENTS: Final = 4
 
 _ROW: Final = packing(CONNECTION)
 _WAITING_ROW: Final = packing(WAITING)
-_STREAM_FIELDS: Final = 14 + 3 * RECENT
+_CONNECTION_FIELDS: Final = 31
+_STREAM_FIELDS: Final = 14 + 3 * RECENT + 8
+_HELD_ROW: Final = packing(HELD)
 _ACKS_FIRST, _ACKS_BEHIND_STRING, _ACKS_BEHIND_COMPACT = 1, 2, 3
 
 
-def _kind(code: int) -> int:
+def kind_of(code: int) -> int:
     """What the kernel knows of a version of an API: `feed.Kind`."""
     key, version = divmod(code, VERSIONS)
     plan = request_plan(key, version)
@@ -114,7 +117,7 @@ class InStep:
 
     def __init__(self, kernel: Kernel, options: ConnectionOptions, *, idle: int) -> None:
         self._options = options
-        self._feed = Feed(kernel, _kind, idle=idle, max_frame=options.max_frame)
+        self._feed = Feed(kernel, kind_of, idle=idle, max_frame=options.max_frame, every_end=options.every_end)
         self._connections: list[TcpConnection | None] = []
         """By index."""
         self._here = 0
@@ -126,7 +129,7 @@ class InStep:
         self.outstanding = Outstanding()
         """The others."""
         self._kept = 0
-        """Bytes of unfinished frames."""
+        """Bytes of unfinished frames and of segments behind holes."""
 
     def __len__(self) -> int:
         """Connections in step."""
@@ -145,7 +148,7 @@ class InStep:
         Those that fall out of step are back in the state before the first of their rows that was left.
         """
         fed = self._feed.feed(batch, clock)
-        self._kept = self._feed.kept
+        self._kept = fed.kept
         messages = Messages(fed.messages, batch.buffer, fed.arena, self._owners.copy())
         return messages, fed
 
@@ -254,7 +257,8 @@ class InStep:
             _,
             step,
             flags,
-            *_,
+            _,
+            retransmits,
         ) = messages.rows[index].item()
         owner = messages.owners[connection]
         assert owner is not None
@@ -322,7 +326,9 @@ class InStep:
         event = MessageEvent(order, ordinal, frame, False, decoded, pending.client_id, problems, latency, duration)
         yield order, owner.place, place, owner, event
         if self._options.every_end:
-            end_ = ExchangeEvent(order, ordinal, "answered", time_ns, packet, latency, duration)
+            end_ = ExchangeEvent(
+                order, ordinal, "answered", time_ns, packet, latency, duration, retransmits=retransmits
+            )
             yield order, owner.place, place + 1, owner, end_
 
     # -- handing over -------------------------------------------------------------------------------------------------
@@ -344,7 +350,7 @@ class InStep:
             return False
         state = owner.kafka.hand_over()
         if not all(map(self._is_known, state.waiting)) or not all(map(_may_go_on, state.pieces)):
-            owner.kafka.take_back(state, (0, 0), (0, 0))
+            owner.kafka.take_back(state)
             return False
         self._write(tcp, owner, state)
         return True
@@ -355,7 +361,7 @@ class InStep:
             0 <= key < KEYS
             and 0 <= version < VERSIONS
             and pending.mechanism is None
-            and pending.time_ns != NO_TIME
+            and NO_TIME not in (pending.first_time, pending.time_ns)
             and self._feed.kind(key * VERSIONS + version) != 0
         )
 
@@ -400,11 +406,14 @@ class InStep:
             *(end[2] for end in tcp.endpoints),
             1,
             owner.kafka.client,
+            feed.connections["active"][index],
+            0,
             0,
             tcp.clock,
             tcp.last_packet,
             tcp.last_time,
             0,
+            tcp.packets,
             turn.ordinal,
             0 if turn.last_id is None else turn.last_id,
             0 if turn.last_answer is None else turn.last_answer,
@@ -416,10 +425,11 @@ class InStep:
             first,
             last,
             len(state.waiting),
-            0,
+            turn.retransmits,
             *state.place,
             *streams,
         )
+        feed.activate(index)
         self._here += 1
 
     def _stream(self, stream: Stream, piece: Piece) -> list[int]:
@@ -445,6 +455,14 @@ class InStep:
             len(recent),
             *packed,
             *([0] * (3 * RECENT - len(packed))),
+            stream.next - stream.begin,
+            0,
+            NONE,
+            NONE,
+            0,
+            0,
+            stream.opened_count,
+            NO_TIME if stream.acked < 0 else stream.acked - stream.next,
         ]
 
     def _take_back(self, index: int) -> TcpConnection:
@@ -454,9 +472,9 @@ class InStep:
         owner = tcp.owner
         assert isinstance(owner, InspectedConnection)
         row: tuple[Any, ...] = _ROW.unpack_from(self._feed.memory, index * _ROW.size)
-        tcp.clock, tcp.last_packet, tcp.last_time, packets = row[9:13]
+        repeats, tcp.clock, tcp.last_packet, tcp.last_time, packets, tcp.packets = row[10:16]
         tcp.seen += packets
-        ordinal, last_id, last_answer, has_id, has_answer, vary, rise, most, first, _, count, _, *place = row[13:28]
+        ordinal, last_id, last_answer, has_id, has_answer, vary, rise, most, first, _, count, again, *place = row[16:31]
         waiting: list[Pending] = []
         entry = first
         held = {int(one["ordinal"]): one for one in self.outstanding.take_connection(index)} if count else {}
@@ -470,16 +488,22 @@ class InStep:
         seen: list[int] = []
         framed: list[int] = []
         for direction, stream in enumerate(tcp.streams):
-            begin = 28 + direction * _STREAM_FIELDS
+            begin = _CONNECTION_FIELDS + direction * _STREAM_FIELDS
             _, ack, size, cut, at, have, _, need, sized, *packets_and_times, data_packets = row[begin : begin + 14]
             data = self._feed.arena[at : at + have]
             pieces.append(Piece(data, need, bool(sized), *packets_and_times))
             seen.append(size)
             framed.append(cut)
+            recent = row[begin + 14 : begin + 14 + 3 * RECENT]
+            _, repeated, held_first, _, held_count, stream.held_bytes, stream.opened_count, acked = row[
+                begin + 14 + 3 * RECENT : begin + _STREAM_FIELDS
+            ]
             assert stream.next is not None
+            stream.acked = -1 if acked == NO_TIME else max(stream.next + acked, -1)
             stream.next += size
             stream.ack = ack
-            recent = row[begin + 14 : begin + 14 + 3 * RECENT]
+            stream.repeated += repeated
+            stream.held = self._held(stream, held_first, held_count)
             stream.recent = [
                 recent[3 * (number % RECENT) : 3 * (number % RECENT) + 3]
                 for number in range(max(data_packets - RECENT, 0), data_packets)
@@ -490,9 +514,11 @@ class InStep:
             bool(vary),
             bool(rise),
             last_answer if has_answer else None,
+            again,
         )
         state = InTurn(turn, waiting, most, (pieces[0], pieces[1]), (place[0], place[1], place[2]))
-        owner.kafka.take_back(state, (seen[0], seen[1]), (framed[0], framed[1]))
+        holes = bool(tcp.streams[0].held), bool(tcp.streams[1].held)
+        owner.kafka.take_back(state, (seen[0], seen[1]), (framed[0], framed[1]), repeats, holes)
         self._here -= 1
         return tcp
 
@@ -513,6 +539,19 @@ class InStep:
             time_ns,
             hidden=number == HIDDEN,
         )
+
+    def _held(self, stream: Stream, first: int, count: int) -> list[Held]:
+        """Segments behind a hole, as a stream has them."""
+        found: list[Held] = []
+        for _ in range(count):
+            at, packet, time_ns, when, clock, seq, size, following, _ = _HELD_ROW.unpack_from(
+                self._feed.held_memory, first * _HELD_ROW.size
+            )
+            data = self._feed.arena[at : at + size]
+            found.append(Held(stream.position(seq), data, size, packet, time_ns, when, clock))
+            self._feed.hold_no_more(first)
+            first = following
+        return found
 
     def clock(self, tcp: TcpConnection) -> int:
         """The packet clock at the last packet of a connection."""
@@ -566,7 +605,7 @@ def left_rows(batch: PacketBatch, left: NDArray[np.uint32], clock: NDArray[np.in
 
 def _is_plain(stream: Stream) -> bool:
     """Whether the next byte is the only one that is waited for."""
-    return stream.clean and stream.heard and stream.ack is not None
+    return stream.clean and stream.heard and stream.ack is not None and not stream.missing
 
 
 def _may_go_on(piece: Piece) -> bool:

@@ -29,7 +29,7 @@ from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, Beside, MemoryBud
 from kafkasniff.model import Connection, Direction, Exchange, Lines, Message, Problem, SaslToken, Summary
 from kafkasniff.native.library import kernel
 from kafkasniff.packets import PacketBatch
-from kafkasniff.paired import PairColumns, PairedEntry, entries, pair_columns
+from kafkasniff.paired import ColumnTurns, PairColumns, PairedEntry, PairFinder, entries
 from kafkasniff.paired_messages import tell_request, tell_response
 from kafkasniff.repeats import Repeats
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed, Item
@@ -46,6 +46,8 @@ __all__ = ["Inspector", "Output", "Shown"]
 
 _UNANSWERED: Final = ("unanswered", "open")
 """Statuses of exchanges whose response did not come, as far as the capture shows."""
+FEW_ROWS: Final = 512
+"""Rows that are taken at a time while many belong to connections that are about to be in step."""
 SLICE: Final = 128
 """Events that `feed_slices` yields at a time, at most."""
 SLICE_BYTES: Final = 8 << 20
@@ -125,6 +127,7 @@ class Inspector:
         """Made when there is a message for it: it takes longer than the first lines."""
         self._run: LineRun | None = None
         """Messages of the packets that were taken last, whose lines are made."""
+        self._rows_at_once = FEW_ROWS
         self._gone: list[int] = []
         """Indices of connections in step that others may have, where lines are made."""
         self.begin_in_step()
@@ -206,11 +209,11 @@ class Inspector:
             del delta
             yield from self._slices(keyed)
 
-    def _slices(self, keyed: list[_Keyed]) -> Iterator[list[Output]]:
+    def _slices(self, keyed: list[_Keyed], turns: ColumnTurns | None = None) -> Iterator[list[Output]]:
         keyed.sort()
         first = 0
         while first < len(keyed):
-            out, first = self._tell_slice(keyed, first)
+            out, first = self._tell_slice(keyed, first, turns)
             yield out
             del out
 
@@ -240,13 +243,11 @@ class Inspector:
         yield out
 
     def _lines_of(self, run: LineRun, first: int, last: int, out: list[Shown]) -> Iterator[list[Shown]]:
-        """Put lines of messages behind what is in `out`, which is yielded when it is much."""
-        assert self._lines is not None
-        most = 1 if self._lines.at_once else SLICE
+        """Lines of messages, with what is in `out` in front of them, which is taken before they are made."""
         began = run.requests(first, last)
         self._exchanges += began
         others = 0
-        if len(out) >= most:
+        if out:
             yield out.copy()
             out.clear()
         at = first
@@ -254,27 +255,27 @@ class Inspector:
             if isinstance(piece, Lines):
                 self.summary.problems += run.lacking(at, at + piece.count)
                 at += piece.count
-                out.append(Lines(piece.data, piece.count, run.time_of(at - 1)))
-                self.slice_bytes += len(piece.data)
+                yield [Lines(piece.data, piece.count, run.time_of(at - 1))]
             else:
                 at = piece + 1
                 self._tell_paired(run.entry(piece), out, int(run.numbers[piece]), run.problems(piece))
                 # It counts itself.
                 others += 1
                 began -= run.is_request(piece)
-            if len(out) >= most or self.slice_bytes > SLICE_BYTES:
                 yield out.copy()
                 out.clear()
-                self.slice_bytes = 0
+        self.slice_bytes = 0
         self.summary.requests += began
         self.summary.responses += last - first - others - began
 
-    def _tell_slice(self, keyed: list[_Keyed], first: int) -> tuple[list[Output], int]:
+    def _tell_slice(self, keyed: list[_Keyed], first: int, turns: ColumnTurns | None) -> tuple[list[Output], int]:
         """What entries from `first` on are told as, and the entry that comes next."""
         out: list[Output] = []
         self.slice_bytes = 0
         for index in range(first, min(first + SLICE, len(keyed))):
             entry = keyed[index]
+            if turns is not None:
+                turns.until(entry[1], entry[0], entry[2])
             if len(entry) > _EVENT:
                 self._tell_paired(entry, out)
             else:
@@ -283,20 +284,36 @@ class Inspector:
                 return out, index + 1
         return out, min(first + SLICE, len(keyed))
 
-    def feed_columns(self, batch: PacketBatch) -> Iterator[tuple[list[Output], list[PairColumns]]]:
-        """`feed`, with those exchanges apart of which nothing is to be told but what their headers say, as columns.
+    def feed_columns(
+        self, batch: PacketBatch, finder: PairFinder | None
+    ) -> Iterator[tuple[list[Output], list[PairColumns]]]:
+        """`feed_slices`, with the exchanges apart that `finder` finds, as columns.
 
-        For inspectors with `headers`; these exchanges have no numbers. A large batch comes in the parts that
-        `feed_slices` takes it in, all of which have to be taken before the next batch.
+        These exchanges have no numbers. All slices and columns have to be taken before the next batch.
         """
         for part in self._parts(batch):
             columns: list[PairColumns] = []
-            yield self._merge(self._collect(part, columns)), columns
+            keyed = self._collect(part, columns, finder)
+            if all(found.facts is None for found in columns):
+                self.slice_bytes = 0
+                yield [], columns
+                columns = []
+            turns = ColumnTurns(columns, {entry[1] for entry in keyed})
+            for events in self._slices(keyed, turns):
+                yield events, []
+                del events
+            turns.finish()
+            if columns:
+                self.slice_bytes = 0
+                yield [], columns
 
     def _parts(self, batch: PacketBatch) -> Iterator[PacketBatch]:
-        """A batch in parts whose growth the memory budget can bear."""
-        most_rows, most_bytes = self._memory.rows_at_once, self._memory.bytes_at_once
+        """A batch in parts whose growth the memory budget can bear, and after which connections come in step."""
+        most_bytes = self._memory.bytes_at_once
         while len(batch) > 1:
+            most_rows = self._memory.rows_at_once
+            if self._in_step is not None:
+                most_rows = min(most_rows, self._rows_at_once)
             ends = np.cumsum(batch.length[:most_rows], dtype=np.int64)
             rows = min(int(np.searchsorted(ends, most_bytes)) + 1, most_rows)
             if rows >= len(batch):
@@ -306,11 +323,17 @@ class Inspector:
         yield batch
 
     def _collect(
-        self, batch: PacketBatch, columns: list[PairColumns] | None = None, *, lines: bool = False
+        self,
+        batch: PacketBatch,
+        columns: list[PairColumns] | None = None,
+        finder: PairFinder | None = None,
+        *,
+        lines: bool = False,
     ) -> list[_Keyed]:
         """What the next packets yield, in no order.
 
-        `columns`: where exchanges are put that can be columns; `lines`: messages that can have lines are left (`_run`).
+        `columns`: where those exchanges are put that `finder` finds; `lines`: messages that can have lines are left
+        (`_run`).
         """
         if batch.captures:
             self._captures = batch.captures
@@ -322,7 +345,7 @@ class Inspector:
         back: list[TcpConnection] = []
         left = batch
         if self._in_step is not None and len(self._in_step) and len(batch):
-            left, back = self._take_in_step(self._in_step, batch, keyed, columns, lines=lines)
+            left, back = self._take_in_step(self._in_step, batch, keyed, columns, finder, lines=lines)
         deltas = self._reassembler.feed(left)
         opened = self._reassembler.opened
         opened.sort(key=lambda connection: connection.first_order)
@@ -345,7 +368,10 @@ class Inspector:
         self._take(deltas, keyed)
         self._relieve(batch, keyed)
         if self._in_step is not None:
-            self._adopt(self._in_step, deltas, back)
+            adopted = self._adopt(self._in_step, deltas, back)
+            # Smaller parts only as long as they have connections taken over sooner.
+            is_worth = adopted and len(left) > len(batch) // 4
+            self._rows_at_once = FEW_ROWS if is_worth else max(2 * len(batch), FEW_ROWS)
         return keyed
 
     def _take_in_step(
@@ -354,6 +380,7 @@ class Inspector:
         batch: PacketBatch,
         keyed: list[_Keyed],
         columns: list[PairColumns] | None,
+        finder: PairFinder | None,
         *,
         lines: bool,
     ) -> tuple[PacketBatch, list[TcpConnection]]:
@@ -362,6 +389,7 @@ class Inspector:
         messages, fed = in_step.feed(batch, clock)
         self.summary.bytes_stream += fed.bytes
         self.summary.bytes_decoded += fed.framed
+        self.summary.bytes_repeated += fed.repeated
         detail, options = self._detail, self._detail.decode
         plain: NDArray[np.bool_] | None = None
         if lines and len(messages.rows):
@@ -377,21 +405,22 @@ class Inspector:
         keyed += in_step.edges(messages, plain)
         back = in_step.take_back(fed.back)
         if len(messages.rows) and not lines:
+            others: NDArray[np.bool_] | None = None
+            if finder is not None and columns is not None and not detail.hides:
+                found, others = finder.find(messages, options)
+                columns += found
+                for one in found:
+                    self._count_columns(one)
             if detail.hides:
                 in_step.count_hidden_pairs(messages)
-            elif columns is None:
-                keyed += entries(messages, options, self._repeats, self._maker)
-            else:
-                found, others = pair_columns(messages)
-                columns.append(found)
-                self._count_columns(found)
-                if others.any():
-                    keyed += entries(messages, options, self._repeats, self._maker, others)
+            elif others is None or others.any():
+                keyed += entries(messages, options, self._repeats, self._maker, others)
         left = batch if len(fed.left) == len(batch) else left_rows(batch, fed.left, clock)
         return left, back
 
-    def _adopt(self, in_step: InStep, deltas: list[Delta], back: list[TcpConnection]) -> None:
-        """Hand on the connections that are in step now."""
+    def _adopt(self, in_step: InStep, deltas: list[Delta], back: list[TcpConnection]) -> int:
+        """Hand on the connections that are in step now; returns how many."""
+        adopted = 0
         for tcp in {id(tcp): tcp for tcp in (*(tcp for tcp, _ in deltas), *back)}.values():
             if tcp.closed:
                 place = in_step.forget(tcp)
@@ -400,6 +429,8 @@ class Inspector:
             elif self._may_be_in_step and in_step.adopt(tcp):
                 assert isinstance(tcp.owner, InspectedConnection)
                 self._memory.note(tcp.owner, tcp)
+                adopted += 1
+        return adopted
 
     @property
     def _may_be_in_step(self) -> bool:
@@ -421,14 +452,16 @@ class Inspector:
 
     def _count_columns(self, found: PairColumns) -> None:
         """Count exchanges that are columns."""
-        count = len(found.client_id)
+        count = len(found.asked)
         self.summary.requests += count
         self.summary.responses += count
         if not self._want_connections:
             return
-        by_connection = np.argsort(found.connection, kind="stable")
-        counts = np.bincount(found.connection, minlength=len(found.owners)).tolist()
-        client_ids = [found.client_id[index] for index in by_connection.tolist()]
+        connection = found.asked["connection"].astype(np.int64)
+        by_connection = np.argsort(connection, kind="stable")
+        counts = np.bincount(connection, minlength=len(found.owners)).tolist()
+        names = [*found.names, None]
+        client_ids = [names[index] for index in np.minimum(found.client_id, len(found.names))[by_connection].tolist()]
         first = 0
         for owner, number in zip(found.owners, counts, strict=True):
             if owner is not None and owner.account is not None and number:
@@ -692,7 +725,7 @@ class Inspector:
                 latency, duration = entry[14], entry[15]
                 number, _, _, _, request = opened
                 turns = connection.turns.take(request, message, latency, answerable=False)
-                identity = connection.identify(), entry[6], 0, None
+                identity = connection.identify(), entry[6], entry[19], None
                 out.append(
                     Exchange(
                         number,

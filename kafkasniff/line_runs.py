@@ -13,8 +13,9 @@ from kafkasniff.accounts import InspectedConnection, OpenExchange
 from kafkasniff.in_step import EVENTS, Edges, Messages
 from kafkasniff.kafka.detail import Detail
 from kafkasniff.model import Endpoint, Lines, Problem
+from kafkasniff.native.calls import address_of
 from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, VERSIONS
-from kafkasniff.native.lines import EARLIER, address_of
+from kafkasniff.native.lines import EARLIER
 from kafkasniff.outstanding import Outstanding, keys_of
 from kafkasniff.paired import Open, Paired, PairedEntry
 from kafkasniff.repeats import Repeats
@@ -24,10 +25,10 @@ __all__ = ["Ends", "LineMaker", "LineRun", "MakeLines"]
 
 
 class LineMaker(Protocol):
-    """Writes lines (`sinks.native_lines.NativeLines`, `sinks.native_text.NativeText`)."""
+    """Writes lines (`sinks.native_lines.NativeLines`, `sinks.native_text.NativeText`).
 
-    at_once: bool
-    """Lines are in the sink when they are taken: what comes before them has to be there already."""
+    What comes before lines has to be in the enricher and in the sink when they are taken.
+    """
 
     def use(self, detail: Detail) -> None:
         """From here on write as much as it says now."""
@@ -38,10 +39,9 @@ class LineMaker(Protocol):
     def forget(self, connections: list[int]) -> None:
         """The feed has other connections at these indices."""
 
-    def bind(  # noqa: PLR0917 - what a batch is
+    def bind(
         self,
-        messages: int,
-        count: int,
+        messages: NDArray[np.void],
         numbers: NDArray[np.int64],
         buffer: NDArray[np.uint8],
         arena: NDArray[np.uint8],
@@ -94,8 +94,7 @@ class LineRun:
         """At a level that leaves something out: how many messages in front of each one lack something."""
         self._detail = detail
         lines.bind(
-            rows.ctypes.data,
-            len(rows),
+            rows,
             self.numbers,
             np.frombuffer(messages.buffer, np.uint8),
             np.frombuffer(messages.arena, np.uint8),
@@ -276,6 +275,7 @@ class LineRun:
             first_packet,
             last_packet,
             index,
+            0,
         )
 
     def _client_id(self, index: int, pair: int) -> str | bytes | None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.native.lines import address_of
+from kafkasniff.native.calls import address_of
 from kafkasniff.versions import client_id_text
 
 __all__ = ["HIDDEN", "ROW", "Outstanding", "keys_of"]

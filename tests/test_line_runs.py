@@ -23,14 +23,11 @@ from kafkasniff.sinks.native_text import NativeText
 from kafkasniff.sinks.text import TextSink
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
+from tests.native.one_by_one import OneByOne
 from tests.test_in_step import SAID, UNUSUAL, USUAL, talks
 
 KERNEL = kernel()
 pytestmark = pytest.mark.skipif(KERNEL is None, reason="no native kernel here")
-
-
-class _OneByOne(Inspector):
-    _uses_kernel = False
 
 
 class Shown:
@@ -44,7 +41,7 @@ class Shown:
         self.left_out = LeftOut()
 
 
-def _packets(packets: list[list[Packet]], cuts: Sequence[int]) -> list[Any]:
+def packets_of(packets: list[list[Packet]], cuts: Sequence[int]) -> list[Any]:
     """Batches, cut in percent of all packets."""
     whole = batch([*packets[0], *packets[1]])
     size = len(whole)
@@ -57,7 +54,13 @@ def _packets(packets: list[list[Packet]], cuts: Sequence[int]) -> list[Any]:
     return [*parts, whole]
 
 
-def shown(kind: type[Inspector], form: str, batches: list[Any], levels: Sequence[Level] = ()) -> Shown:
+def shown(
+    kind: type[Inspector],
+    form: str,
+    batches: list[Any],
+    levels: Sequence[Level] = (),
+    enricher: Enricher | None = None,
+) -> Shown:
     """The lines of all messages; at these levels, one batch after the other, over and over."""
     assert KERNEL is not None
     native, found = KERNEL, Shown()
@@ -67,11 +70,12 @@ def shown(kind: type[Inspector], form: str, batches: list[Any], levels: Sequence
 
     def make(ends: Callable[[int], Any], capture: Callable[[int], str | None]) -> NativeLines | NativeText:
         if isinstance(sink, TextSink):
-            return NativeText(native, sink, ends, capture, shows_nothing)
+            return NativeText(native, sink, ends, capture, enricher)
         assert renderer is not None
-        return NativeLines(native, renderer, ends, capture)
+        return NativeLines(native, renderer, ends, capture, enricher)
 
-    enricher = Enricher(summary=inspector.summary)
+    enricher = Enricher() if enricher is None else enricher
+    enricher.count_into(inspector.summary)
     inspector.write_lines(make)
     for number, one in enumerate(batches):
         if levels:
@@ -102,8 +106,8 @@ def shown(kind: type[Inspector], form: str, batches: list[Any], levels: Sequence
 @example(said=[[name, "heartbeat", "produce"] for name in UNUSUAL], cuts=[], skew_ns=0, form="json")
 @example(said=[["heartbeat", "produce", name] for name in UNUSUAL], cuts=[30, 60], skew_ns=-150_000, form="text")
 def test_the_same_as_one_by_one(said: list[list[str]], cuts: list[int], skew_ns: int, form: str) -> None:
-    batches = _packets(talks(said, skew_ns), cuts)
-    found, expected = shown(Inspector, form, batches), shown(_OneByOne, form, batches)
+    batches = packets_of(talks(said, skew_ns), cuts)
+    found, expected = shown(Inspector, form, batches), shown(OneByOne, form, batches)
     assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
     assert found.summary == expected.summary
     assert not expected.native
@@ -113,11 +117,11 @@ def test_the_same_as_one_by_one(said: list[list[str]], cuts: list[int], skew_ns:
 @pytest.mark.parametrize("cut", [None, 37, 50, 81])
 def test_messages_are_the_kernels(form: str, cut: int | None) -> None:
     """Whether an exchange lies in one batch or in two: what nobody else looks at is written by the kernel."""
-    batches = _packets(talks([["heartbeat", "produce"] * 6] * 3), [] if cut is None else [cut])
+    batches = packets_of(talks([["heartbeat", "produce"] * 6] * 3), [] if cut is None else [cut])
     found = shown(Inspector, form, batches)
     # Those in front of the first batch's end show that it is Kafka.
     assert found.native >= 3 * 2 * (12 if cut is None else 10)
-    assert found.out.getvalue() == shown(_OneByOne, form, batches).out.getvalue()
+    assert found.out.getvalue() == shown(OneByOne, form, batches).out.getvalue()
 
 
 @given(
@@ -132,8 +136,8 @@ def test_messages_are_the_kernels(form: str, cut: int | None) -> None:
 @example(said=[["heartbeat", "produce", "fetch"] * 3], cuts=[30, 61], levels=[Level(1), Level(2)], form="text")
 @example(said=[["heartbeat", "produce", "fetch"] * 3], cuts=[31, 52, 73], levels=[Level(0), Level(3)], form="text")
 def test_the_same_is_left_out(said: list[list[str]], cuts: list[int], levels: list[Level], form: str) -> None:
-    batches = _packets(talks(said, 0), cuts)
-    found, expected = (shown(kind, form, batches, levels) for kind in (Inspector, _OneByOne))
+    batches = packets_of(talks(said, 0), cuts)
+    found, expected = (shown(kind, form, batches, levels) for kind in (Inspector, OneByOne))
     assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
     assert (found.summary, found.left_out) == (expected.summary, expected.left_out)
 
@@ -141,9 +145,9 @@ def test_the_same_is_left_out(said: list[list[str]], cuts: list[int], levels: li
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("level", [Level.NO_RECORDS, Level.NO_BODIES, Level.NO_MESSAGES])
 def test_connections_stay_the_kernels_at_each_level(level: Level, form: str) -> None:
-    batches = _packets(talks([["heartbeat", "produce", "fetch"] * 6] * 3, 0), [40, 60, 80])
+    batches = packets_of(talks([["heartbeat", "produce", "fetch"] * 6] * 3, 0), [40, 60, 80])
     found = shown(Inspector, form, batches, [Level.ALL, Level.ALL, level, level, level])
-    expected = shown(_OneByOne, form, batches, [Level.ALL, Level.ALL, level, level, level])
+    expected = shown(OneByOne, form, batches, [Level.ALL, Level.ALL, level, level, level])
     assert found.out.getvalue() == expected.out.getvalue()
     assert found.left_out == expected.left_out != LeftOut()
     if level < Level.NO_MESSAGES:

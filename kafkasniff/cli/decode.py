@@ -149,7 +149,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 lines: LineSink | None = None
                 if predicate is None and writing is None and limit is None:
                     several = len(captures) > 1
-                    make = make_lines(environment, output, sink, arguments["renderer"], captures=several)
+                    make = make_lines(environment, output, sink, arguments["renderer"], enricher, captures=several)
                     if make is not None and inspector.write_lines(make):
                         lines = sink
                 run = Pipeline(

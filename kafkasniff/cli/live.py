@@ -192,6 +192,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
             ) as watch,
         ):
             sink: Sink = _NoSink()
+            enricher = Enricher(catalog, summary=inspector.summary)
             timed: TimedSink | None = None
             lines: LineSink | None = None
             flush: Callable[[], None] | None = None
@@ -208,14 +209,14 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 sink = timed = TimedSink(inner)
                 flush = inner.flush
                 if predicate is None and limit is None and not watching:
-                    make = make_lines(environment, output, inner, renderer, captures=several)
+                    make = make_lines(environment, output, inner, renderer, enricher, captures=several)
                     if make is not None and inspector.write_lines(make):
                         lines = timed
             pipeline = Pipeline(
                 environment,
                 inspector,
                 watch.sink(sink),
-                enricher=Enricher(catalog, summary=inspector.summary),
+                enricher=enricher,
                 predicate=predicate,
                 limit=limit,
                 flush=flush,

@@ -16,7 +16,7 @@ from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.cli.output import Output
-    from kafkasniff.enrich import Catalog
+    from kafkasniff.enrich import Catalog, Enricher
     from kafkasniff.filters import Predicate
     from kafkasniff.inspector import Inspector
     from kafkasniff.kafka.rendered import Renderer
@@ -343,11 +343,18 @@ def lines_are_made(options: OutputOptions, payload: Payload) -> bool:
 
 
 def make_lines(
-    environment: Environment, output: Output, sink: TextSink | JsonSink, renderer: Renderer | None, *, captures: bool
+    environment: Environment,
+    output: Output,
+    sink: TextSink | JsonSink,
+    renderer: Renderer | None,
+    enricher: Enricher,
+    *,
+    captures: bool,
 ) -> MakeLines | None:
     """What makes the lines of `sink` for an `Inspector`; None where there is nothing that could.
 
-    `renderer`: that of the inspector; `captures`: there are several, as for `make_sink`.
+    `renderer`: that of the inspector; `enricher`: what takes its messages before the sink does; `captures`: there are
+    several, as for `make_sink`.
     """
     from kafkasniff.native import kernel
     from kafkasniff.sinks.text import TextSink
@@ -361,10 +368,9 @@ def make_lines(
         text = sink
 
         def make_text(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> LineMaker:
-            from kafkasniff.enrich.plan import shows_nothing
             from kafkasniff.sinks.native_text import NativeText
 
-            return NativeText(native, text, ends, capture, shows_nothing)
+            return NativeText(native, text, ends, capture, enricher)
 
         return make_text
     if renderer is None:
@@ -374,7 +380,7 @@ def make_lines(
     def make_json(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> LineMaker:
         from kafkasniff.sinks.native_lines import NativeLines
 
-        return NativeLines(native, renderer, ends, capture, names_captures=captures, terminal=terminal)
+        return NativeLines(native, renderer, ends, capture, enricher, names_captures=captures, terminal=terminal)
 
     return make_json
 

@@ -3,11 +3,14 @@
 const build = @import("build_facts");
 pub const calls = @import("call.zig");
 pub const columns = @import("columns.zig");
+pub const exchanges = @import("exchanges.zig");
 pub const feed = @import("feed.zig");
 pub const headers = @import("headers.zig");
 const json = @import("json.zig");
 pub const lines = @import("lines.zig");
+pub const names = @import("names.zig");
 const packing = @import("pack.zig");
+pub const pcap = @import("pcap.zig");
 const payloads = @import("payload.zig");
 const programs = @import("program.zig");
 const reading = @import("reader.zig");
@@ -42,6 +45,11 @@ pub export fn kafkasniff_identity() [*:0]const u8 {
 /// 1 where these bytes are a program: any other must not be used.
 pub export fn kafkasniff_check(program: [*]const u8, size: u64) i32 {
     return @intFromBool(programs.check(program[0..size]));
+}
+
+/// Where the records of a pcap file begin.
+pub export fn kafkasniff_pcap_records(records: *pcap.Records) void {
+    records.read();
 }
 
 /// Headers of packets to columns.
@@ -286,6 +294,11 @@ pub export fn kafkasniff_feed_forget(call: *feed.Feed, index: u32) void {
 /// Messages of a batch as JSON lines, from `next` on; see `lines.zig`.
 pub export fn kafkasniff_lines(call: *lines.Lines) lines.Outcome {
     return lines.run(call);
+}
+
+/// Whole exchanges of a batch as columns, from `next` on; see `exchanges.zig`.
+pub export fn kafkasniff_exchanges(call: *exchanges.Exchanges) Status {
+    return exchanges.run(call);
 }
 
 /// The same as lines of text; see `text_lines.zig`.

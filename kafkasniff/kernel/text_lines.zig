@@ -35,7 +35,9 @@ pub const Outcome = enum(i32) {
     new_capture = 5,
     /// There is no `Table` for it yet.
     new_table = 6,
-    misuse = 7,
+    /// The caller has to say something first (`names.Asks`).
+    asks = 7,
+    misuse = 8,
 };
 
 /// Both ends of a connection with the arrow of a request or a response between them, padded.
@@ -63,6 +65,8 @@ pub const Table = extern struct {
     known: u32,
     /// 1: nothing is shown of bodies; there is no address then.
     bare: u32,
+    /// 1: messages report the topics that they name.
+    tells: u64,
     /// Lines below that of each message.
     below: Text,
 };
@@ -109,7 +113,7 @@ pub const TextLines = extern struct {
     state: State,
 };
 
-const Stop = error{ Odd, NoRoom, NewConnection, NewLabel, NewCapture, NewTable };
+const Stop = error{ Odd, NoRoom, NewConnection, NewLabel, NewCapture, NewTable, Asks };
 
 pub fn run(lines: *TextLines) Outcome {
     // Else its memory would be filled first, which takes longer than a line.
@@ -120,7 +124,7 @@ pub fn run(lines: *TextLines) Outcome {
 
 noinline fn write(lines: *TextLines, walk: *summary_of.Walk) Outcome {
     if (lines.last > lines.source.messages_size or lines.used > lines.output_size) return .misuse;
-    walk.topics = &lines.summaries.topics;
+    walk.names = lines.summaries.names;
     var writer = Writer{
         .lines = lines,
         .bytes = lines.output[0..lines.output_size],
@@ -134,6 +138,7 @@ noinline fn write(lines: *TextLines, walk: *summary_of.Walk) Outcome {
             switch (reason) {
                 error.NoRoom => return .no_room,
                 error.Odd => return .left,
+                error.Asks => return .asks,
                 error.NewConnection => {
                     lines.wanted = message.connection;
                     return .new_connection;
@@ -218,8 +223,8 @@ const Writer = struct {
         const before = self.at;
         if (told) |text| {
             try self.put(text);
-        } else if (table.?.address) |address| {
-            try self.summary(address, one, index);
+        } else if (table.?.address != null) {
+            try self.summary(table.?, one, index);
         }
         if (self.at == before) {
             while (self.at > begin and self.bytes[self.at - 1] == ' ') self.at -= 1;
@@ -244,13 +249,16 @@ const Writer = struct {
     }
 
     /// The summary of a body, where there is nothing else to report of it.
-    inline fn summary(self: *Self, table: [*]const u8, one: *const Message, index: u64) Error!void {
+    inline fn summary(self: *Self, table: *const Table, one: *const Message, index: u64) Stop!void {
         const lines = self.lines;
         const data = try lines.source.bytes(one);
         if (one.body > data.len) return error.Odd;
-        const session: ?i64 = if (lines.summaries.sessions) |sessions| sessions[index] else null;
         var after: u64 = undefined;
-        const size = try summary_of.summary(self.walk, table, data, one.body, session, self.bytes[self.at..], &after);
+        const names = lines.summaries.names;
+        if (names) |some| some.begin(index, one.pair, one.flags.request, table.tells != 0);
+        const found = summary_of.summary(self.walk, table.address.?, data, one.body, self.bytes[self.at..], &after);
+        if (names) |some| if (some.isAsking()) return error.Asks;
+        const size = try found;
         if (after != data.len) return error.Odd;
         self.at += size;
     }

@@ -69,6 +69,9 @@ class Kernel:
         self.summaries = library.kafkasniff_summaries
         self.summaries.argtypes = (ctypes.POINTER(SummaryCall), ctypes.c_char_p, number, ctypes.POINTER(Item), number)
         self.summaries.restype = number
+        self.pcap_records = library.kafkasniff_pcap_records
+        self.pcap_records.argtypes = (pointer,)
+        self.pcap_records.restype = None
         self.headers = library.kafkasniff_headers
         self.headers.argtypes = (pointer,)
         self.headers.restype = None
@@ -96,6 +99,9 @@ class Kernel:
         self.lines = library.kafkasniff_lines
         self.lines.argtypes = (pointer,)
         self.lines.restype = ctypes.c_int32
+        self.exchanges = library.kafkasniff_exchanges
+        self.exchanges.argtypes = (pointer,)
+        self.exchanges.restype = ctypes.c_int32
         self.text_lines = library.kafkasniff_text_lines
         self.text_lines.argtypes = (pointer,)
         self.text_lines.restype = ctypes.c_int32

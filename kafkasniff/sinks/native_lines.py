@@ -13,17 +13,21 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from kafkasniff.enrich import Enricher
+from kafkasniff.enrich.plan import adds_names, tells
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.detail import Detail, Level
 from kafkasniff.kafka.errors import error_codes, error_name
 from kafkasniff.kafka.message_plan import request_plan, response_plan
 from kafkasniff.kafka.named_apis import PRODUCE
 from kafkasniff.kafka.rendered import MAX_SIZE, Renderer
-from kafkasniff.model import Endpoint, Lines
+from kafkasniff.model import Direction, Endpoint, Lines
 from kafkasniff.native.caller import Program, Wanted
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import JsonLines, Kind
+from kafkasniff.native.names import LineNames
 from kafkasniff.sinks.jsonl import plain_text, problem_objects
+from kafkasniff.sinks.native_names import AddedNames
 from kafkasniff.sinks.printable import visible_json
 
 __all__ = ["Ends", "NativeLines"]
@@ -49,11 +53,9 @@ class NativeLines:
     """Makes lines by the kernel.
 
     `renderer`: says what bodies look like, and which ones the kernel renders; `ends`: of a connection by its index in
-    the feed; `capture`: the name of a capture by its index; `names_captures`: it is in every line; `terminal`: escape
-    what would act on one.
+    the feed; `capture`: the name of a capture by its index; `enricher`: adds to bodies, and has taken what comes before
+    lines when they are taken; `names_captures`: the capture is in every line; `terminal`: escape what would act on one.
     """
-
-    at_once = False
 
     def __init__(
         self,
@@ -61,6 +63,7 @@ class NativeLines:
         renderer: Renderer,
         ends: Callable[[int], Ends],
         capture: Callable[[int], str | None],
+        enricher: Enricher,
         *,
         names_captures: bool = False,
         terminal: bool = False,
@@ -71,6 +74,7 @@ class NativeLines:
         self._capture_name = capture
         self._names_captures = names_captures
         self._terminal = terminal
+        self._added = AddedNames(enricher, lambda index: ends(index)[2])
         self._detail: Detail | None = None
         self._ways: dict[Level, _Way] = {}
         self._way: _Way | None = None
@@ -88,7 +92,8 @@ class NativeLines:
                 rendering = msgspec.structs.replace(options, bodies=True)
             self._renderer.use(rendering)
             errors = {code: orjson.dumps(error_name(code)) for code in error_codes()}
-            lines = JsonLines(self._kernel, self._renderer.caller(), self, errors=errors, most=MAX_SIZE)
+            names = LineNames(self._added)
+            lines = JsonLines(self._kernel, self._renderer.caller(), self, errors=errors, most=MAX_SIZE, names=names)
             way = self._ways[detail.level] = _Way(options, rendering, lines, {}, [])
         self._way = way
 
@@ -107,10 +112,9 @@ class NativeLines:
         for way in self._ways.values():
             way.lines.forget(connections)
 
-    def bind(  # noqa: PLR0917 - as `JsonLines.bind`
+    def bind(
         self,
-        messages: int,
-        count: int,
+        messages: NDArray[np.void],
         numbers: NDArray[np.int64],
         buffer: NDArray[np.uint8],
         arena: NDArray[np.uint8],
@@ -118,7 +122,8 @@ class NativeLines:
     ) -> None:
         """The batch whose lines are taken from here on; see `JsonLines.bind`."""
         assert self._way is not None
-        self._way.lines.bind(messages, count, numbers, buffer, arena, earlier)
+        self._added.bind(messages, numbers, buffer, arena)
+        self._way.lines.bind(messages, numbers, buffer, arena, earlier)
 
     def take(self, first: int, last: int) -> Iterator[Lines | int]:
         """The lines of these messages, of one or more at a time; for one that is Python's its index."""
@@ -151,17 +156,20 @@ class NativeLines:
         # Bodies of Produce requests are read where headers are not all that is wanted.
         if self._way.rendering.headers or not (self._way.options.bodies or (is_request and key == PRODUCE)):
             return Kind(text, 0, bare=True, problems=problems)
+        direction: Direction = "request" if is_request else "response"
+        if not adds_names(key, version, direction):
+            return Kind(text, 0)
         self._renderer.use(self._way.rendering)
-        program = self._renderer.program(key, version, "request" if is_request else "response")
+        program = self._renderer.line_program(key, version, direction)
         if program is None:
             return Kind(text, 0)
         self._way.programs.append(program)
-        return Kind(text, program.address, problems=problems)
+        return Kind(text, program.address, tells=tells(key, version, direction), problems=problems)
 
     def capture(self, index: int) -> bytes:
         """The name of a capture."""
         return plain_text(self._capture_name(index)) if self._names_captures else b""
 
-    def inflate(self, data: bytes) -> Callable[[Wanted], bytes | None]:
+    def inflate(self, data: bytes | memoryview) -> Callable[[Wanted], bytes | None]:
         """Decompresses batches of a message."""
         return self._renderer.inflate(data)

@@ -195,7 +195,7 @@ _RUNS: Final = (
         # Which bodies messages may share, and how much memory there is, is for those who resume it to say.
         without=frozenset(
             {
-                *("_gone", "_in_step", "_lines", "_make_lines", "_maker", "_memory"),
+                *("_gone", "_in_step", "_lines", "_make_lines", "_maker", "_memory", "_rows_at_once"),
                 *("_renderer", "_repeats", "_run", "slice_bytes"),
             }
         ),
@@ -230,7 +230,7 @@ _NAMES: Final = (
         },
         new=Enricher,
         # Where to look in messages is found again; the others are those of one message.
-        without=frozenset({"_again", "_lost", "_misses", "_problems", "_ways"}),
+        without=frozenset({"_again", "_begun", "_lost", "_misses", "_problems", "_ways"}),
     ),
     Layout(
         Catalog,
