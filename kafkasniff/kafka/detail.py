@@ -125,7 +125,12 @@ class Detail:
         """What is to be told with messages of a kind that no later ones are read by, at the level of now."""
         if not self.level:
             return ()
-        return self._lack(api_key, is_request=is_request, has_body=is_request and api_key == PRODUCE)
+        has_body = self.reads_body(api_key, is_request=is_request)
+        return self._lack(api_key, is_request=is_request, has_body=has_body)
+
+    def reads_body(self, api_key: int, *, is_request: bool) -> bool:
+        """Whether bodies of messages that no later ones are read by are decoded: those of Produce requests always."""
+        return self.decode.bodies or (is_request and api_key == PRODUCE)
 
     def count(self, problems: tuple[Problem, ...], messages: int = 1) -> None:
         """Count messages with which this is told."""

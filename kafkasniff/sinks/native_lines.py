@@ -19,7 +19,6 @@ from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.detail import Detail, Level
 from kafkasniff.kafka.errors import error_codes, error_name
 from kafkasniff.kafka.message_plan import request_plan, response_plan
-from kafkasniff.kafka.named_apis import PRODUCE
 from kafkasniff.kafka.rendered import MAX_SIZE, Renderer
 from kafkasniff.model import Direction, Endpoint, Lines
 from kafkasniff.native.caller import Program, Wanted
@@ -153,8 +152,7 @@ class NativeLines:
         if plan.needed or plan.asks_connection or not plan.known_version:
             return Kind(text, 0)
         problems = orjson.dumps(problem_objects(self._detail.lack(key, is_request=is_request)))
-        # Bodies of Produce requests are read where headers are not all that is wanted.
-        if self._way.rendering.headers or not (self._way.options.bodies or (is_request and key == PRODUCE)):
+        if self._way.rendering.headers or not self._detail.reads_body(key, is_request=is_request):
             return Kind(text, 0, bare=True, problems=problems)
         direction: Direction = "request" if is_request else "response"
         if not adds_names(key, version, direction):

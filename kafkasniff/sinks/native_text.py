@@ -17,7 +17,6 @@ from kafkasniff.enrich.plan import adds_names, tells
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.detail import Detail
 from kafkasniff.kafka.message_plan import request_plan
-from kafkasniff.kafka.named_apis import PRODUCE
 from kafkasniff.model import Direction, Lines
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.names import LineNames
@@ -174,7 +173,7 @@ class NativeText:
         if self._detail is not None:
             lines = self._sink.problem_lines(self._detail.lack(key, is_request=is_request))
             below = "".join(f"{line}\n" for line in lines).encode()
-            if not (self._detail.decode.bodies or (is_request and key == PRODUCE)):
+            if not self._detail.reads_body(key, is_request=is_request):
                 return TextTable(0, bare=True, below=below)
         direction: Direction = "request" if is_request else "response"
         made = self._known.get((key, version, is_request))
