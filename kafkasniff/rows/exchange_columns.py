@@ -18,7 +18,6 @@ from kafkasniff.accounts import InspectedConnection
 from kafkasniff.in_step import Messages
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.errors import error_name
-from kafkasniff.kafka.rendered import MAX_SIZE
 from kafkasniff.kafka.waits import answers_at_once
 from kafkasniff.native.caller import Program
 from kafkasniff.native.exchanges import (
@@ -50,6 +49,8 @@ from kafkasniff.versions import distinct, version_of
 
 __all__ = ["ExchangeFinder", "exchange_finder", "exchange_rows", "record_rows"]
 
+MAX_READ: Final = 16 << 10
+"""Bytes of a message that is read here. Larger ones cost less one by one, since their records are columns there."""
 MAX_LEARNT: Final = 4096
 MAX_LEARNT_BYTES: Final = 8 << 20
 """Bodies that names were learnt from, which need not be read again."""
@@ -140,7 +141,7 @@ class ExchangeFinder:
                 bodies=self._bodies,
                 records=self._wants_records,
                 show_secrets=self._show_secrets,
-                most=MAX_SIZE,
+                most=MAX_READ,
                 max_records=options.max_records,
             )
             if self._wants_records:
