@@ -14,7 +14,7 @@ from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import MAX_CAPTURES, Source
 from kafkasniff.native.names import LineNames
 
-__all__ = ["NO_DAY", "TOLD", "State", "TextFacts", "TextLines", "TextTable"]
+__all__ = ["NO_DAY", "TABLE", "TOLD", "State", "TextFacts", "TextLines", "TextTable"]
 
 OUTPUT: Final = 256 << 10
 """Bytes of the lines of one call, at most."""
@@ -29,7 +29,7 @@ TOLD: Final = np.dtype([("at", np.uint64), ("size", np.uint32), ("known", np.uin
 """What lines show of bodies: the place and the bytes of each text, and 1; 0 for the summary that the kernel makes."""
 _TEXT: Final = [("text", np.uint64), ("size", np.uint64)]
 _ENDS: Final = np.dtype([("request", _TEXT), ("response", _TEXT)])
-_TABLE: Final = np.dtype(
+TABLE: Final = np.dtype(
     [("address", np.uint64), ("known", np.uint32), ("bare", np.uint32), ("tells", np.uint64), ("below", _TEXT)]
 )
 _CAPTURE: Final = np.dtype([("name", np.int64), ("line", _TEXT)])
@@ -127,7 +127,7 @@ class TextLines:
         self._output = memoryview(output)
         lines = self._lines = _TextLines()
         self._pointer = ctypes.pointer(lines)
-        self._tables = np.zeros(2 * KEYS * VERSIONS, _TABLE)
+        self._tables = np.zeros(2 * KEYS * VERSIONS, TABLE)
         lines.tables = self._tables.ctypes.data
         lines.labels = self._labels.ctypes.data
         lines.output, lines.output_size = ctypes.addressof(ctypes.c_char.from_buffer(output)), OUTPUT

@@ -16,6 +16,7 @@ from kafkasniff.enrich.plan import tells
 from kafkasniff.native.caller import Program
 from kafkasniff.native.exchanges import ExchangeReader
 from kafkasniff.native.feed import KEYS, MESSAGE, NONE, VERSIONS
+from kafkasniff.native.text_lines import TABLE
 from kafkasniff.rows.roles import exchange_kind
 from tests.conftest import shipped_captures
 from tests.fuzz.compiled import Room, compiled
@@ -78,15 +79,18 @@ def fuzz(options: argparse.Namespace) -> int:
     room = Room(ROOM)
     array = (_Seed * len(seeds))(*seeds)
     run = _Run(native.call, array, len(seeds), room.address, ROOM)
-    tables = np.zeros((2, KEYS * VERSIONS, 2), np.uint64)
-    tables[:, :, 1] = 1
+    tables = np.zeros((2, KEYS * VERSIONS), TABLE)
+    tables["known"] = 1
     kept = {}
     for kind in kinds_with_tables():
         assert kind.key is not None
         found = kept[kind] = table(kind.key, kind.version, kind.direction)
         assert found is not None
         place = int(kind.direction == "response"), kind.key * VERSIONS + kind.version
-        tables[place] = found.address, 1 | tells(kind.key, kind.version, kind.direction) << 32
+        tables["address"][place], tables["tells"][place] = (
+            found.address,
+            tells(kind.key, kind.version, kind.direction),
+        )
     run.tables = tables.ctypes.data
     reader, programs = _reader()
     run.exchanges = ctypes.addressof(reader.call)
