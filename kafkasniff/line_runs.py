@@ -27,11 +27,11 @@ __all__ = ["Ends", "LineMaker", "LineRun", "MakeLines"]
 class LineMaker(Protocol):
     """Writes lines (`sinks.native_lines.NativeLines`, `sinks.native_text.NativeText`).
 
-    What comes before lines has to be in the enricher and in the sink when they are taken.
+    The enricher and the sink must have everything that comes before lines when these are taken.
     """
 
     def use(self, detail: Detail) -> None:
-        """From here on write as much as it says now."""
+        """Write at the current level of `detail` from here on."""
 
     def takes(self, key: int, version: int, *, is_request: bool) -> bool:
         """Whether messages of a version of an API have lines, unless there is anything odd in them."""

@@ -185,7 +185,7 @@ class Stager:
 
 
 def finder_for(options: ExportOptions) -> ExchangeFinder | None:
-    """What finds exchanges that are columns in an export with these options; None: all are told one by one."""
+    """Finds the exchanges that become columns in an export with these options; None: all are emitted one by one."""
     wants = options.tables
     if options.reads_headers:
         return exchange_finder(headers=True)

@@ -50,7 +50,8 @@ from kafkasniff.versions import distinct, version_of
 __all__ = ["ExchangeFinder", "exchange_finder", "exchange_rows", "record_rows"]
 
 MAX_READ: Final = 16 << 10
-"""Bytes of a message that is read here. Larger ones cost less one by one, since their records are columns there."""
+"""Bytes of a message that is read here, at most. Most larger ones hold compressed batches, which are Python's, so that
+looking at them here first costs more than it saves."""
 MAX_LEARNT: Final = 4096
 MAX_LEARNT_BYTES: Final = 8 << 20
 """Bodies that names were learnt from, which need not be read again."""
@@ -104,7 +105,7 @@ class ExchangeFinder:
         """Exchanges as columns, and which of all messages of whole exchanges are not among them."""
         rows = messages.rows
         reader = self._use(options)
-        # Retransmissions are counted where exchanges are told one by one.
+        # Only exchanges that are emitted one by one count retransmissions.
         answer = np.flatnonzero((rows["pair"] != NONE) & (rows["flags"] & REQUEST == 0) & (rows["retransmits"] == 0))
         pairs = np.zeros(len(answer), PAIR)
         pairs["response"], pairs["request"] = answer, rows["pair"][answer]

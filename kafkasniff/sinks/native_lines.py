@@ -79,7 +79,7 @@ class NativeLines:
         self._way: _Way | None = None
 
     def use(self, detail: Detail) -> None:
-        """From here on write as much as it says now. Another level costs some 0.1 ms, the first time."""
+        """Write at the current level of `detail` from here on. Another level costs some 0.1 ms, the first time."""
         self._detail = detail
         way = self._way
         if way is not None and way.options is detail.decode:

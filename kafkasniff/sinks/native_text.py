@@ -84,7 +84,7 @@ class NativeText:
         self._lines.bind(messages, numbers, buffer, arena, earlier, told=told)
 
     def use(self, detail: Detail) -> None:
-        """From here on write as much as it says now."""
+        """Write at the current level of `detail` from here on."""
         if detail.decode is not self._options:
             self._detail, self._options = detail, detail.decode
             self._kinds.clear()

@@ -97,9 +97,8 @@ class TextSink:
 
     `verbosity` 0: one line per message; 1: its body, too; 2: records, too (where they were decoded). `colour`: with
     ANSI colours; `encoding`: of the stream, what it cannot encode is escaped; `width`: columns that the tree may use;
-    `captures`: tell where another capture begins; `names`: address, or
-    address:port, → name, shown for it, from the captures' name records or the user; may grow while lines are written;
-    `payload`: what becomes of payload.
+    `captures`: show where another capture begins; `names`: address, or address:port, → the name shown for it, from the
+    captures' name records or the user; may grow while lines are written; `payload`: what becomes of payload.
     """
 
     def __init__(
