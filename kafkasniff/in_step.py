@@ -59,9 +59,10 @@ EVENTS: Final = 4
 
 _ROW: Final = packing(CONNECTION)
 _WAITING_ROW: Final = packing(WAITING)
-_CONNECTION_FIELDS: Final = 31
+_CONNECTION_FIELDS: Final = 37
 _STREAM_FIELDS: Final = 14 + 3 * RECENT + 8
 _HELD_ROW: Final = packing(HELD)
+_SIGN: Final = 1 << 31
 _ACKS_FIRST, _ACKS_BEHIND_STRING, _ACKS_BEHIND_COMPACT = 1, 2, 3
 
 
@@ -129,7 +130,7 @@ class InStep:
         self.outstanding = Outstanding()
         """The others."""
         self._kept = 0
-        """Bytes of unfinished frames and of segments behind holes."""
+        """Bytes of unfinished frames, of segments behind holes, and of early responses."""
 
     def __len__(self) -> int:
         """Connections in step."""
@@ -407,7 +408,7 @@ class InStep:
             1,
             owner.kafka.client,
             feed.connections["active"][index],
-            0,
+            state.loss,
             0,
             tcp.clock,
             tcp.last_packet,
@@ -426,6 +427,12 @@ class InStep:
             last,
             len(state.waiting),
             turn.retransmits,
+            NONE,
+            NONE,
+            0,
+            0,
+            0,
+            0,
             *state.place,
             *streams,
         )
@@ -455,7 +462,7 @@ class InStep:
             len(recent),
             *packed,
             *([0] * (3 * RECENT - len(packed))),
-            stream.next - stream.begin,
+            stream.next - stream.seen_from,
             0,
             NONE,
             NONE,
@@ -474,7 +481,8 @@ class InStep:
         row: tuple[Any, ...] = _ROW.unpack_from(self._feed.memory, index * _ROW.size)
         repeats, tcp.clock, tcp.last_packet, tcp.last_time, packets, tcp.packets = row[10:16]
         tcp.seen += packets
-        ordinal, last_id, last_answer, has_id, has_answer, vary, rise, most, first, _, count, again, *place = row[16:31]
+        ordinal, last_id, last_answer, has_id, has_answer, vary, rise, most, first, _, count, again = row[16:28]
+        early, _, early_count, _, ticks, _, *place = row[28:_CONNECTION_FIELDS]
         waiting: list[Pending] = []
         entry = first
         held = {int(one["ordinal"]): one for one in self.outstanding.take_connection(index)} if count else {}
@@ -515,6 +523,8 @@ class InStep:
             bool(rise),
             last_answer if has_answer else None,
             again,
+            self._early(1 - row[7], early, early_count),
+            ticks,
         )
         state = InTurn(turn, waiting, most, (pieces[0], pieces[1]), (place[0], place[1], place[2]))
         holes = bool(tcp.streams[0].held), bool(tcp.streams[1].held)
@@ -544,14 +554,33 @@ class InStep:
         """Segments behind a hole, as a stream has them."""
         found: list[Held] = []
         for _ in range(count):
-            at, packet, time_ns, when, clock, seq, size, following, _ = _HELD_ROW.unpack_from(
-                self._feed.held_memory, first * _HELD_ROW.size
-            )
-            data = self._feed.arena[at : at + size]
+            data, packet, time_ns, when, clock, _, _, _, _, seq, size, following, _ = self._take_held(first)
             found.append(Held(stream.position(seq), data, size, packet, time_ns, when, clock))
-            self._feed.hold_no_more(first)
             first = following
         return found
+
+    def _early(self, direction: int, first: int, count: int) -> list[tuple[int, int, Frame]]:
+        """Responses that came before their requests, as `EarlyResponses.take_back` has them."""
+        found: list[tuple[int, int, Frame]] = []
+        for _ in range(count):
+            data, packet, time_ns, _, _, order, *packets, first_time, correlation, size, following, due = (
+                self._take_held(first)
+            )
+            found.append(
+                (
+                    due,
+                    (correlation ^ _SIGN) - _SIGN,
+                    Frame(order, direction, data, 0, size, size, *packets, first_time, time_ns, packet),
+                )
+            )
+            first = following
+        return found
+
+    def _take_held(self, entry: int) -> tuple[Any, ...]:
+        """What an entry has, with the bytes instead of their place; it is free then."""
+        at, *rest = _HELD_ROW.unpack_from(self._feed.held_memory, entry * _HELD_ROW.size)
+        self._feed.hold_no_more(entry)
+        return self._feed.arena[at : at + rest[9]], *rest
 
     def clock(self, tcp: TcpConnection) -> int:
         """The packet clock at the last packet of a connection."""
@@ -605,7 +634,7 @@ def left_rows(batch: PacketBatch, left: NDArray[np.uint32], clock: NDArray[np.in
 
 def _is_plain(stream: Stream) -> bool:
     """Whether the next byte is the only one that is waited for."""
-    return stream.clean and stream.heard and stream.ack is not None and not stream.missing
+    return stream.clean and stream.heard and stream.ack is not None
 
 
 def _may_go_on(piece: Piece) -> bool:

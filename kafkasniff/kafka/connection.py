@@ -97,6 +97,8 @@ class InTurn(NamedTuple):
     """Of each stream."""
     place: tuple[int, int, int]
     """Order, time_ns and packet of the last frame."""
+    loss: int = 0
+    """`Dialogue.loss`; it does not change."""
 
 
 class KafkaConnection:
@@ -235,6 +237,7 @@ class KafkaConnection:
             most,
             (one.hand_over(), other.hand_over()),
             (log.order, log.time_ns, log.packet),
+            self._dialogue.loss,
         )
 
     def take_back(

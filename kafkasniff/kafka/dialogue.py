@@ -49,6 +49,9 @@ class Turn(NamedTuple):
     ids_rise: bool
     last_answer: int | None
     retransmits: int
+    early: Sequence[tuple[int, int, Frame]] = ()
+    ticks: int = 0
+    """What came before its request since then: `EarlyResponses.take_back`."""
 
 
 class Dialogue:
@@ -137,7 +140,7 @@ class Dialogue:
         return (
             self.opening is None
             and self.requests == "here"
-            and not self.gapped
+            and not (self.gapped and self._needs_proof())
             and self._sasl is None
             and self._offered is None
             and not self._early
@@ -145,13 +148,24 @@ class Dialogue:
             and not (self._every_end and self.retransmits > MOST_RETRANSMITS)
         )
 
+    def _needs_proof(self) -> bool:
+        """Whether the body of a response that comes next has to show that it answers its request (`_pair`)."""
+        first = self.ledger.first
+        return not self._ids_rise or (first is not None and self._may_repeat(first))
+
+    @property
+    def loss(self) -> int:
+        """What is missing of the connection, as the kernel has it: `feed.Loss`."""
+        return self.gapped + (self.gapped and self._responses_lost)
+
     def hand_over(self) -> Turn:
         """Where a dialogue is that `is_plain`, in the numbers that change with each exchange."""
         return Turn(self._ordinal, self._last_id, self._ids_vary, self._ids_rise, self.last_answer, self.retransmits)
 
     def take_back(self, turn: Turn) -> None:
         """Go on with what was handed over, as it has become."""
-        self._ordinal, self._last_id, self._ids_vary, self._ids_rise, self.last_answer, self.retransmits = turn
+        self._ordinal, self._last_id, self._ids_vary, self._ids_rise, self.last_answer, self.retransmits, *early = turn
+        self._early.take_back(*early)
 
     @property
     def detail(self) -> Detail:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from typing import Final
 
 from kafkasniff.kafka.framing import Frame
@@ -56,15 +57,26 @@ class EarlyResponses:
         """Bytes of those that wait."""
         return self._bytes
 
-    def add(self, correlation_id: int, frame: Frame) -> list[Frame]:
-        """Keep a response. Returns those that have to go for it at the bound, oldest first (it may be among them)."""
+    def take_back(self, frames: Sequence[tuple[int, int, Frame]], clock: int) -> None:
+        """Go on with what the kernel kept where there was nothing: the clock at which each wait is over, its correlation
+        id and the response, and the clock that it counted from 0 on.
+        """
+        for due, correlation_id, frame in frames:
+            self.add(correlation_id, frame, due=self._clock + due)
+        self._clock += clock
+
+    def add(self, correlation_id: int, frame: Frame, *, due: int | None = None) -> list[Frame]:
+        """Keep a response. Returns those that have to go for it at the bound, oldest first (it may be among them).
+
+        `due`: the clock at which its wait is over, where it began to wait earlier.
+        """
         size = frame.end - frame.start
         if size < len(frame.data):
             # The whole batch of packets, which it is a part of, must not live as long as it does.
             frame = frame._replace(data=frame.data[frame.start : frame.end], start=0, end=size)
         number = self._next
         self._next += 1
-        self._waiting[number] = (self._clock + EARLY_FRAMES + 1, correlation_id, frame)
+        self._waiting[number] = (self._clock + EARLY_FRAMES + 1 if due is None else due, correlation_id, frame)
         waiting = self._by_id.get(correlation_id)
         if waiting is None:
             self._by_id[correlation_id] = deque((number,))

@@ -32,9 +32,11 @@ pub const RECENT = 16;
 const MAX_OUTSTANDING = 65_536;
 /// The first room for a frame in pieces.
 const FIRST_ROOM = 256;
-/// Bytes and segments of a stream that are held back behind a hole; with more, it is Python's.
+/// Bytes and segments of a stream that are held back behind a hole, or early responses; with more, it is Python's.
 const MAX_HELD_BYTES = 1 << 20;
 const MAX_HELD_SEGMENTS = 256;
+/// So many later frames of its connection a response waits for its request (`early.EARLY_FRAMES`).
+const EARLY_FRAMES = 4;
 /// `tcp/connection.py` has these: a segment further away is none of its stream, and when a hole is a gap.
 const MAX_AHEAD = 64 << 20;
 const GRACE_PACKETS = 32;
@@ -71,19 +73,27 @@ pub const Piece = extern struct {
     last_time: i64,
 };
 
-/// A segment behind a hole.
+/// A segment behind a hole, or a response that came before its request.
 pub const Held = extern struct {
     /// Where its bytes are in the arena.
     at: u64,
+    /// The packet that brought the segment, or completed the response, and its time.
     packet: i64,
     time: i64,
-    /// The connection's `count` and the packet clock when it came.
-    count: i64,
-    clock: i64,
+    /// Of a segment: the connection's `count` and the packet clock when it came.
+    count: i64 = 0,
+    clock: i64 = 0,
+    /// Of a response: as `Message`.
+    order: i64 = 0,
+    first_packet: i64 = 0,
+    last_packet: i64 = 0,
+    first_time: i64 = 0,
+    /// The sequence number of a segment, the correlation id of a response.
     seq: u32,
     size: u32,
     next: u32,
-    spare: u32,
+    /// Of a response: it has waited long enough when `Dialogue.ticks` is this.
+    due: u32 = 0,
 };
 
 pub const Stream = extern struct {
@@ -129,10 +139,27 @@ pub const Dialogue = extern struct {
     count: u32,
     /// Retransmitted segments since the last exchange ended (`Feed.every_end`).
     retransmits: u32,
+    /// Responses that came before their requests, oldest first, and their bytes. They came while no request waited.
+    early: u32,
+    early_last: u32,
+    early_count: u32,
+    early_bytes: u32,
+    /// Frames since the first of them that count for how long they wait.
+    ticks: u32,
+    spare: u32,
     /// Place of the last frame: order, time and packet.
     order: i64,
     time: i64,
     packet: i64,
+};
+
+/// Which bytes of a connection are missing: whether its ids alone tell which request a response answers.
+pub const Loss = enum(u8) {
+    none = 0,
+    some = 1,
+    /// Responses may be among them.
+    responses = 2,
+    _,
 };
 
 pub const Connection = extern struct {
@@ -146,7 +173,8 @@ pub const Connection = extern struct {
     client: u8,
     /// 1 while it is among `Feed.active`.
     active: u8,
-    spare: u8,
+    /// Bytes of it are missing.
+    loss: Loss,
     /// Retransmitted segments since it was handed over.
     retransmits: u32,
     /// The packet clock, the packet and its time at the last packet; packets since it was handed over.
@@ -333,6 +361,7 @@ pub fn run(feed: *Feed) Status {
     for (feed.active[0..feed.active_used]) |index| {
         const connection = &feed.connections[index];
         if (connection.here == 0) continue;
+        feed.kept += connection.dialogue.early_bytes;
         for (&connection.streams) |*stream| feed.kept += stream.piece.have + stream.held_bytes;
     }
     return .done;
@@ -544,7 +573,6 @@ fn hold(feed: *Feed, connection: *const Connection, stream: *Stream, row: u64, n
         .seq = seq,
         .size = size,
         .next = after,
-        .spare = 0,
     };
     feed.arena_used += size;
     if (stream.held == NONE) {
@@ -561,7 +589,11 @@ fn hold(feed: *Feed, connection: *const Connection, stream: *Stream, row: u64, n
 fn deliver(feed: *Feed, connection: *Connection, index: u32, direction: usize, row: u64, number: i64) Stop!void {
     const stream = &connection.streams[direction];
     var size: u32 = @intCast(feed.length[row]);
-    if (stream.held != NONE and feed.held[stream.held].seq -% stream.next < size) return error.Odd;
+    if (stream.held != NONE) {
+        if (feed.held[stream.held].seq -% stream.next < size) return error.Odd;
+        // The requests of early responses may be here.
+        if (direction == connection.client and connection.dialogue.early != NONE) return error.Odd;
+    }
     const at: u64 = @intCast(feed.offset[row]);
     const before = Before.of(feed, connection, direction);
     errdefer before.restore(feed, connection, direction);
@@ -586,12 +618,8 @@ fn deliver(feed: *Feed, connection: *Connection, index: u32, direction: usize, r
     if (taken == 0) return;
     stream.opened = connection.count;
     for (0..taken) |_| {
-        const one = &feed.held[stream.held];
-        const next = one.next;
-        stream.held_bytes -= one.size;
-        one.next = feed.free_held;
-        feed.free_held = stream.held;
-        stream.held = next;
+        stream.held_bytes -= feed.held[stream.held].size;
+        stream.held = releaseHeld(feed, stream.held);
     }
     stream.held_count -= taken;
     if (stream.held == NONE) stream.held_last = NONE;
@@ -630,6 +658,10 @@ const Before = struct {
                 if (asked != NONE) feed.messages[asked].pair = NONE;
             }
         }
+        const last = self.dialogue.early_last;
+        var early = if (last == NONE) now.early else feed.held[last].next;
+        while (early != NONE) early = releaseHeld(feed, early);
+        if (last != NONE) feed.held[last].next = NONE;
         connection.dialogue = self.dialogue;
         connection.streams[direction].piece = self.piece;
         connection.streams[direction].framed = self.framed;
@@ -650,6 +682,14 @@ inline fn release(feed: *Feed, entry: u32) u32 {
     const next = feed.waiting[entry].next;
     feed.waiting[entry].next = feed.free;
     feed.free = entry;
+    return next;
+}
+
+/// The same for what is held back.
+inline fn releaseHeld(feed: *Feed, entry: u32) u32 {
+    const next = feed.held[entry].next;
+    feed.held[entry].next = feed.free_held;
+    feed.free_held = entry;
     return next;
 }
 
@@ -803,14 +843,53 @@ fn message(
         .step = step,
         .flags = .{ .arena = frame.arena },
     };
-    if (direction == connection.client)
-        try request(feed, &connection.dialogue, found, frame)
+    const dialogue = &connection.dialogue;
+    const is_early = direction != connection.client and dialogue.first == NONE;
+    if (is_early)
+        try keepEarly(feed, dialogue, found, frame)
+    else if (direction == connection.client)
+        try request(feed, dialogue, found, frame)
     else
         try response(feed, connection, found, frame);
-    connection.dialogue.order = @max(connection.dialogue.order, found.order);
-    connection.dialogue.time = found.time;
-    connection.dialogue.packet = number;
-    feed.messages_used += 1;
+    if (dialogue.early != NONE and connection.streams[connection.client].held == NONE) {
+        dialogue.ticks += 1;
+        if (feed.held[dialogue.early].due <= dialogue.ticks) return error.Odd;
+    }
+    dialogue.order = @max(dialogue.order, found.order);
+    dialogue.time = found.time;
+    dialogue.packet = number;
+    feed.messages_used += @intFromBool(!is_early);
+}
+
+/// Keep a response that came while no request waits: its own may be behind a hole that is not known for one yet.
+fn keepEarly(feed: *Feed, dialogue: *Dialogue, found: *const Message, frame: Frame) Stop!void {
+    const size = frame.size;
+    if (size < 4) return error.Odd;
+    if (dialogue.early_count == MAX_HELD_SEGMENTS or dialogue.early_bytes + size > MAX_HELD_BYTES) return error.Odd;
+    const entry = feed.free_held;
+    if (entry == NONE) return error.NoHeld;
+    if (size > feed.arena_size - feed.arena_used) return error.NoArena;
+    feed.free_held = feed.held[entry].next;
+    @memcpy(feed.arena[feed.arena_used..][0..size], frame.bytes);
+    if (dialogue.early == NONE) dialogue.ticks = 0;
+    feed.held[entry] = .{
+        .at = feed.arena_used,
+        .packet = found.packet,
+        .time = found.time,
+        .order = found.order,
+        .first_packet = found.first_packet,
+        .last_packet = found.last_packet,
+        .first_time = found.first_time,
+        .seq = std.mem.readInt(u32, frame.bytes[0..4], .big),
+        .size = size,
+        .next = NONE,
+        .due = dialogue.ticks + EARLY_FRAMES + 1,
+    };
+    feed.arena_used += size;
+    if (dialogue.early_last == NONE) dialogue.early = entry else feed.held[dialogue.early_last].next = entry;
+    dialogue.early_last = entry;
+    dialogue.early_count += 1;
+    dialogue.early_bytes += size;
 }
 
 fn request(feed: *Feed, dialogue: *Dialogue, found: *Message, frame: Frame) Stop!void {
@@ -836,10 +915,14 @@ fn request(feed: *Feed, dialogue: *Dialogue, found: *Message, frame: Frame) Stop
     if (body > bytes.len) return error.Odd;
     if (kind.acks != 0 and !expectsResponse(bytes[body..], kind.acks)) return error.Odd;
     if (dialogue.count >= MAX_OUTSTANDING) return error.Odd;
+    const id = std.mem.readInt(i32, bytes[4..8], .big);
+    var early = dialogue.early;
+    while (early != NONE) : (early = feed.held[early].next) {
+        if (feed.held[early].seq == @as(u32, @bitCast(id))) return error.Odd;
+    }
     const entry = feed.free;
     if (entry == NONE) return error.NoWaiting;
     feed.free = feed.waiting[entry].next;
-    const id = std.mem.readInt(i32, bytes[4..8], .big);
     feed.waiting[entry] = .{
         .ordinal = dialogue.ordinal,
         .first_time = frame.first_time,
@@ -887,12 +970,17 @@ fn expectsResponse(body: []const u8, acks: u2) bool {
 fn response(feed: *Feed, connection: *Connection, found: *Message, frame: Frame) Stop!void {
     const dialogue = &connection.dialogue;
     const bytes = frame.bytes;
-    if (bytes.len < 4 or dialogue.first == NONE) return error.Odd;
+    // It answers a request, so responses that came before their own wait no more.
+    if (bytes.len < 4 or dialogue.early != NONE) return error.Odd;
     const id = std.mem.readInt(i32, bytes[0..4], .big);
     const waiting = &feed.waiting[dialogue.first];
     if (waiting.correlation != id) return error.Odd;
     const latency = frame.first_time -% waiting.time;
     if (latency < 0) return error.Odd;
+    const is_behind = connection.streams[connection.client].held != NONE;
+    // The request that it answers may be missing, or held back, and have the same id: its body decides, by Python.
+    if (connection.loss != .none and (dialogue.ids_rise == 0 or (connection.loss == .responses and is_behind)))
+        return error.Odd;
     const kind: Kind = @bitCast(feed.kinds[waiting.code]);
     found.latency = latency;
     found.duration = found.time -% waiting.first_time;
@@ -936,6 +1024,12 @@ pub fn carry(feed: *Feed, from: [*]const u8) Status {
                 one.at = move(feed, from, one.at, one.size) orelse return .no_arena;
                 connection.active = 1;
             }
+        }
+        var early = connection.dialogue.early;
+        while (early != NONE) : (early = feed.held[early].next) {
+            const one = &feed.held[early];
+            one.at = move(feed, from, one.at, one.size) orelse return .no_arena;
+            connection.active = 1;
         }
         var entry = connection.dialogue.first;
         while (entry != NONE) : (entry = feed.waiting[entry].next) feed.waiting[entry].message = NONE;

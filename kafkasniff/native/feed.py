@@ -90,6 +90,7 @@ _DIALOGUE: Final = np.dtype(
         ("last_answer", np.int32),
         *((name, np.uint8) for name in ("has_last_id", "has_last_answer", "ids_vary", "ids_rise")),
         *((name, np.uint32) for name in ("most", "first", "last", "count", "retransmits")),
+        *((name, np.uint32) for name in ("early", "early_last", "early_count", "early_bytes", "ticks", "spare")),
         *((name, np.int64) for name in ("order", "time", "packet")),
     ],
     align=True,
@@ -99,7 +100,7 @@ CONNECTION: Final = np.dtype(
         ("high", np.uint64, (2,)),
         ("low", np.uint64, (2,)),
         ("port", np.uint16, (2,)),
-        *((name, np.uint8) for name in ("here", "client", "active", "spare")),
+        *((name, np.uint8) for name in ("here", "client", "active", "loss")),
         ("retransmits", np.uint32),
         *((name, np.int64) for name in ("clock", "last_packet", "last_time")),
         ("packets", np.uint64),
@@ -126,11 +127,12 @@ HELD: Final = np.dtype(
     [
         ("at", np.uint64),
         *((name, np.int64) for name in ("packet", "time", "count", "clock")),
-        *((name, np.uint32) for name in ("seq", "size", "next", "spare")),
+        *((name, np.int64) for name in ("order", "first_packet", "last_packet", "first_time")),
+        *((name, np.uint32) for name in ("seq", "size", "next", "due")),
     ],
     align=True,
 )
-"""A segment behind a hole (`feed.Held`)."""
+"""A segment behind a hole, or an early response (`feed.Held`)."""
 MESSAGE: Final = np.dtype(
     [
         ("order", np.int64),
@@ -242,7 +244,7 @@ class Fed(NamedTuple):
     repeated: int
     """Bytes that came twice."""
     kept: int
-    """Bytes of unfinished frames and of segments behind holes."""
+    """Bytes of unfinished frames, of segments behind holes, and of early responses."""
 
 
 class Feed:
@@ -353,7 +355,7 @@ class Feed:
         self._call.free = before
         self._call.waiting, self._call.waiting_size = grown.ctypes.data, count
 
-    # -- segments behind holes ----------------------------------------------------------------------------------------
+    # -- segments behind holes, early responses -----------------------------------------------------------------------
 
     def hold_no_more(self, index: int) -> None:
         """The entry is free."""

@@ -134,6 +134,11 @@ class Stream:
         return False
 
     @property
+    def seen_from(self) -> int:
+        """The position from which on no byte up to `next` is missing."""
+        return max(self.begin, self.missing[-1][1]) if self.missing else self.begin
+
+    @property
     def clean(self) -> bool:
         """Nothing is held back, so that the next plain segment can be delivered without further looks."""
         return not self.held and self.next is not None and not self.finished and self.fin is None
