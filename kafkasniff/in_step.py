@@ -554,26 +554,17 @@ class InStep:
         """Segments behind a hole, as a stream has them."""
         found: list[Held] = []
         for _ in range(count):
-            data, packet, time_ns, when, clock, _, _, _, _, seq, size, following, _ = self._take_held(first)
+            data, packet, time_ns, when, clock, _, _, _, _, seq, size, first, _ = self._take_held(first)
             found.append(Held(stream.position(seq), data, size, packet, time_ns, when, clock))
-            first = following
         return found
 
     def _early(self, direction: int, first: int, count: int) -> list[tuple[int, int, Frame]]:
         """Responses that came before their requests, as `EarlyResponses.take_back` has them."""
         found: list[tuple[int, int, Frame]] = []
         for _ in range(count):
-            data, packet, time_ns, _, _, order, *packets, first_time, correlation, size, following, due = (
-                self._take_held(first)
-            )
-            found.append(
-                (
-                    due,
-                    (correlation ^ _SIGN) - _SIGN,
-                    Frame(order, direction, data, 0, size, size, *packets, first_time, time_ns, packet),
-                )
-            )
-            first = following
+            data, packet, time_ns, _, _, order, low, high, first_time, number, size, first, due = self._take_held(first)
+            frame = Frame(order, direction, data, 0, size, size, low, high, first_time, time_ns, packet)
+            found.append((due, (number ^ _SIGN) - _SIGN, frame))
         return found
 
     def _take_held(self, entry: int) -> tuple[Any, ...]:

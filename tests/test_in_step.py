@@ -10,10 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from benchmarks import small_messages
+from kafkasniff.accounts import InspectedConnection
 from kafkasniff.capture import open_captures
 from kafkasniff.enrich import leaves_alone
 from kafkasniff.inspector import Inspector
-from kafkasniff.model import Connection, Exchange, Message
+from kafkasniff.model import Connection, Exchange, Message, Problem
 from kafkasniff.paired import PairedEntry
 from kafkasniff.streams import NO_TIME
 from tests.craft import kafka_bytes as kafka
@@ -401,6 +402,73 @@ def test_what_is_out_of_order_or_comes_twice_stays_with_the_kernel(*, exchanges:
         if not cut:
             assert inspector.paired == 2 * 60
     assert exchanges == any(isinstance(one, Exchange) and one.retransmits for one in expected)
+
+
+LOSSY = [*sorted(USUAL), "in a row", "crossing", "in pieces", "one and a piece", "many in a segment", "the same id"]
+
+
+@given(
+    said=st.lists(st.lists(st.sampled_from(LOSSY), min_size=20, max_size=60), min_size=1, max_size=3),
+    lost=st.lists(st.tuples(st.integers(0, 400), st.sampled_from([1, 1, 2, 7])), min_size=1, max_size=4),
+    repeated=st.lists(st.integers(0, 400), max_size=2),
+    cuts=st.lists(st.integers(0, 100), max_size=6),
+    exchanges=st.booleans(),
+)
+@example(said=[["heartbeat"] * 60], lost=[(11, 1)], repeated=[], cuts=[5, 15, 60], exchanges=True)
+@example(said=[["heartbeat"] * 60], lost=[(12, 1)], repeated=[], cuts=[5, 15, 60], exchanges=True)
+@example(said=[["in a row"] * 30], lost=[(12, 1), (14, 2)], repeated=[10, 13], cuts=[50], exchanges=False)
+@example(
+    said=[[*["heartbeat"] * 40, "the same id", *["heartbeat"] * 9]],
+    lost=[(6, 1)],
+    repeated=[],
+    cuts=[60, 80],
+    exchanges=True,
+)
+def test_gaps_anywhere(
+    said: list[list[str]], lost: list[tuple[int, int]], repeated: list[int], cuts: list[int], *, exchanges: bool
+) -> None:
+    """`lost`: from where on packets are missing, and how many; `repeated`: those that come again at the end."""
+    before, after = talks(said)
+    again = [after[place]._replace(time_ns=after[-1].time_ns + 1) for place in repeated if place < len(after)]
+    gone = {place + one for place, count in lost for one in range(count)}
+    packets = [before, [*(one for place, one in enumerate(after) if place not in gone), *again]]
+    found, inspector = run(Inspector, packets, cuts, exchanges=exchanges)
+    expected, other = run(OneByOne, packets, cuts, exchanges=exchanges)
+    assert found == expected
+    assert inspector.summary == other.summary
+
+
+@pytest.mark.parametrize("sender", ["client", "broker"])
+def test_behind_a_gap_the_kernel_goes_on(sender: str) -> None:
+    before, after = talks([["heartbeat"] * 200])
+    place = next(
+        place for place, one in enumerate(after[20:], 20) if one.payload and (one.sport == 9092) == (sender == "broker")
+    )
+    packets = [before, [*after[:place], *after[place + 1 :]]]
+    found, inspector = run(_Counting, packets, [20, 40], exchanges=False)
+    assert any(isinstance(one, Problem) and one.kind == "tcp-gap" for one in found)
+    assert inspector.paired >= 2 * 120 - 2
+    assert found == run(OneByOne, packets, [20, 40], exchanges=False)[0]
+
+
+def test_early_responses_wait_in_the_kernel() -> None:
+    """Behind a hole there is no request to pair with, for as long as that may be filled."""
+    before, after = talks([["heartbeat"] * 40])
+    place = next(place for place, one in enumerate(after) if one.payload and one.sport != 9092)
+    packets = [*before, *after[:place], *after[place + 1 : place + 12]]
+    states = []
+    for kind in (Inspector, OneByOne):
+        inspector = kind()
+        whole = batch(packets)
+        for part in (*whole.split(len(packets) - 9)[0].split(len(before)), whole.split(len(packets) - 9)[1]):
+            inspector.feed(part)
+        if inspector._in_step is not None:
+            assert len(inspector._in_step) == 1
+        states.append(kept(inspector))
+        (tcp,) = inspector.reassembler
+        assert isinstance(tcp.owner, InspectedConnection)
+        assert len(tcp.owner.kafka._dialogue._early) == 4
+    assert states[0] == states[1]
 
 
 @pytest.mark.parametrize("steps", ["068307ff07ff020b050240"])

@@ -164,8 +164,8 @@ class Dialogue:
 
     def take_back(self, turn: Turn) -> None:
         """Go on with what was handed over, as it has become."""
-        self._ordinal, self._last_id, self._ids_vary, self._ids_rise, self.last_answer, self.retransmits, *early = turn
-        self._early.take_back(*early)
+        self._ordinal, self._last_id, self._ids_vary, self._ids_rise, self.last_answer, self.retransmits = turn[:6]
+        self._early.take_back(turn.early, turn.ticks)
 
     @property
     def detail(self) -> Detail:

@@ -58,8 +58,9 @@ class EarlyResponses:
         return self._bytes
 
     def take_back(self, frames: Sequence[tuple[int, int, Frame]], clock: int) -> None:
-        """Go on with what the kernel kept where there was nothing: the clock at which each wait is over, its correlation
-        id and the response, and the clock that it counted from 0 on.
+        """Continue with what the kernel kept: when each wait is over, correlation id and response; and the clock.
+
+        The kernel begins with no response, and its clock with 0.
         """
         for due, correlation_id, frame in frames:
             self.add(correlation_id, frame, due=self._clock + due)

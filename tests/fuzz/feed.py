@@ -302,7 +302,7 @@ def seeds() -> list[bytes]:
     damage = [
         *((10, places, back) for places in (0, 1, 4) for back in (0, 1, 2)),
         *((11, back, how) for back in (0, 2, 5) for how in (0, 1, 2, 0x12, 0x44, 0x5E)),
-        *((12, back, 0) for back in (0, 2)),
+        *((12, back, 0) for back in (0, 1, 2)),
         *((13, flags, step) for flags in range(8) for step in (128, 129, 127, 10)),
         *((14, pause, 0) for pause in range(len(_PAUSES))),
         *((15, way, 100) for way in range(4)),

@@ -32,7 +32,7 @@ class _Run(ctypes.Structure):
             (name, ctypes.c_uint64)
             for name in (
                 *("executions", "random", "batches", "packets", "messages", "left", "back", "pieces"),
-                *("holes", "repeated", "filled"),
+                *("holes", "early", "repeated", "filled"),
             )
         ),
     )
@@ -64,7 +64,8 @@ def fuzz(options: argparse.Namespace) -> int:
         f"{run.pieces:,} of them in pieces; {run.left:,} packets left to Python, {run.back:,} connections handed back"
     )
     print(
-        f"{run.holes:,} of them with a hole; {run.filled:,} streams had one that was filled, {run.repeated:,} repeats"
+        f"{run.holes:,} of them with a hole, {run.early:,} with early responses; "
+        f"{run.filled:,} streams had a hole that was filled, {run.repeated:,} repeats"
     )
     print(f"{compared:,} inputs with Python alone, too")
     return 0

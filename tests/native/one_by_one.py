@@ -24,7 +24,8 @@ class OneByOne(Inspector):
 
 
 def kept(inspector: Inspector) -> object:
-    """All that is kept of the connections, as plain values."""
+    """All that is kept of the connections, as plain values; what is counted anew with each batch is not."""
+    inspector._detail.ahead = 0
     return [(key, _owner(tcp), _streams(tcp)) for key, tcp in inspector.reassembler._table.items()]
 
 

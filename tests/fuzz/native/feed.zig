@@ -26,10 +26,11 @@ const Run = extern struct {
     messages: u64,
     left: u64,
     back: u64,
-    /// Frames that came in pieces; connections handed back with a hole; streams with repeated bytes, and without a hole
+    /// Frames that came in pieces; connections handed back with a hole, and with early responses; streams with repeated bytes, and without a hole
     /// on a connection that had one.
     pieces: u64,
     holes: u64,
+    early: u64,
     repeated: u64,
     filled: u64,
 };
@@ -40,7 +41,7 @@ const STREAM = 6 << 10;
 const ARENA = 256 << 10;
 const TABLE = 16;
 const WAITING = 256;
-const HELD = 128;
+const HELD = 2048;
 const MESSAGES = 4096;
 const FIRST_TIME = 1_000_000_000_000;
 const IDLE = 3_600_000_000_000;
@@ -330,6 +331,7 @@ const World = struct {
     back_found: u64,
     pieces: u64,
     holes: u64,
+    early: u64,
 
     fn begin(self: *World, base: []u8, random: *fuzz.Random) void {
         self.table = @splat(NONE);
@@ -341,6 +343,7 @@ const World = struct {
         self.back_found = 0;
         self.pieces = 0;
         self.holes = 0;
+        self.early = 0;
         self.call = std.mem.zeroes(feed.Feed);
         const call = &self.call;
         call.buffer = base.ptr;
@@ -372,6 +375,9 @@ const World = struct {
             connection.dialogue.first = NONE;
             connection.dialogue.last = NONE;
             connection.dialogue.most = 1;
+            connection.dialogue.early = NONE;
+            connection.dialogue.early_last = NONE;
+            connection.loss = @enumFromInt(random.below(3));
             for (&connection.streams, talk.base) |*stream, first| {
                 stream.next = first;
                 stream.piece.need = 4;
@@ -450,6 +456,7 @@ const World = struct {
         for (call.back[0..call.back_used]) |index| {
             if (self.connections[index].here != 0) fail("back and here");
             self.holes += @intFromBool(self.connections[index].streams[0].held != NONE);
+            self.early += @intFromBool(self.connections[index].dialogue.early != NONE);
             self.keepPieces(index);
         }
     }
@@ -491,6 +498,24 @@ const World = struct {
     /// Mix frames that are not whole: those of a connection that falls are there up to the end of its batch.
     fn keepPieces(self: *World, index: usize) void {
         const call = &self.call;
+        const dialogue = &self.connections[index].dialogue;
+        var early = dialogue.early;
+        var early_count: u32 = 0;
+        var early_bytes: u32 = 0;
+        var early_last = NONE;
+        while (early != NONE) : (early = self.held[early].next) {
+            const one = &self.held[early];
+            if (one.at + one.size > call.arena_used) fail("a response outside of the arena");
+            self.mixAt(3 + index, std.hash.Wyhash.hash(one.due, call.arena[one.at..][0..one.size]));
+            inline for (.{ "packet", "time", "order", "first_packet", "last_packet", "first_time", "seq" }) |name|
+                self.mixAt(3 + index, @bitCast(@as(i64, @field(one, name))));
+            early_count += 1;
+            early_bytes += one.size;
+            early_last = early;
+        }
+        if (early_count != dialogue.early_count or early_bytes != dialogue.early_bytes or early_last != dialogue.early_last)
+            fail("another account of early responses");
+        if (early_count > 0) self.mixAt(3 + index, dialogue.ticks);
         for (&self.connections[index].streams) |*stream| {
             const piece = &stream.piece;
             var entry = stream.held;
@@ -562,6 +587,7 @@ const World = struct {
         entry = self.call.free_held;
         while (entry != NONE) : (entry = self.held[entry].next) free += 1;
         for (&self.connections) |*connection| {
+            free += connection.dialogue.early_count;
             for (&connection.streams) |*stream| free += stream.held_count;
         }
         if (free != self.call.held_size) fail("segments are lost");
@@ -611,6 +637,7 @@ pub export fn kafkasniff_fuzz_feed(run: *Run) void {
         run.back += one.back_found;
         run.pieces += one.pieces;
         run.holes += one.holes;
+        run.early += one.early;
         for (&one.connections) |*connection| for (&connection.streams) |*stream| {
             run.repeated += @intFromBool(stream.repeated > 0);
             // One that is behind no hole now was behind one.
