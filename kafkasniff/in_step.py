@@ -605,8 +605,7 @@ class InStep:
 def _answers_alone(code: int) -> bool:
     """Whether responses are read by nothing but their bytes."""
     key, version = divmod(code, VERSIONS)
-    request, response = request_plan(key, version), response_plan(key, version)
-    return all(plan.alone and (plan.interpret is None or plan.reads_records) for plan in (request, response))
+    return request_plan(key, version).alone and response_plan(key, version).alone
 
 
 def left_rows(batch: PacketBatch, left: NDArray[np.uint32], clock: NDArray[np.int64]) -> PacketBatch:
