@@ -30,12 +30,14 @@ from kafkasniff.kafka.weight import REQUEST_BYTES
 from kafkasniff.native.feed import (
     ARENA,
     CONNECTION,
+    ENDED,
     HELD,
     KEYS,
     MAX_FRAME,
     NONE,
     RECENT,
     REQUEST,
+    SILENT,
     VERSIONS,
     WAITING,
     Fed,
@@ -59,7 +61,7 @@ EVENTS: Final = 4
 
 _ROW: Final = packing(CONNECTION)
 _WAITING_ROW: Final = packing(WAITING)
-_CONNECTION_FIELDS: Final = 37
+_CONNECTION_FIELDS: Final = 41
 _STREAM_FIELDS: Final = 14 + 3 * RECENT + 8
 _HELD_ROW: Final = packing(HELD)
 _SIGN: Final = 1 << 31
@@ -173,6 +175,7 @@ class InStep:
         So it is with versions of APIs whose responses are read by nothing but their bytes. At a level that hides
         exchanges, and where they were hidden, they are counted and left out of the messages that are returned.
         """
+        messages, ended = self._without_ended(messages)
         rows, hides = messages.rows, self._options.detail.hides
         codes = rows["code"].astype(np.int64)
         alone, is_request = rows["pair"] == NONE, (rows["flags"] & REQUEST) > 0
@@ -189,9 +192,10 @@ class InStep:
             others.append((index, pending))
             hidden[index] = pending.hidden
         begun = np.flatnonzero(plain & is_request)
-        self._begin(messages, begun)
         if hides:
             hidden[begun] = True
+        begun = self._end_silent(messages, begun, ended)
+        self._begin(messages, begun)
         answers = answers[found]
         if hidden.any():
             self._count_hidden(is_request[hidden])
@@ -203,6 +207,34 @@ class InStep:
             whole = rows["pair"] != NONE
             rows["pair"][whole] = place[rows["pair"][whole]]
         return messages._replace(rows=rows), Edges(plain, begun, answers, answered, others)
+
+    @staticmethod
+    def _without_ended(messages: Messages) -> tuple[Messages, NDArray[np.void]]:
+        """The messages alone, and the ends of exchanges that had no response."""
+        rows = messages.rows
+        is_ended = (rows["flags"] & ENDED) > 0
+        if not is_ended.any():
+            return messages, rows[:0]
+        place = np.cumsum(~is_ended) - 1
+        ended, rows = rows[is_ended], rows[~is_ended]
+        whole = rows["pair"] != NONE
+        rows["pair"][whole] = place[rows["pair"][whole]]
+        return messages._replace(rows=rows), ended
+
+    def _end_silent(self, messages: Messages, begun: NDArray[np.intp], ended: NDArray[np.void]) -> NDArray[np.intp]:
+        """Know no more of exchanges that had no response; returns those of `begun` that are not among them."""
+        if not len(ended):
+            return begun
+        keys = keys_of(ended)
+        found, _ = self.outstanding.take(keys)
+        asked = keys_of(messages.rows[begun])
+        for row in ended[~found & ~np.isin(keys, asked)]:
+            place, ordinal = int(row["connection"]), int(row["ordinal"])
+            if not self._waiting.pop((place, ordinal)).hidden:
+                owner = messages.owners[place]
+                assert owner is not None
+                del owner.exchanges[ordinal]
+        return begun[~np.isin(asked, keys)]
 
     def _begin(self, messages: Messages, begun: NDArray[np.intp]) -> None:
         """These requests wait for their responses from here on."""
@@ -285,6 +317,11 @@ class InStep:
         detail, memory = kafka.detail, kafka.memory
         options = detail.decode
         place = step * EVENTS
+        if flags & ENDED:
+            if not self._waiting.pop((connection, ordinal)).hidden:
+                over = ExchangeEvent(order, ordinal, "no_response", time_ns, packet, retransmits=retransmits)
+                yield order, owner.place, place, owner, over
+            return
         if is_request:
             decoded = decode_request(data, start, end, options, memory=memory, later=True)
             key, version = divmod(code, VERSIONS)
@@ -296,6 +333,7 @@ class InStep:
                 decoded.client_id,
                 first_time,
                 time_ns,
+                silent=bool(flags & SILENT),
                 carry=decoded.carry,
                 hidden=detail.hides,
             )
@@ -374,8 +412,10 @@ class InStep:
             self._connections += [None] * (index + 1 - len(self._connections))
             self._owners += [None] * (index + 1 - len(self._owners))
             self._connections[index], self._owners[index] = tcp, owner
-        first = last = NONE
+        # Of requests that wait, and of those that expect no response.
+        first, last = [NONE, NONE], [NONE, NONE]
         for pending in state.waiting:
+            silent = pending.silent
             entry = feed.wait()
             _WAITING_ROW.pack_into(
                 feed.waiting_memory,
@@ -389,13 +429,13 @@ class InStep:
                 pending.api_key * VERSIONS + pending.api_version,
                 0,
             )
-            if last == NONE:
-                first = entry
+            if last[silent] == NONE:
+                first[silent] = entry
             else:
-                feed.waiting["next"][last] = entry
-            last = entry
+                feed.waiting["next"][last[silent]] = entry
+            last[silent] = entry
             self._waiting[index, pending.ordinal] = pending
-        turn = state.turn
+        turn, silent_count = state.turn, sum(pending.silent for pending in state.waiting)
         streams: list[int] = []
         for stream, piece in zip(tcp.streams, state.pieces, strict=True):
             streams += self._stream(stream, piece)
@@ -423,15 +463,19 @@ class InStep:
             turn.ids_vary,
             turn.ids_rise,
             state.most,
-            first,
-            last,
-            len(state.waiting),
+            first[False],
+            last[False],
+            len(state.waiting) - silent_count,
             turn.retransmits,
             NONE,
             NONE,
             0,
             0,
             0,
+            first[True],
+            last[True],
+            silent_count,
+            first[True],
             0,
             *state.place,
             *streams,
@@ -482,16 +526,21 @@ class InStep:
         repeats, tcp.clock, tcp.last_packet, tcp.last_time, packets, tcp.packets = row[10:16]
         tcp.seen += packets
         ordinal, last_id, last_answer, has_id, has_answer, vary, rise, most, first, _, count, again = row[16:28]
-        early, _, early_count, _, ticks, _, *place = row[28:_CONNECTION_FIELDS]
+        early, _, early_count, _, ticks, silent, _, silent_count, _, _, *place = row[28:_CONNECTION_FIELDS]
         waiting: list[Pending] = []
-        entry = first
-        held = {int(one["ordinal"]): one for one in self.outstanding.take_connection(index)} if count else {}
-        for _ in range(count):
-            asked = int(self._feed.waiting["ordinal"][entry])
-            found = held.get(asked)
-            waiting.append(self._waiting.pop((index, asked)) if found is None else self._pending(found, owner))
-            entry, before = int(self._feed.waiting["next"][entry]), entry
-            self._feed.wait_no_more(before)
+        begun = count + silent_count
+        held = {int(one["ordinal"]): one for one in self.outstanding.take_connection(index)} if begun else {}
+        for begin, number in ((first, count), (silent, silent_count)):
+            entry = begin
+            for _ in range(number):
+                asked = int(self._feed.waiting["ordinal"][entry])
+                found = held.get(asked)
+                if found is None:
+                    waiting.append(self._waiting.pop((index, asked)))
+                else:
+                    waiting.append(self._pending(found, owner, silent=len(waiting) >= count))
+                entry, before = int(self._feed.waiting["next"][entry]), entry
+                self._feed.wait_no_more(before)
         pieces: list[Piece] = []
         seen: list[int] = []
         framed: list[int] = []
@@ -532,7 +581,7 @@ class InStep:
         self._here -= 1
         return tcp
 
-    def _pending(self, row: Any, owner: InspectedConnection) -> Pending:
+    def _pending(self, row: Any, owner: InspectedConnection, *, silent: bool) -> Pending:
         """A request that waits, as Python has it; what is known of its exchange goes where Python has that."""
         number, first_time, time_ns, ordinal, correlation, _, code = row.item()
         version = version_of(code)
@@ -547,6 +596,7 @@ class InStep:
             self.outstanding.client_id(row),
             first_time,
             time_ns,
+            silent=silent,
             hidden=number == HIDDEN,
         )
 

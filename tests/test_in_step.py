@@ -127,6 +127,16 @@ UNUSUAL: dict[str, Say] = {
     ),
     "acks 0": _sent(("client", lambda n: kafka.produce_request(n, "orders", RECORDS, acks=0))),
     "acks 0, version 9": _sent(("client", lambda n: kafka.produce_request(n, "orders", RECORDS, acks=0, version=9))),
+    "acks 0, many": _sent(
+        (
+            "client",
+            lambda n: b"".join(kafka.produce_request(n * 1000 + i, "orders", RECORDS, acks=0) for i in range(70)),
+        ),
+    ),
+    "acks 0, answered": _sent(
+        ("client", lambda n: kafka.produce_request(n, "orders", RECORDS, acks=0) + _heartbeat(n + 500)),
+        ("broker", lambda n: kafka.produce_response(n, "orders", n) + _heard(n + 500)),
+    ),
     "acks 0, all the same id": _sent(
         ("client", lambda n: kafka.produce_request(7, "orders", RECORDS, acks=0) + _heartbeat(7)),
         ("broker", lambda n: _heard(7)),
@@ -404,7 +414,11 @@ def test_what_is_out_of_order_or_comes_twice_stays_with_the_kernel(*, exchanges:
     assert exchanges == any(isinstance(one, Exchange) and one.retransmits for one in expected)
 
 
-LOSSY = [*sorted(USUAL), "in a row", "crossing", "in pieces", "one and a piece", "many in a segment", "the same id"]
+LOSSY = [
+    *sorted(USUAL),
+    *("in a row", "crossing", "in pieces", "one and a piece", "many in a segment", "the same id"),
+    *("acks 0", "acks 0, many", "acks 0, version 9"),
+]
 
 
 @given(

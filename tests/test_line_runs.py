@@ -124,6 +124,24 @@ def test_messages_are_the_kernels(form: str, cut: int | None) -> None:
     assert found.out.getvalue() == shown(OneByOne, form, batches).out.getvalue()
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("cuts", [[], [37], [30, 50, 81]])
+@pytest.mark.parametrize(
+    ("said", "others"),
+    [(["acks 0", "heartbeat"] * 20, 0), (["acks 0"] * 100, 0), (["acks 0, many"] * 5, 0), (["metadata"] * 30, 2)],
+)
+def test_exchanges_without_an_answer_and_those_that_are_read_inside(
+    form: str, cuts: list[int], said: list[str], others: int
+) -> None:
+    """Requests with acks 0, and Metadata, whose responses an interpreter looks at (`others`: which teach a name)."""
+    batches = packets_of(talks([said] * 2), cuts)
+    found, expected = shown(Inspector, form, batches), shown(OneByOne, form, batches)
+    assert found.out.getvalue() == expected.out.getvalue()
+    assert found.summary == expected.summary
+    # Those of the first part show that it is Kafka.
+    assert found.native >= found.summary.requests + found.summary.responses - others - 2 * 6
+
+
 @given(
     said=st.lists(
         st.lists(st.sampled_from(sorted(SAID)) | st.sampled_from(sorted(USUAL)), max_size=12), min_size=1, max_size=4

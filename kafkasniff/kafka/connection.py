@@ -90,7 +90,7 @@ class InTurn(NamedTuple):
 
     turn: Turn
     waiting: list[Pending]
-    """Requests without a response, oldest first."""
+    """Requests without a response, oldest first; after them those that expect none."""
     most: int
     """So many were outstanding at once."""
     pieces: tuple[Piece, Piece]

@@ -155,13 +155,17 @@ class Ledger:
 
     @property
     def is_plain(self) -> bool:
-        """Whether all that is outstanding waits in turn for the response that comes next."""
-        return not (self._passed or self._silent or self._lost or self.responses_behind)
+        """Whether all that is outstanding waits in turn for the response that comes next, or for none."""
+        return not (self._passed or self._lost or self.responses_behind)
 
     def hand_over(self) -> tuple[list[Pending], int]:
-        """Empty a ledger that `is_plain`: the requests, oldest first, and how many were outstanding at once."""
-        waiting = list(self._open.values())
+        """Empty a ledger that `is_plain`: the requests, oldest first, and how many were outstanding at once.
+
+        Those that expect no response come last.
+        """
+        waiting = [*self._open.values(), *self._silent.values()]
         self._open.clear()
+        self._silent.clear()
         self._by_id.clear()
         return waiting, self._most
 

@@ -30,6 +30,8 @@ const HEADER = 10;
 pub const RECENT = 16;
 /// Requests without a response of one connection (`exchange.MAX_OUTSTANDING`).
 const MAX_OUTSTANDING = 65_536;
+/// Requests that expect no response, and are still open to one (`exchange.MAX_SILENT`).
+const MAX_SILENT = 64;
 /// The first room for a frame in pieces.
 const FIRST_ROOM = 256;
 /// Bytes and segments of a stream that are held back behind a hole, or early responses; with more, it is Python's.
@@ -146,6 +148,12 @@ pub const Dialogue = extern struct {
     early_bytes: u32,
     /// Frames since the first of them that count for how long they wait.
     ticks: u32,
+    /// Requests that expect no response and have not ended, oldest first.
+    silent: u32,
+    silent_last: u32,
+    silent_count: u32,
+    /// The first of those that are linked: in front of `silent` are those that ended with the segment at hand.
+    silent_ended: u32,
     spare: u32,
     /// Place of the last frame: order, time and packet.
     order: i64,
@@ -207,7 +215,11 @@ pub const Flags = packed struct(u8) {
     arena: bool = false,
     /// The header of a response has tagged fields.
     tags: bool = false,
-    rest: u5 = 0,
+    /// The request expects no response.
+    silent: bool = false,
+    /// No message: the exchange of a request that expects no response is over.
+    ended: bool = false,
+    rest: u3 = 0,
 };
 
 pub const Message = extern struct {
@@ -651,6 +663,10 @@ const Before = struct {
             var entry = if (self.dialogue.last == NONE) now.first else feed.waiting[self.dialogue.last].next;
             while (entry != NONE) entry = release(feed, entry);
             if (self.dialogue.last != NONE) feed.waiting[self.dialogue.last].next = NONE;
+            const silent = self.dialogue.silent_last;
+            entry = if (silent == NONE) now.silent_ended else feed.waiting[silent].next;
+            while (entry != NONE) entry = release(feed, entry);
+            if (silent != NONE) feed.waiting[silent].next = NONE;
         } else {
             var entry = self.dialogue.first;
             while (entry != now.first) : (entry = feed.waiting[entry].next) {
@@ -670,10 +686,13 @@ const Before = struct {
     }
 
     /// Requests that were answered leave.
-    inline fn commit(self: *const Before, feed: *Feed, connection: *const Connection) void {
+    inline fn commit(self: *const Before, feed: *Feed, connection: *Connection) void {
+        const dialogue = &connection.dialogue;
+        while (dialogue.silent_ended != dialogue.silent) dialogue.silent_ended = release(feed, dialogue.silent_ended);
+        if (dialogue.silent == NONE) dialogue.silent_last = NONE;
         var entry = self.dialogue.first;
         if (entry == NONE) return;
-        while (entry != connection.dialogue.first) entry = release(feed, entry);
+        while (entry != dialogue.first) entry = release(feed, entry);
     }
 };
 
@@ -733,7 +752,7 @@ inline fn segment(
         if (piece.have == 0 and end - at >= 4) {
             const size = try frameSize(feed, bytes[at..][0..4]);
             if (size <= end - at - 4) {
-                try message(feed, connection, index, direction, row, number, step.*, .{
+                try message(feed, connection, index, direction, row, number, step, .{
                     .start = at + 4,
                     .size = size,
                     .bytes = bytes[at + 4 ..][0..size],
@@ -744,7 +763,6 @@ inline fn segment(
                 });
                 stream.framed += 4 + size;
                 at += 4 + size;
-                step.* += 1;
                 continue;
             }
         }
@@ -770,7 +788,7 @@ inline fn segment(
         }
         if (piece.sized != 0 and piece.have == piece.need) {
             const size = piece.need - 4;
-            try message(feed, connection, index, direction, row, number, step.*, .{
+            try message(feed, connection, index, direction, row, number, step, .{
                 .start = piece.at + 4,
                 .size = size,
                 .bytes = feed.arena[piece.at + 4 ..][0..size],
@@ -783,7 +801,6 @@ inline fn segment(
             piece.have = 0;
             piece.need = 4;
             piece.sized = 0;
-            step.* += 1;
         }
     }
 }
@@ -817,12 +834,11 @@ fn message(
     direction: usize,
     row: u64,
     number: i64,
-    step: u32,
+    step: *u32,
     frame: Frame,
 ) Stop!void {
-    if (feed.messages_used == feed.messages_size) return error.NoMessages;
-    const found = &feed.messages[feed.messages_used];
-    found.* = .{
+    const dialogue = &connection.dialogue;
+    var found = Message{
         .order = feed.order[row],
         .start = frame.start,
         .first_packet = frame.first_packet,
@@ -840,17 +856,23 @@ fn message(
         .body = 0,
         .code = 0,
         .client_id = -1,
-        .step = step,
+        .step = 0,
         .flags = .{ .arena = frame.arena },
     };
-    const dialogue = &connection.dialogue;
-    const is_early = direction != connection.client and dialogue.first == NONE;
-    if (is_early)
-        try keepEarly(feed, dialogue, found, frame)
-    else if (direction == connection.client)
-        try request(feed, dialogue, found, frame)
-    else
-        try response(feed, connection, found, frame);
+    if (direction == connection.client) {
+        try request(feed, dialogue, &found, frame);
+        try put(feed, step, found);
+        if (dialogue.silent_count > MAX_SILENT) try endSilent(feed, dialogue, step, found);
+    } else if (dialogue.first == NONE) {
+        try keepEarly(feed, dialogue, &found, frame);
+    } else {
+        const waiting = &feed.waiting[dialogue.first];
+        while (dialogue.silent != NONE and feed.waiting[dialogue.silent].ordinal < waiting.ordinal)
+            try endSilent(feed, dialogue, step, found);
+        try response(feed, connection, &found, frame);
+        if (waiting.message != NONE) feed.messages[waiting.message].pair = @intCast(feed.messages_used);
+        try put(feed, step, found);
+    }
     if (dialogue.early != NONE and connection.streams[connection.client].held == NONE) {
         dialogue.ticks += 1;
         if (feed.held[dialogue.early].due <= dialogue.ticks) return error.Odd;
@@ -858,13 +880,44 @@ fn message(
     dialogue.order = @max(dialogue.order, found.order);
     dialogue.time = found.time;
     dialogue.packet = number;
-    feed.messages_used += @intFromBool(!is_early);
+}
+
+/// Add a message to those found.
+inline fn put(feed: *Feed, step: *u32, found: Message) Stop!void {
+    if (feed.messages_used == feed.messages_size) return error.NoMessages;
+    feed.messages[feed.messages_used] = found;
+    feed.messages[feed.messages_used].step = step.*;
+    feed.messages_used += 1;
+    step.* += 1;
+}
+
+/// The exchange of the oldest request that expects no response is over, at the message `by`.
+fn endSilent(feed: *Feed, dialogue: *Dialogue, step: *u32, by: Message) Stop!void {
+    const waiting = &feed.waiting[dialogue.silent];
+    var ended = by;
+    ended.ordinal = waiting.ordinal;
+    ended.correlation = waiting.correlation;
+    ended.code = waiting.code;
+    ended.size = 0;
+    ended.pair = NONE;
+    ended.flags = .{ .ended = true };
+    ended.retransmits = @intCast(@min(dialogue.retransmits, std.math.maxInt(u16)));
+    try put(feed, step, ended);
+    dialogue.retransmits = 0;
+    dialogue.silent = waiting.next;
+    dialogue.silent_count -= 1;
 }
 
 /// Keep a response that came while no request waits: its own may be behind a hole that is not known for one yet.
 fn keepEarly(feed: *Feed, dialogue: *Dialogue, found: *const Message, frame: Frame) Stop!void {
     const size = frame.size;
     if (size < 4) return error.Odd;
+    const id = std.mem.readInt(u32, frame.bytes[0..4], .big);
+    // Brokers may answer requests that expect no response.
+    var silent = dialogue.silent;
+    while (silent != NONE) : (silent = feed.waiting[silent].next) {
+        if (feed.waiting[silent].correlation == @as(i32, @bitCast(id))) return error.Odd;
+    }
     if (dialogue.early_count == MAX_HELD_SEGMENTS or dialogue.early_bytes + size > MAX_HELD_BYTES) return error.Odd;
     const entry = feed.free_held;
     if (entry == NONE) return error.NoHeld;
@@ -880,7 +933,7 @@ fn keepEarly(feed: *Feed, dialogue: *Dialogue, found: *const Message, frame: Fra
         .first_packet = found.first_packet,
         .last_packet = found.last_packet,
         .first_time = found.first_time,
-        .seq = std.mem.readInt(u32, frame.bytes[0..4], .big),
+        .seq = id,
         .size = size,
         .next = NONE,
         .due = dialogue.ticks + EARLY_FRAMES + 1,
@@ -913,7 +966,7 @@ fn request(feed: *Feed, dialogue: *Dialogue, found: *Message, frame: Frame) Stop
         body += 1;
     }
     if (body > bytes.len) return error.Odd;
-    if (kind.acks != 0 and !expectsResponse(bytes[body..], kind.acks)) return error.Odd;
+    const is_silent = kind.acks != 0 and try acksOf(bytes[body..], kind.acks) == 0;
     if (dialogue.count >= MAX_OUTSTANDING) return error.Odd;
     const id = std.mem.readInt(i32, bytes[4..8], .big);
     var early = dialogue.early;
@@ -928,14 +981,22 @@ fn request(feed: *Feed, dialogue: *Dialogue, found: *Message, frame: Frame) Stop
         .first_time = frame.first_time,
         .time = found.time,
         .correlation = id,
-        .message = @intCast(feed.messages_used),
+        .message = if (is_silent) NONE else @intCast(feed.messages_used),
         .next = NONE,
         .code = code,
         .spare = 0,
     };
-    if (dialogue.last == NONE) dialogue.first = entry else feed.waiting[dialogue.last].next = entry;
-    dialogue.last = entry;
-    dialogue.count += 1;
+    if (is_silent) {
+        if (dialogue.silent_last == NONE) dialogue.silent_ended = entry else feed.waiting[dialogue.silent_last].next = entry;
+        if (dialogue.silent == NONE) dialogue.silent = entry;
+        dialogue.silent_last = entry;
+        dialogue.silent_count += 1;
+    } else {
+        if (dialogue.last == NONE) dialogue.first = entry else feed.waiting[dialogue.last].next = entry;
+        dialogue.last = entry;
+        dialogue.count += 1;
+    }
+    found.flags.silent = is_silent;
     found.flags.request = true;
     found.ordinal = dialogue.ordinal;
     found.correlation = id;
@@ -951,20 +1012,21 @@ fn request(feed: *Feed, dialogue: *Dialogue, found: *Message, frame: Frame) Stop
     dialogue.has_last_id = 1;
 }
 
-/// Whether a body of a Produce request has acks other than 0; false, too, where that cannot be read.
-fn expectsResponse(body: []const u8, acks: u2) bool {
+/// `acks` of the body of a Produce request.
+fn acksOf(body: []const u8, acks: u2) Stop!i16 {
     var at: usize = 0;
     if (acks == 2) {
-        if (body.len < 2) return false;
+        if (body.len < 2) return error.Odd;
         const length = std.mem.readInt(i16, body[0..2], .big);
-        if (length < -1) return false;
+        if (length < -1) return error.Odd;
         at = 2 + @as(usize, @intCast(@max(length, 0)));
     } else if (acks == 3) {
         // A longer transactional id than 126 bytes is Python's.
-        if (body.len < 1 or body[0] >= 0x80) return false;
+        if (body.len < 1 or body[0] >= 0x80) return error.Odd;
         at = @max(body[0], 1);
     }
-    return at + 2 <= body.len and std.mem.readInt(u16, body[at..][0..2], .big) != 0;
+    if (at + 2 > body.len) return error.Odd;
+    return std.mem.readInt(i16, body[at..][0..2], .big);
 }
 
 fn response(feed: *Feed, connection: *Connection, found: *Message, frame: Frame) Stop!void {
@@ -990,7 +1052,6 @@ fn response(feed: *Feed, connection: *Connection, found: *Message, frame: Frame)
     found.pair = waiting.message;
     found.body = if (kind.tags) 5 else 4;
     found.flags.tags = kind.tags and (bytes.len < 5 or bytes[4] != 0);
-    if (waiting.message != NONE) feed.messages[waiting.message].pair = @intCast(feed.messages_used);
     // Behind a hole, more may be outstanding than the client sent ahead.
     if (connection.streams[1 - connection.client].held == NONE) dialogue.most = @max(dialogue.most, dialogue.count);
     if (feed.every_end != 0) {

@@ -19,12 +19,14 @@ from kafkasniff.packets import PacketBatch
 __all__ = [
     "ARENA",
     "CONNECTION",
+    "ENDED",
     "KEYS",
     "MAX_FRAME",
     "MESSAGE",
     "NONE",
     "RECENT",
     "REQUEST",
+    "SILENT",
     "TAGS",
     "VERSIONS",
     "WAITING",
@@ -42,6 +44,8 @@ NONE: Final = 0xFFFF_FFFF
 REQUEST: Final = 1
 ARENA: Final = 2
 TAGS: Final = 4
+SILENT: Final = 8
+ENDED: Final = 16
 """Bits of a message's `flags`."""
 
 FIRST_CONNECTIONS: Final = 64
@@ -90,7 +94,8 @@ _DIALOGUE: Final = np.dtype(
         ("last_answer", np.int32),
         *((name, np.uint8) for name in ("has_last_id", "has_last_answer", "ids_vary", "ids_rise")),
         *((name, np.uint32) for name in ("most", "first", "last", "count", "retransmits")),
-        *((name, np.uint32) for name in ("early", "early_last", "early_count", "early_bytes", "ticks", "spare")),
+        *((name, np.uint32) for name in ("early", "early_last", "early_count", "early_bytes", "ticks")),
+        *((name, np.uint32) for name in ("silent", "silent_last", "silent_count", "silent_ended", "spare")),
         *((name, np.int64) for name in ("order", "time", "packet")),
     ],
     align=True,

@@ -119,7 +119,7 @@ const Talk = struct {
         if (tags > 0) self.put(side, &.{0});
         if (acks == 4) self.number(side, i16, -1);
         if (acks == 3) self.put(side, &.{0});
-        if (acks > 0) self.number(side, i16, if (random.below(64) == 0) 0 else -1);
+        if (acks > 0) self.number(side, i16, if (random.below(3) == 0) 0 else -1);
         self.noise(side, rest, random);
         self.asked[self.last] = .{ .id = self.id, .tags = kind.tags };
         self.last += 1;
@@ -377,6 +377,9 @@ const World = struct {
             connection.dialogue.most = 1;
             connection.dialogue.early = NONE;
             connection.dialogue.early_last = NONE;
+            connection.dialogue.silent = NONE;
+            connection.dialogue.silent_last = NONE;
+            connection.dialogue.silent_ended = NONE;
             connection.loss = @enumFromInt(random.below(3));
             for (&connection.streams, talk.base) |*stream, first| {
                 stream.next = first;
@@ -486,7 +489,7 @@ const World = struct {
             self.mix(.messages, @bitCast(@field(message, name)));
         inline for (.{ "ordinal", "connection", "size", "correlation", "body", "code", "client_id", "step", "retransmits" }) |name|
             self.mix(.messages, @bitCast(@as(i64, @field(message, name))));
-        self.mix(.messages, @intFromBool(message.flags.request) + 2 * @as(u64, @intFromBool(message.flags.tags)));
+        self.mix(.messages, @as(u8, @bitCast(message.flags)) & ~@as(u8, 2));
         if (message.pair != NONE) {
             const other = &call.messages[0..call.messages_used][message.pair];
             if (other.pair != index or other.ordinal != message.ordinal or other.connection != message.connection)
@@ -565,6 +568,17 @@ const World = struct {
                 if (waiting.next == NONE and entry != dialogue.last) fail("another last one");
             }
             if (count != dialogue.count) fail("another count");
+            if (dialogue.silent_ended != dialogue.silent) fail("what ended is still linked");
+            entry = dialogue.silent;
+            count = 0;
+            while (entry != NONE) : (entry = self.waiting[entry].next) {
+                const waiting = &self.waiting[entry];
+                inline for (.{ "ordinal", "first_time", "time", "correlation", "code" }) |name|
+                    self.mix(.kept, @bitCast(@as(i64, @field(waiting, name))));
+                count += 1;
+                if (waiting.next == NONE and entry != dialogue.silent_last) fail("another last silent one");
+            }
+            if (count != dialogue.silent_count or count > 64) fail("another count of silent ones");
             for (&connection.streams) |*stream| {
                 const piece = &stream.piece;
                 inline for (.{ "next", "ack", "bytes", "framed", "packets", "repeated", "held_count" }) |name| self.mix(.kept, @field(stream, name));
@@ -581,7 +595,7 @@ const World = struct {
         var free: u64 = 0;
         var entry = self.call.free;
         while (entry != NONE) : (entry = self.waiting[entry].next) free += 1;
-        for (&self.connections) |*connection| free += connection.dialogue.count;
+        for (&self.connections) |*connection| free += connection.dialogue.count + connection.dialogue.silent_count;
         if (free != self.call.waiting_size) fail("entries are lost");
         free = 0;
         entry = self.call.free_held;
