@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from operator import itemgetter
 
 from kafkasniff.inspector import Inspector
 from kafkasniff.tcp import TcpConnection
@@ -25,7 +26,8 @@ class OneByOne(Inspector):
 
 def kept(inspector: Inspector) -> object:
     """All that is kept of the connections, as plain values."""
-    return [(key, _owner(tcp), _streams(tcp)) for key, tcp in inspector.reassembler._table.items()]
+    connections = sorted(inspector.reassembler._table.items(), key=itemgetter(0))
+    return [(key, _owner(tcp), _streams(tcp)) for key, tcp in connections]
 
 
 def _owner(tcp: TcpConnection) -> object:
