@@ -11,27 +11,29 @@ as in Python (`edges`), so that what is known of an open exchange is always in o
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.accounts import InspectedConnection, OpenExchange
+from kafkasniff.accounts import InspectedConnection, OpenExchange, forced_client
 from kafkasniff.kafka.connection import ConnectionOptions, InTurn
 from kafkasniff.kafka.dialogue import Turn
-from kafkasniff.kafka.events import Event, ExchangeEvent, MessageEvent
+from kafkasniff.kafka.events import Event, ExchangeEvent, MessageEvent, VerdictEvent
 from kafkasniff.kafka.exchange import Pending
 from kafkasniff.kafka.framing import Frame, Piece
 from kafkasniff.kafka.message import decode_request, decode_response
 from kafkasniff.kafka.message_plan import request_plan, response_plan
 from kafkasniff.kafka.named_apis import PRODUCE
+from kafkasniff.kafka.plausibility import begins_with_request
 from kafkasniff.kafka.weight import REQUEST_BYTES
 from kafkasniff.native.feed import (
     ARENA,
     CONNECTION,
     ENDED,
     HELD,
+    JUDGED,
     KEYS,
     MAX_FRAME,
     NONE,
@@ -46,10 +48,12 @@ from kafkasniff.native.feed import (
 )
 from kafkasniff.native.library import Kernel
 from kafkasniff.outstanding import HIDDEN, ROW, Outstanding, keys_of
-from kafkasniff.packets import COLUMNS, PacketBatch
-from kafkasniff.streams import NO_TIME
+from kafkasniff.packets import ACK, COLUMNS, FIN, RST, SYN, PacketBatch
+from kafkasniff.streams import NO_TIME, PACKET_SHIFT, Item, Started
 from kafkasniff.tcp import TcpConnection
-from kafkasniff.tcp.stream import MASK, Held, Stream
+from kafkasniff.tcp.plan import Key, endpoints_of
+from kafkasniff.tcp.stream import MASK, Held, Packet, Stream
+from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.versions import client_id_text, distinct, version_of
 
 __all__ = ["EVENTS", "HEADER", "Edges", "InStep", "Messages", "kind_of", "left_rows"]
@@ -61,10 +65,13 @@ EVENTS: Final = 4
 
 _ROW: Final = packing(CONNECTION)
 _WAITING_ROW: Final = packing(WAITING)
-_CONNECTION_FIELDS: Final = 41
+_CLIENT, _BEGUN = 7, 10
+_CONNECTION_FIELDS: Final = 42
 _STREAM_FIELDS: Final = 14 + 3 * RECENT + 8
 _HELD_ROW: Final = packing(HELD)
 _SIGN: Final = 1 << 31
+_SYN, _ANSWERED, _OPEN = 1, 2, 3
+"""How far a connection is that began in the kernel, and is not `JUDGED` (`feed.Begun`)."""
 _ACKS_FIRST, _ACKS_BEHIND_STRING, _ACKS_BEHIND_COMPACT = 1, 2, 3
 
 
@@ -101,6 +108,23 @@ class Messages(NamedTuple):
         return client_id_text((self.arena if row["flags"] & ARENA else self.buffer)[start : start + size])
 
 
+class Begins(NamedTuple):
+    """SYNs of a batch of which nobody knows a connection, by row."""
+
+    rows: NDArray[np.uint32]
+    """Rising."""
+    keys: dict[int, Key]
+
+
+class Begun(NamedTuple):
+    """What connections did in a batch that began in the kernel."""
+
+    connections: list[TcpConnection]
+    """Those that began; they have no owner yet."""
+    judged: list[tuple[int, int]]
+    """Index and row of the first request of those that are Kafka since then."""
+
+
 class Edges(NamedTuple):
     """Messages whose exchange began earlier or ends later, and of which nothing else has to be known."""
 
@@ -120,7 +144,8 @@ class InStep:
 
     def __init__(self, kernel: Kernel, options: ConnectionOptions, *, idle: int) -> None:
         self._options = options
-        self._feed = Feed(kernel, kind_of, idle=idle, max_frame=options.max_frame, every_end=options.every_end)
+        judge = begins_with_request
+        self._feed = Feed(kernel, kind_of, judge, idle=idle, max_frame=options.max_frame, every_end=options.every_end)
         self._connections: list[TcpConnection | None] = []
         """By index."""
         self._here = 0
@@ -145,20 +170,80 @@ class InStep:
 
     # -- packets ------------------------------------------------------------------------------------------------------
 
-    def feed(self, batch: PacketBatch, clock: NDArray[np.int64]) -> tuple[Messages, Fed]:
+    def feed(
+        self, batch: PacketBatch, clock: NDArray[np.int64], begins: Begins | None = None
+    ) -> tuple[Fed, list[TcpConnection]]:
         """Take the packets of connections in step; `clock`: the packet clock at each row.
 
-        Those that fall out of step are back in the state before the first of their rows that was left.
+        Returns the connections that began here, too, which get their owners by `own`. Those that fall out of step are
+        in the state before the first of their rows that was left.
         """
-        fed = self._feed.feed(batch, clock)
+        fed = self._feed.feed(batch, clock) if begins is None else self._feed.feed(batch, clock, begins.rows)
         self._kept = fed.kept
-        messages = Messages(fed.messages, batch.buffer, fed.arena, self._owners.copy())
-        return messages, fed
+        return fed, [] if begins is None else [
+            self._begun(batch, int(clock[row]), index, row, begins.keys[row]) for index, row in fed.begun
+        ]
+
+    def messages(self, batch: PacketBatch, fed: Fed) -> Messages:
+        """The messages of a batch, all of whose connections have their owners."""
+        return Messages(fed.messages, batch.buffer, fed.arena, self._owners.copy())
+
+    def begins(self, batch: PacketBatch, known: Callable[[Key], object], ports: Container[int]) -> Begins | None:
+        """The SYNs of a batch with which connections may begin here.
+
+        `known`: returns whether there is a connection between these endpoints; `ports`: those that are Kafka's; none:
+        any may be.
+        """
+        rows = np.flatnonzero(batch.flags & (SYN | ACK | FIN | RST) == SYN)
+        if not len(rows):
+            return None
+        rows = rows[(batch.wire_length[rows] == 0) & (batch.time_ns[rows] != NO_TIME)]
+        found = {
+            row: key
+            for row, key, is_higher in zip(rows.tolist(), *endpoints_of(batch, rows), strict=True)
+            if not known(key) and (not ports or forced_client(key, ports) == is_higher)
+        }
+        return Begins(np.array(list(found), np.uint32), found) if found else None
+
+    def _begun(self, batch: PacketBatch, clock: int, index: int, row: int, key: Key) -> TcpConnection:
+        """A connection that began in the kernel; what it is like by now is known there alone."""
+        packet = int(batch.capture[row]) << PACKET_SHIFT | int(batch.number[row])
+        order, time_ns = int(batch.order[row]), int(batch.time_ns[row])
+        tcp = TcpConnection(key, Packet(0, order, packet, time_ns, clock, 0, 0, SYN, 0, 0, 0, 0))
+        tcp.place = index
+        self._enter(tcp)
+        self._here += 1
+        return tcp
+
+    def _enter(self, tcp: TcpConnection) -> None:
+        index = tcp.place
+        self._connections += [None] * (index + 1 - len(self._connections))
+        self._owners += [None] * (index + 1 - len(self._owners))
+        self._connections[index] = tcp
+        if tcp.owner is not None:
+            self.own(tcp)
+
+    def own(self, tcp: TcpConnection) -> None:
+        """A connection has its owner."""
+        assert isinstance(tcp.owner, InspectedConnection)
+        self._owners[tcp.place] = tcp.owner
+
+    def judged(self, batch: PacketBatch, fed: Fed) -> Iterator[tuple[InspectedConnection, VerdictEvent]]:
+        """The connections that are Kafka since a packet of the batch, in order, and when that was clear."""
+        for index, row in fed.judged:
+            if self._feed.connections["begun"][index] != JUDGED:
+                continue  # Its packet was left in the end.
+            owner, client = self._owners[index], int(self._feed.connections["client"][index])
+            assert owner is not None
+            owner.tls = None
+            owner.kafka.begin_in_step(client)
+            packet = int(batch.capture[row]) << PACKET_SHIFT | int(batch.number[row])
+            yield owner, VerdictEvent(int(batch.order[row]), True, client, "", int(batch.time_ns[row]), packet)
 
     def edges(
         self, messages: Messages, without: NDArray[np.bool_] | None = None
-    ) -> Iterator[tuple[int, int, int, InspectedConnection, Event]]:
-        """The events of exchanges that began earlier or end later, with what the inspector sorts by.
+    ) -> Iterator[tuple[int, int, InspectedConnection, Event]]:
+        """The events of exchanges that began earlier or end later, with their order and place in their packet.
 
         All of them have to be taken before connections are taken back: then it is known what waits. `without`: messages
         that are no events (`plain_edges`).
@@ -269,7 +354,7 @@ class InStep:
         """The connections that fell out of step, by their indices."""
         return [self._take_back(index) for index in fallen]
 
-    def _edge(self, messages: Messages, index: int) -> Iterator[tuple[int, int, int, InspectedConnection, Event]]:
+    def _edge(self, messages: Messages, index: int) -> Iterator[tuple[int, int, InspectedConnection, Event]]:
         (
             order,
             start,
@@ -320,7 +405,7 @@ class InStep:
         if flags & ENDED:
             if not self._waiting.pop((connection, ordinal)).hidden:
                 over = ExchangeEvent(order, ordinal, "no_response", time_ns, packet, retransmits=retransmits)
-                yield order, owner.place, place, owner, over
+                yield order, place, owner, over
             return
         if is_request:
             decoded = decode_request(data, start, end, options, memory=memory, later=True)
@@ -342,7 +427,7 @@ class InStep:
                 return
             problems = detail.told(key, is_request=True, has_body=decoded.body is not None) if detail.level else ()
             event = MessageEvent(order, ordinal, frame, True, decoded, decoded.client_id, problems)
-            yield order, owner.place, place, owner, event
+            yield order, place, owner, event
             return
         pending = self._waiting.pop((connection, ordinal))
         if pending.hidden:
@@ -363,12 +448,12 @@ class InStep:
         if detail.level:
             problems = detail.told(pending.api_key, is_request=False, has_body=decoded.body is not None)
         event = MessageEvent(order, ordinal, frame, False, decoded, pending.client_id, problems, latency, duration)
-        yield order, owner.place, place, owner, event
+        yield order, place, owner, event
         if self._options.every_end:
             end_ = ExchangeEvent(
                 order, ordinal, "answered", time_ns, packet, latency, duration, retransmits=retransmits
             )
-            yield order, owner.place, place + 1, owner, end_
+            yield order, place + 1, owner, end_
 
     # -- handing over -------------------------------------------------------------------------------------------------
 
@@ -409,9 +494,7 @@ class InStep:
         index = tcp.place
         if index < 0:
             index = tcp.place = feed.add(tcp.endpoints)
-            self._connections += [None] * (index + 1 - len(self._connections))
-            self._owners += [None] * (index + 1 - len(self._owners))
-            self._connections[index], self._owners[index] = tcp, owner
+            self._enter(tcp)
         # Of requests that wait, and of those that expect no response.
         first, last = [NONE, NONE], [NONE, NONE]
         for pending in state.waiting:
@@ -449,6 +532,7 @@ class InStep:
             owner.kafka.client,
             feed.connections["active"][index],
             state.loss,
+            0,
             0,
             tcp.clock,
             tcp.last_packet,
@@ -523,10 +607,15 @@ class InStep:
         owner = tcp.owner
         assert isinstance(owner, InspectedConnection)
         row: tuple[Any, ...] = _ROW.unpack_from(self._feed.memory, index * _ROW.size)
-        repeats, tcp.clock, tcp.last_packet, tcp.last_time, packets, tcp.packets = row[10:16]
+        if row[_BEGUN]:
+            self._begin_again(tcp, row)
+            if row[_BEGUN] != JUDGED:
+                self._begin_search(tcp, row)
+                return tcp
+        repeats, tcp.clock, tcp.last_packet, tcp.last_time, packets, tcp.packets = row[11:17]
         tcp.seen += packets
-        ordinal, last_id, last_answer, has_id, has_answer, vary, rise, most, first, _, count, again = row[16:28]
-        early, _, early_count, _, ticks, silent, _, silent_count, _, _, *place = row[28:_CONNECTION_FIELDS]
+        ordinal, last_id, last_answer, has_id, has_answer, vary, rise, most, first, _, count, again = row[17:29]
+        early, _, early_count, _, ticks, silent, _, silent_count, _, _, *place = row[29:_CONNECTION_FIELDS]
         waiting: list[Pending] = []
         begun = count + silent_count
         held = {int(one["ordinal"]): one for one in self.outstanding.take_connection(index)} if begun else {}
@@ -580,6 +669,34 @@ class InStep:
         owner.kafka.take_back(state, (seen[0], seen[1]), (framed[0], framed[1]), repeats, holes)
         self._here -= 1
         return tcp
+
+    def _begin_again(self, tcp: TcpConnection, row: tuple[Any, ...]) -> None:
+        """The streams of a connection that began in the kernel, as they were before their first bytes."""
+        begun, client = row[_BEGUN], row[_CLIENT]
+        self._feed.connections["begun"][tcp.place] = 0
+        for direction, stream in enumerate(tcp.streams):
+            # Each side has to have said something for the next one to go on.
+            said, heard = (_SYN, _ANSWERED) if direction == client else (_ANSWERED, _OPEN)
+            following, ack, size = row[_CONNECTION_FIELDS + direction * _STREAM_FIELDS :][:3]
+            if begun >= said:
+                stream.isn = (following - size - 1) & MASK
+                stream.next = stream.begin = stream.isn + 1
+                stream.heard = True
+            if begun >= heard:
+                stream.ack = ack
+
+    def _begin_search(self, tcp: TcpConnection, row: tuple[Any, ...]) -> None:
+        """A connection without any data yet is Python's: whether it is Kafka is open."""
+        owner = tcp.owner
+        assert isinstance(owner, InspectedConnection)
+        assert owner.tls is not None
+        tcp.clock, tcp.last_packet, tcp.last_time, packets = row[12:16]
+        tcp.seen += packets
+        client = row[_CLIENT]
+        sides = (client,) if row[_BEGUN] == _SYN else (client, 1 - client)
+        started: list[Item] = [Started(tcp.first_order, side, client=side == client) for side in sides]
+        owner.kafka.feed(owner.tls.feed(started, KeyLog()))
+        self._here -= 1
 
     def _pending(self, row: Any, owner: InspectedConnection, *, silent: bool) -> Pending:
         """A request that waits, as Python has it; what is known of its exchange goes where Python has that."""

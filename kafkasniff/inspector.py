@@ -9,14 +9,14 @@ whose endpoint spoke Kafka before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.accounts import Account, ConnectionEnd, InspectedConnection, OpenExchange, endpoint
-from kafkasniff.in_step import InStep, left_rows
+from kafkasniff.in_step import InStep, Messages, left_rows
 from kafkasniff.kafka.connection import ConnectionOptions
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.detail import Detail, LeftOut, Level
@@ -55,6 +55,19 @@ SLICE_BYTES: Final = 8 << 20
 
 Output = Message | SaslToken | Exchange | Problem | Connection
 Shown = Output | Lines
+
+
+class _Taken(NamedTuple):
+    """What the kernel has made of a batch."""
+
+    left: PacketBatch
+    back: list[TcpConnection]
+    """Connections that fell out of step."""
+    begun: list[TcpConnection]
+    """Connections that began."""
+    events: list[tuple[int, int, InspectedConnection, Event]]
+    """With their order and place in their packet."""
+    messages: Messages
 
 
 class Inspector:
@@ -342,19 +355,18 @@ class Inspector:
         self.summary.packets += batch.packets
         self.summary.tcp_packets += len(batch)
         keyed: list[_Keyed] = []
-        back: list[TcpConnection] = []
+        taken: _Taken | None = None
         left = batch
-        if self._in_step is not None and len(self._in_step) and len(batch):
-            left, back = self._take_in_step(self._in_step, batch, keyed, columns, finder, lines=lines)
+        if self._in_step is not None and len(batch):
+            taken = self._take_in_step(self._in_step, batch, lines=lines)
+        if taken is not None:
+            left = taken.left
         deltas = self._reassembler.feed(left)
-        opened = self._reassembler.opened
-        opened.sort(key=lambda connection: connection.first_order)
-        for connection in opened:
-            self._connections += 1
-            owner = connection.owner = InspectedConnection(self._connections, connection, self._options, self._ports)
-            if self._want_connections:
-                owner.account = Account()
-        self.summary.connections += len(opened)
+        self._number_connections([] if taken is None else taken.begun)
+        if taken is not None:
+            keyed += [(order, owner.place, within, owner, event) for order, within, owner, event in taken.events]
+            if not lines:
+                self._take_pairs(taken.messages, keyed, columns, finder)
         # In front of notes, whose lines are told by themselves: a batch may end between the two.
         self._tell_key_log(batch.end_order - batch.packets, -1, keyed)
         for index, note in enumerate(batch.notes):
@@ -368,29 +380,47 @@ class Inspector:
         self._take(deltas, keyed)
         self._relieve(batch, keyed)
         if self._in_step is not None:
-            adopted = self._adopt(self._in_step, deltas, back)
+            adopted = self._adopt(self._in_step, deltas, [] if taken is None else taken.back)
             # Smaller parts only as long as they have connections taken over sooner.
             is_worth = adopted and len(left) > len(batch) // 4
             self._rows_at_once = FEW_ROWS if is_worth else max(2 * len(batch), FEW_ROWS)
         return keyed
 
-    def _take_in_step(
-        self,
-        in_step: InStep,
-        batch: PacketBatch,
-        keyed: list[_Keyed],
-        columns: list[PairColumns] | None,
-        finder: PairFinder | None,
-        *,
-        lines: bool,
-    ) -> tuple[PacketBatch, list[TcpConnection]]:
-        """Take the packets of connections in step; returns the others, and the connections that fell out of step."""
+    def _number_connections(self, begun: list[TcpConnection]) -> None:
+        """Give the connections of a batch their numbers; `begun`: those of them that began in the kernel."""
+        opened = self._reassembler.opened
+        for connection in opened:
+            self._own(connection)
+        opened += begun
+        opened.sort(key=lambda connection: connection.first_order)
+        for connection in opened:
+            owner = connection.owner
+            assert isinstance(owner, InspectedConnection)
+            self._connections += 1
+            owner.number = owner.place = self._connections
+        self.summary.connections += len(opened)
+
+    def _own(self, connection: TcpConnection) -> None:
+        owner = connection.owner = InspectedConnection(0, connection, self._options, self._ports)
+        if self._want_connections:
+            owner.account = Account()
+
+    def _take_in_step(self, in_step: InStep, batch: PacketBatch, *, lines: bool) -> _Taken | None:
+        """Take the packets of connections in step; None where there are none."""
+        begins = in_step.begins(batch, self._reassembler.connection, self._ports) if self._may_be_in_step else None
+        if begins is None and not len(in_step):
+            return None
         clock = self._reassembler.clock_at(batch)
-        messages, fed = in_step.feed(batch, clock)
+        fed, begun = in_step.feed(batch, clock, begins)
+        for connection in begun:
+            self._own(connection)
+            in_step.own(connection)
+            self._reassembler.enter(connection, connection.clock)
+        events = list(self._judge(in_step.judged(batch, fed)))
+        messages = in_step.messages(batch, fed)
         self.summary.bytes_stream += fed.bytes
         self.summary.bytes_decoded += fed.framed
         self.summary.bytes_repeated += fed.repeated
-        detail, options = self._detail, self._detail.decode
         plain: NDArray[np.bool_] | None = None
         if lines and len(messages.rows):
             assert self._make_lines is not None
@@ -401,22 +431,46 @@ class Inspector:
                     self._lines = self._make_lines(self._ends, self._capture_at)
                 self._lines.forget(self._gone)
                 self._gone.clear()
-                self._run = LineRun(messages, edges, in_step.outstanding, self._lines, detail, self._repeats)
-        keyed += in_step.edges(messages, plain)
+                self._run = LineRun(messages, edges, in_step.outstanding, self._lines, self._detail, self._repeats)
+        events += in_step.edges(messages, plain)
         back = in_step.take_back(fed.back)
-        if len(messages.rows) and not lines:
-            others: NDArray[np.bool_] | None = None
-            if finder is not None and columns is not None and not detail.hides:
-                found, others = finder.find(messages, options)
-                columns += found
-                for one in found:
-                    self._count_columns(one)
-            if detail.hides:
-                in_step.count_hidden_pairs(messages)
-            elif others is None or others.any():
-                keyed += entries(messages, options, self._repeats, self._maker, others)
         left = batch if len(fed.left) == len(batch) else left_rows(batch, fed.left, clock)
-        return left, back
+        return _Taken(left, back, begun, events, messages)
+
+    def _judge(
+        self, judged: Iterable[tuple[InspectedConnection, VerdictEvent]]
+    ) -> Iterator[tuple[int, int, InspectedConnection, Event]]:
+        """Note the verdicts of the kernel's connections; those that others of the batch may depend on are events."""
+        told: set[tuple[int, int, int]] = set()
+        for connection, verdict in judged:
+            assert verdict.client is not None
+            broker = connection.endpoints[1 - verdict.client]
+            if broker in self._known_brokers or broker in told:
+                self._note_kafka(connection, verdict)
+                continue
+            told.add(broker)
+            # Lines of the batch may be made before it is told.
+            connection.assign(verdict.client)
+            yield verdict.order, _VERDICT, connection, verdict
+
+    def _take_pairs(
+        self, messages: Messages, keyed: list[_Keyed], columns: list[PairColumns] | None, finder: PairFinder | None
+    ) -> None:
+        """Take the messages whose exchanges are whole, where no lines are made."""
+        detail, options = self._detail, self._detail.decode
+        if not len(messages.rows):
+            return
+        others: NDArray[np.bool_] | None = None
+        if finder is not None and columns is not None and not detail.hides:
+            found, others = finder.find(messages, options)
+            columns += found
+            for one in found:
+                self._count_columns(one)
+        if detail.hides:
+            assert self._in_step is not None
+            self._in_step.count_hidden_pairs(messages)
+        elif others is None or others.any():
+            keyed += entries(messages, options, self._repeats, self._maker, others)
 
     def _adopt(self, in_step: InStep, deltas: list[Delta], back: list[TcpConnection]) -> int:
         """Hand on the connections that are in step now; returns how many."""
@@ -919,18 +973,24 @@ class Inspector:
             )
         )
 
-    def _verdict(self, connection: InspectedConnection, event: VerdictEvent, out: _Sinking) -> None:
+    def _note_kafka(self, connection: InspectedConnection, event: VerdictEvent) -> None:
+        assert event.client is not None
+        connection.assign(event.client)
         if connection.account is not None:
             connection.account.verdict = event
+        if self.judged is not None:
+            self.judged.add(connection.endpoints)
+        self.summary.kafka_connections += 1
+
+    def _verdict(self, connection: InspectedConnection, event: VerdictEvent, out: _Sinking) -> None:
         if event.is_kafka:
+            self._note_kafka(connection, event)
             assert event.client is not None
-            connection.assign(event.client)
-            if self.judged is not None:
-                self.judged.add(connection.endpoints)
-            self.summary.kafka_connections += 1
             if len(self._known_brokers) < MAX_ENDPOINTS:
                 self._known_brokers.add(connection.endpoints[1 - event.client])
             return
+        if connection.account is not None:
+            connection.account.verdict = event
         self.summary.not_kafka += 1
         if event.likely or connection.forced or not self._known_brokers.isdisjoint(connection.endpoints):
             ends = " and ".join(str(endpoint(end)) for end in connection.endpoints)
@@ -959,6 +1019,8 @@ _Keyed = Any
 """Order of the packet, place of the connection (-1: none), place within the connection, and what there is to tell: the
 connection and an `Event | Problem | ConnectionEnd`, or a `PairedEntry`, which is longer."""
 _EVENT: Final = 5
+_VERDICT: Final = -1
+"""Place of a verdict within its packet: in front of the message that it comes of."""
 
 
 def _place(tcp: TcpConnection) -> int:

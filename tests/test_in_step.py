@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -297,7 +298,7 @@ def test_what_is_usual_is_paired_by_the_kernel(name: str) -> None:
     found, inspector = run(_Counting, packets, [], exchanges=False)
     messages = sum(isinstance(one, Message) for one in found)
     assert messages == 2 * (5 + 3) + 2 * 6
-    assert inspector.paired == messages - 2 * 6
+    assert inspector.paired == messages
 
 
 def test_what_is_said_later_has_no_say() -> None:
@@ -410,7 +411,7 @@ def test_what_is_out_of_order_or_comes_twice_stays_with_the_kernel(*, exchanges:
         assert inspector.summary == other.summary
         assert inspector.summary.bytes_repeated == 300
         if not cut:
-            assert inspector.paired == 2 * 60
+            assert inspector.paired == 2 * (3 + 60)
     assert exchanges == any(isinstance(one, Exchange) and one.retransmits for one in expected)
 
 
@@ -504,6 +505,94 @@ def test_many_connections(tmp_path: Path) -> None:
         found += inspector.close()
         outcomes.append((found, inspector.summary))
         if isinstance(inspector, _Counting):
-            assert inspector.paired > 0.4 * sum(isinstance(one, Message) for one in found)
+            assert inspector.paired > 0.9 * sum(isinstance(one, Message) for one in found)
     assert sum(isinstance(one, Connection) for one in outcomes[0][0]) == 200
     assert outcomes[0] == outcomes[1]
+
+
+# -- connections that begin in the kernel -----------------------------------------------------------------------------
+
+
+def _opened(place: int, *said: str, port: int = 9092) -> list[Packet]:
+    """A connection from its SYN on."""
+    talk = Conversation(("10.0.0.5", 50_000 + place), ("10.0.0.9", port), start_ns=START_NS + place * 1_300)
+    talk.handshake()
+    for number, one in enumerate(said):
+        SAID[one](talk, number)
+    return talk.packets
+
+
+def _together(*parts: list[Packet]) -> list[Packet]:
+    return sorted(chain.from_iterable(parts), key=lambda packet: packet.time_ns)
+
+
+def _in_batches(kind: type[Inspector], packets: list[Packet], cuts: Sequence[int], **options: object) -> list:
+    """All that comes of packets, cut in front of these, and what is kept between the batches and at the end."""
+    inspector = kind(**options)
+    out: list = []
+    whole, gone = batch(packets), 0
+    for cut in cuts:
+        head, whole = whole.split(cut - gone)
+        gone = cut
+        out += inspector.feed(head)
+    out += inspector.feed(whole)
+    return [*out, kept(inspector), *inspector.close(), inspector.summary]
+
+
+def _without(packets: list[Packet], place: int) -> list[Packet]:
+    return [*packets[:place], *packets[place + 1 :]]
+
+
+_HELLO = bytes.fromhex("16 03 01 00 c8 01 00 00 c4 03 03") + bytes(189)
+BEGINNINGS: dict[str, list[Packet]] = {
+    **{name: _opened(0, name, "produce", name) for name in SAID},
+    "nothing more": _opened(1),
+    "a SYN": _opened(2)[:1],
+    "a SYN twice": [_opened(3, "produce")[0], *_opened(3, "produce")],
+    "a SYN of other numbers": [_opened(4, "produce")[0]._replace(seq=77), *_opened(4, "produce")],
+    "an answer that does not fit": [
+        one._replace(ack=one.ack + 1) if place == 1 else one for place, one in enumerate(_opened(5, "produce"))
+    ],
+    "an answer twice": [*_opened(6)[:2], *_opened(6, "produce")[1:]],
+    "without the SYN": _opened(7, "produce", "fetch")[1:],
+    "without the answer": _without(_opened(8, "produce", "fetch"), 1),
+    "without the third": _without(_opened(9, "produce", "fetch"), 2),
+    "without the first request": _without(_opened(10, "produce", "fetch"), 3),
+    "data with the SYN": [_opened(11)[0]._replace(payload=b"early"), *_opened(11, "produce")[1:]],
+    "a SYN in its midst": [*_opened(12, "produce"), _opened(12)[0]._replace(seq=5), *_opened(12, "fetch")[3:]],
+    "refused": [_opened(13)[0], _opened(13)[1]._replace(flags=0x14)],
+    "TLS": [*_opened(14), *(one._replace(payload=_HELLO) for one in _opened(14, "produce")[3:4])],
+    "no Kafka": [*_opened(15), *(one._replace(payload=b"GET / HTTP/1.1\r\n") for one in _opened(15, "produce")[3:4])],
+    "another port": _opened(16, "produce", "heartbeat", port=9093),
+    "from a port that is Kafka's": [
+        one._replace(sport=one.dport, dport=one.sport, src=one.dst, dst=one.src) for one in _opened(17, "produce")
+    ],
+}
+
+
+@pytest.mark.parametrize("ports", [(), (9092,)])
+@pytest.mark.parametrize("name", BEGINNINGS)
+def test_a_connection_begins_the_same_however_it_is_cut(name: str, ports: tuple[int, ...]) -> None:
+    packets = _together(BEGINNINGS[name], _opened(40, "produce", "heartbeat"), _opened(41, "fetch"))
+    options = {"connections": True, "ports": ports}
+    for cut in range(min(len(packets), 16)):
+        cuts = [cut] if cut else []
+        assert _in_batches(Inspector, packets, cuts, **options) == _in_batches(OneByOne, packets, cuts, **options)
+
+
+def test_endpoints_that_were_left_in_the_batch_begin_nothing() -> None:
+    """A SYN behind packets of the same endpoints, which are those of an earlier connection."""
+    packets = [*_opened(0, "produce", "produce")[3:], *_opened(0, "fetch", "heartbeat")]
+    times = sorted(packet.time_ns for packet in packets)
+    packets = [packet._replace(time_ns=time_ns) for packet, time_ns in zip(packets, times, strict=True)]
+    for cuts in ([], [3], [len(packets) // 2]):
+        assert _in_batches(Inspector, packets, cuts) == _in_batches(OneByOne, packets, cuts)
+
+
+def test_connections_that_are_silent_from_their_beginning_on_end_when_their_time_is_over() -> None:
+    late = [one._replace(time_ns=one.time_ns + 2 * 3_600 * 10**9) for one in _opened(9, "produce")]
+    packets = [*_together(_opened(0), _opened(1, "no answer"), _opened(2, "produce")), *late]
+    for cuts in ([], [6]):
+        found = _in_batches(Inspector, packets, cuts, connections=True)
+        assert found == _in_batches(OneByOne, packets, cuts, connections=True)
+        assert [one.ended for one in found if isinstance(one, Connection)].count("idle") == 2

@@ -189,26 +189,36 @@ def pressed(
 
 
 def test_levels_follow_the_ring() -> None:
-    backlogs = [0.1, 0.55, 0.3, 0.75, 0.9, 0.9, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0] + [0.0] * 12
+    backlogs = [0.52, 0.55, 0.3, 0.71, 0.75, 0.9, 0.9, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0] + [0.0] * 12
     levels, problems, _ = pressed(backlogs)
-    assert levels[:12] == [0, 1, 1, 2, 3, 3, 3, 2, 1, 0, 0, 0]
-    assert levels[12:] == [0] * 12
+    assert levels[:13] == [0, 1, 1, 1, 2, 3, 3, 3, 2, 1, 0, 0, 0]
+    assert levels[13:] == [0] * 12
     behind = [one for one in problems if one.kind == "live-behind"]
     assert [one.detail.split("%")[0] for one in behind] == ["55", "75", "90"]
     (over,) = [one for one in problems if one.kind == "live-caught-up"]
-    assert over.detail.startswith("after 0.8 s: ")
+    assert over.detail.startswith("after 0.9 s: ")
     assert problems[-1] is over
     assert all(one.time_ns is not None for one in behind)
 
 
+def test_nothing_is_left_out_while_decoding_catches_up() -> None:
+    """A burst filled the ring in one batch; with blocks of packets that come meanwhile, it does not empty evenly."""
+    levels, problems, _ = pressed([0.0, 0.8, 0.78, 0.79, 0.77, 0.76, 0.77, 0.72, 0.7, 0.6, 0.55, 0.5, 0.3])
+    assert (set(levels), problems) == ({0}, [])
+    levels, _, _ = pressed([0.0, 0.8, 0.78, 0.79, 0.81, 0.8, 0.7, 0.6])
+    assert levels == [0, 0, 0, 0, 2, 2, 2, 2]
+    levels, _, _ = pressed([0.0, 0.99, 0.95, 0.9])
+    assert levels == [0, 3, 3, 3]
+
+
 def test_a_ring_that_empties_only_briefly_is_not_told_again() -> None:
-    _, problems, _ = pressed([0.6, 0.0, 0.6, 0.0, 0.6, 0.0])
+    _, problems, _ = pressed([0.6, 0.6, 0.0, 0.0, 0.0, 0.6, 0.6, 0.0, 0.0, 0.6, 0.6])
     assert [one.kind for one in problems] == ["live-behind"]
     assert len(problems) * CALM_SECONDS > 0.5
 
 
 def test_the_first_level_is_not_told_where_it_changes_nothing() -> None:
-    ring = Ring([0.55, 0.55, 0.75])
+    ring = Ring([0.55, 0.55, 0.75, 0.75])
     inspector = Inspector(records="metadata")
     pressure = Pressure(ring.backlog, [(inspector, Level.NO_MESSAGES)], clock=lambda: ring.now)
     problems: list[Problem] = []

@@ -224,6 +224,23 @@ class KafkaConnection:
             and self._dialogue.is_plain()
         )
 
+    def begin_in_step(self, client: int) -> None:
+        """The kernel has it from its SYN on, and the first frame of the client's stream is a request."""
+        self.verdict = "kafka"
+        self._log.client = client
+        self._syn = [True, True]
+        self._boundaries.without_prologue(client)
+        self._begin_framer(client)
+        self._boundaries.begin(1 - client)
+        self._compare_streams()
+
+    def _begin_framer(self, direction: int) -> Framer:
+        """A stream that is known from its first byte on has bytes, in a connection that is Kafka."""
+        self._began[direction] = True
+        self._boundaries.release(direction)
+        framer = self._framers[direction] = Framer(direction, self._options.max_frame)
+        return framer
+
     def hand_over(self) -> InTurn:
         """The state of a connection that `is_plain`, in what changes with each frame."""
         one, other = self._framers
@@ -252,13 +269,19 @@ class KafkaConnection:
 
         Of each stream: `seen`, `framed`: so many bytes were seen, and cut since; `holes`: segments of it are held back.
         """
-        for direction, framer in enumerate(self._framers):
-            assert framer is not None
-            framer.take_back(state.pieces[direction])
+        for direction in (0, 1):
+            if self._framers[direction] is None and seen[direction]:
+                self._begin_framer(direction)
+            framer = self._framers[direction]
+            if framer is not None:
+                framer.take_back(state.pieces[direction])
             self.bytes_of[direction] += seen[direction]
             self.framed_of[direction] += framed[direction]
         self.bytes_seen += sum(seen)
         self._dialogue.take_back(state.turn)
+        if state.turn.last_answer is not None:
+            # What the kernel pairs is neither greeting nor authentication.
+            self._dialogue.opening = None
         self._dialogue.ledger.take_back(state.waiting, state.most)
         self._log.at(*state.place)
         self.retransmits += retransmits
@@ -363,7 +386,10 @@ class KafkaConnection:
         """One segment, while the verdict or a boundary is not known."""
         if self.verdict == "not-kafka":
             return
-        self._log.at(run.order[index], run.released[index], run.packet[index])
+        log, framed = self._log, self.framed_of.copy()
+        before = log.order, log.time_ns, log.packet
+        was_kafka = self.verdict == "kafka"
+        log.at(run.order[index], run.released[index], run.packet[index])
         self._began[direction] = True
         framer = self._framers[direction]
         if framer is not None:
@@ -374,6 +400,9 @@ class KafkaConnection:
             self._boundaries.searcher(direction).add(run, index)
             self._search(direction)
         self._compare_streams()
+        if was_kafka and self._framers[direction] is not None and self.framed_of == framed:
+            # A piece of a frame is no event, however the packets are batched.
+            log.order, log.time_ns, log.packet = before
 
     def _work_off(self, direction: int, work: _Work) -> None:
         """Cut the segments of a stream; where it falls out of step, search what follows, segment by segment."""

@@ -1,7 +1,8 @@
 //! Streams: packets of connections that are in step, in capture order, become messages with their requests paired.
 //!
-//! A connection is handed over by Python once its verdict and its streams' frames are known, and goes back with its state
-//! as of a packet boundary when anything else happens than requests and the responses to them in turn. Segments may come
+//! A connection is handed over by Python once its verdict and its streams' frames are known, or begins here with its SYN,
+//! and Python judges its first request. It goes back with its state as of a packet boundary when anything else happens
+//! than requests and the responses to them in turn. Segments may come
 //! twice, and out of order: those behind a hole are held back until it is filled. Overlaps and gaps are Python's.
 //! `kafkasniff/tcp` and `kafkasniff/kafka/{framing,dialogue,exchange}.py` are the specification.
 //! `kafkasniff/native/feed.py` has the same structures.
@@ -28,6 +29,8 @@ pub const MAX_FRAME = 4 << 20;
 const HEADER = 10;
 /// Packets with data that a stream remembers (`tcp.stream.RECENT`).
 pub const RECENT = 16;
+/// Marks of endpoints in `Feed.marks`, one byte each.
+pub const MARKS = 1 << 16;
 /// Requests without a response of one connection (`exchange.MAX_OUTSTANDING`).
 const MAX_OUTSTANDING = 65_536;
 /// Requests that expect no response, and are still open to one (`exchange.MAX_SILENT`).
@@ -56,6 +59,8 @@ pub const Status = enum(i32) {
     unknown = 4,
     /// There is no room for more segments that are held back.
     no_held = 5,
+    /// Python has to judge the first request of a connection: `asked_size` bytes of the buffer at `asked_at`.
+    judge = 6,
 };
 
 pub const Recent = extern struct { seq: u32, wire: u32, ident: u32 };
@@ -73,6 +78,21 @@ pub const Piece = extern struct {
     last_packet: i64,
     first_time: i64,
     last_time: i64,
+};
+
+/// How far a connection is that began here.
+pub const Begun = enum(u8) {
+    /// It began with Python.
+    no = 0,
+    /// Its SYN was there,
+    syn = 1,
+    /// the answer to it,
+    answered = 2,
+    /// and a packet of the client after that.
+    open = 3,
+    /// Its first request was judged to be one.
+    judged = 4,
+    _,
 };
 
 /// A segment behind a hole, or a response that came before its request.
@@ -183,6 +203,7 @@ pub const Connection = extern struct {
     active: u8,
     /// Bytes of it are missing.
     loss: Loss,
+    begun: Begun,
     /// Retransmitted segments since it was handed over.
     retransmits: u32,
     /// The packet clock, the packet and its time at the last packet; packets since it was handed over.
@@ -315,6 +336,24 @@ pub const Feed = extern struct {
     idle: i64,
     kinds: [*]const u8,
 
+    // Connections that begin here.
+    /// Rows with a SYN of endpoints that Python knows no connection of, rising, and how many of them were passed.
+    begins: [*]const u32,
+    begins_size: u64,
+    begins_used: u64,
+    /// As many indices of free connections, and the rows that those began with which are not free any more.
+    places: [*]const u32,
+    places_rows: [*]u32,
+    places_used: u64,
+    /// `MARKS` bytes, by a hash of the endpoints of the rows that were left: Python's connections may begin with these.
+    marks: [*]u8,
+    /// The row with the first request that was judged last, and whether it is one.
+    judged_row: u64,
+    judged: u32,
+    asked_size: u32,
+    asked_at: u64,
+    asked_connection: u64,
+
     // Results.
     row: u64,
     arena: [*]u8,
@@ -339,15 +378,14 @@ pub const Feed = extern struct {
     spare: u32,
 };
 
-const Stop = error{ Odd, NoMessages, NoArena, NoWaiting, NoHeld, Unknown };
+const Stop = error{ Odd, NoMessages, NoArena, NoWaiting, NoHeld, Unknown, Judge };
 
 /// Rows from `row` on.
 pub fn run(feed: *Feed) Status {
     while (feed.row < feed.rows) : (feed.row += 1) {
         const row = feed.row;
-        const place = find(feed, row);
-        const index = place orelse {
-            leave(feed, row);
+        const index = find(feed, row) orelse {
+            if (!begin(feed, row)) leave(feed, row);
             continue;
         };
         const connection = &feed.connections[index];
@@ -367,6 +405,7 @@ pub fn run(feed: *Feed) Status {
             error.NoWaiting => return .no_waiting,
             error.NoHeld => return .no_held,
             error.Unknown => return .unknown,
+            error.Judge => return .judge,
         };
     }
     feed.kept = 0;
@@ -407,10 +446,13 @@ inline fn isSource(feed: *const Feed, connection: *const Connection, side: usize
         connection.port[1 - side] == feed.dst_port[row] and connection.high[1 - side] == feed.dst_hi[row];
 }
 
-fn find(feed: *const Feed, row: u64) ?u32 {
-    const hash = hashEndpoint(feed.src_hi[row], feed.src_lo[row], feed.src_port[row]) +%
+inline fn hashOfRow(feed: *const Feed, row: u64) u64 {
+    return hashEndpoint(feed.src_hi[row], feed.src_lo[row], feed.src_port[row]) +%
         hashEndpoint(feed.dst_hi[row], feed.dst_lo[row], feed.dst_port[row]);
-    var at = slot(feed, hash);
+}
+
+fn find(feed: *const Feed, row: u64) ?u32 {
+    var at = slot(feed, hashOfRow(feed, row));
     while (feed.table[at] != NONE) : (at = (at + 1) & (feed.table_size - 1)) {
         const index = feed.table[at];
         const connection = &feed.connections[index];
@@ -446,21 +488,110 @@ pub fn forget(feed: *Feed, index: u32) void {
     feed.table[hole] = NONE;
 }
 
+// -- connections that begin ------------------------------------------------------------------------------------------
+
+/// Begin a connection with the SYN of a row whose endpoints are not here. False: the row is Python's.
+fn begin(feed: *Feed, row: u64) bool {
+    // Some had a connection here, to which their row went.
+    while (feed.begins_used < feed.begins_size and feed.begins[feed.begins_used] < row) feed.begins_used += 1;
+    if (feed.begins_used == feed.begins_size) return false;
+    const mark = &feed.marks[(hashOfRow(feed, row) >> 40) % MARKS];
+    if (feed.begins[feed.begins_used] != row) {
+        mark.* = 1;
+        return false;
+    }
+    feed.begins_used += 1;
+    const source = [3]u64{ feed.src_hi[row], feed.src_lo[row], feed.src_port[row] };
+    const target = [3]u64{ feed.dst_hi[row], feed.dst_lo[row], feed.dst_port[row] };
+    const order = std.mem.order(u64, &source, &target);
+    if (mark.* != 0 or order == .eq) {
+        mark.* = 1;
+        return false;
+    }
+    const index = feed.places[feed.places_used];
+    feed.places_rows[feed.places_used] = @intCast(row);
+    feed.places_used += 1;
+    const connection = &feed.connections[index];
+    const active = connection.active;
+    connection.* = std.mem.zeroes(Connection);
+    connection.active = active;
+    // Direction 0 is that of the lower endpoint.
+    const client: u8 = @intFromBool(order == .gt);
+    connection.client = client;
+    connection.high[client], connection.high[1 - client] = .{ source[0], target[0] };
+    connection.low[client], connection.low[1 - client] = .{ source[1], target[1] };
+    connection.port[client], connection.port[1 - client] = .{ feed.src_port[row], feed.dst_port[row] };
+    connection.here = 1;
+    connection.begun = .syn;
+    // As `kafka/exchange.py` and `kafka/dialogue.py` begin.
+    connection.dialogue.ids_rise = 1;
+    connection.dialogue.most = 1;
+    connection.dialogue.first = NONE;
+    connection.dialogue.last = NONE;
+    connection.dialogue.early = NONE;
+    connection.dialogue.early_last = NONE;
+    connection.dialogue.silent = NONE;
+    connection.dialogue.silent_last = NONE;
+    connection.dialogue.silent_ended = NONE;
+    connection.dialogue.time = NO_TIME;
+    for (&connection.streams) |*stream| {
+        stream.piece.need = 4;
+        stream.held = NONE;
+        stream.held_last = NONE;
+        stream.acked = NO_TIME;
+    }
+    connection.streams[client].next = feed.seq[row] +% 1;
+    pass(feed, connection, row);
+    enter(feed, index);
+    return true;
+}
+
+/// The answer to a SYN.
+fn answer(feed: *const Feed, connection: *Connection, row: u64) Stop!void {
+    const client = &connection.streams[connection.client];
+    const is_answer = feed.flags[row] & (SYN | FIN | RST | ACK) == SYN | ACK and feed.wire[row] == 0 and
+        feed.ack[row] == client.next and isSource(feed, connection, 1 - connection.client, row);
+    if (!is_answer) return error.Odd;
+    client.ack = feed.ack[row];
+    connection.streams[1 - connection.client].next = feed.seq[row] +% 1;
+    connection.begun = .answered;
+    pass(feed, connection, row);
+}
+
+/// The first data of a connection have to begin with a whole frame that Python judges to be a request.
+fn judge(feed: *Feed, connection: *const Connection, index: u32, direction: usize, row: u64) Stop!void {
+    const size: u64 = @intCast(feed.length[row]);
+    if (direction != connection.client or feed.seq[row] != connection.streams[direction].next) return error.Odd;
+    if (feed.judged_row == row) return if (feed.judged == 0) error.Odd;
+    if (size < 4 + HEADER) return error.Odd;
+    const at: u64 = @intCast(feed.offset[row]);
+    const found = try frameSize(feed, feed.buffer[at..][0..4]);
+    if (4 + @as(u64, found) > size) return error.Odd;
+    feed.asked_at = at + 4;
+    feed.asked_size = found;
+    feed.asked_connection = index;
+    return error.Judge;
+}
+
 // -- packets ---------------------------------------------------------------------------------------------------------
 
 fn packet(feed: *Feed, connection: *Connection, index: u32, row: u64) Stop!void {
     const wire = feed.wire[row];
     const clock = feed.clock[row];
-    if (feed.flags[row] & (SYN | FIN | RST | ACK) != ACK or wire != feed.length[row] or wire < 0) return error.Odd;
     if (feed.time[row] == NO_TIME or clock -% connection.clock >= feed.idle) return error.Odd;
+    if (connection.begun == .syn) return answer(feed, connection, row);
+    if (feed.flags[row] & (SYN | FIN | RST | ACK) != ACK or wire != feed.length[row] or wire < 0) return error.Odd;
     const direction: usize = @intFromBool(!isSource(feed, connection, 0, row));
     const peer = &connection.streams[1 - direction];
     const holds = connection.streams[direction].held != NONE or peer.held != NONE;
     if (holds and mayBeGap(feed, connection, direction, row)) return error.Odd;
-    const number = (@as(i64, feed.capture[row]) << 40) | feed.number[row];
+    const number = numberOf(feed, row);
+    const begins = connection.begun != .no and connection.begun != .judged;
+    if (begins and connection.begun == .answered and direction != connection.client) return error.Odd;
     if (wire > 0) {
-        const begin: u64 = @intCast(feed.offset[row]);
-        if (begin + @as(u64, @intCast(wire)) > feed.buffer_size) return error.Odd;
+        const at: u64 = @intCast(feed.offset[row]);
+        if (at + @as(u64, @intCast(wire)) > feed.buffer_size) return error.Odd;
+        if (begins) try judge(feed, connection, index, direction, row);
         try data(feed, connection, index, direction, row, number);
         if (connection.active == 0) {
             connection.active = 1;
@@ -468,11 +599,9 @@ fn packet(feed: *Feed, connection: *Connection, index: u32, row: u64) Stop!void 
             feed.active_used += 1;
         }
     }
+    if (begins) connection.begun = if (wire > 0) .judged else .open;
     peer.ack = feed.ack[row];
-    connection.clock = clock;
-    connection.last_packet = number;
-    connection.last_time = feed.time[row];
-    connection.packets += 1;
+    pass(feed, connection, row);
     if (connection.streams[direction].held != NONE or peer.held != NONE) {
         connection.count += 1;
         if (peer.held != NONE) {
@@ -480,6 +609,18 @@ fn packet(feed: *Feed, connection: *Connection, index: u32, row: u64) Stop!void 
             peer.acked = @max(peer.acked, acknowledged(peer, feed.ack[row]));
         }
     }
+}
+
+inline fn numberOf(feed: *const Feed, row: u64) i64 {
+    return (@as(i64, feed.capture[row]) << 40) | feed.number[row];
+}
+
+/// The packet was the last one so far.
+inline fn pass(feed: *const Feed, connection: *Connection, row: u64) void {
+    connection.clock = feed.clock[row];
+    connection.last_packet = numberOf(feed, row);
+    connection.last_time = feed.time[row];
+    connection.packets += 1;
 }
 
 /// How far an acknowledgement goes, as `bytes` counts.

@@ -56,9 +56,15 @@ SPARE_MESSAGES: Final = 256
 MAX_FRAME: Final = 4 << 20
 """Bytes of a frame; larger ones are Python's (`feed.MAX_FRAME`)."""
 FIRST_ARENA: Final = 1 << 16
+MARKS: Final = 1 << 16
+"""Bytes that mark endpoints (`feed.MARKS`)."""
+JUDGED: Final = 4
+"""The first request of a connection that began in the kernel was judged to be one (`feed.Begun`); 0: it did not begin
+there."""
 UNKNOWN_KIND: Final = 0x80
+NO_ROW: Final = (1 << 64) - 1
 
-_DONE, _NO_MESSAGES, _NO_ARENA, _NO_WAITING, _UNKNOWN, _NO_HELD = range(6)
+_DONE, _NO_MESSAGES, _NO_ARENA, _NO_WAITING, _UNKNOWN, _NO_HELD, _JUDGE = range(7)
 
 _PIECE: Final = np.dtype(
     [
@@ -105,7 +111,7 @@ CONNECTION: Final = np.dtype(
         ("high", np.uint64, (2,)),
         ("low", np.uint64, (2,)),
         ("port", np.uint16, (2,)),
-        *((name, np.uint8) for name in ("here", "client", "active", "loss")),
+        *((name, np.uint8) for name in ("here", "client", "active", "loss", "begun")),
         ("retransmits", np.uint32),
         *((name, np.int64) for name in ("clock", "last_packet", "last_time")),
         ("packets", np.uint64),
@@ -214,6 +220,18 @@ class _Feed(ctypes.Structure):
         *((name, ctypes.c_uint32) for name in ("free", "free_held", "max_frame", "every_end")),
         ("idle", ctypes.c_int64),
         ("kinds", ctypes.c_void_p),
+        ("begins", ctypes.c_void_p),
+        ("begins_size", ctypes.c_uint64),
+        ("begins_used", ctypes.c_uint64),
+        ("places", ctypes.c_void_p),
+        ("places_rows", ctypes.c_void_p),
+        ("places_used", ctypes.c_uint64),
+        ("marks", ctypes.c_void_p),
+        ("judged_row", ctypes.c_uint64),
+        ("judged", ctypes.c_uint32),
+        ("asked_size", ctypes.c_uint32),
+        ("asked_at", ctypes.c_uint64),
+        ("asked_connection", ctypes.c_uint64),
         ("row", ctypes.c_uint64),
         ("arena", ctypes.c_void_p),
         ("arena_size", ctypes.c_uint64),
@@ -250,20 +268,36 @@ class Fed(NamedTuple):
     """Bytes that came twice."""
     kept: int
     """Bytes of unfinished frames, of segments behind holes, and of early responses."""
+    begun: list[tuple[int, int]]
+    """Connections that began here: index, and the row of the SYN."""
+    judged: list[tuple[int, int]]
+    """Connections whose first request is one, and its row; those whose packet was left in the end are not `JUDGED`."""
+
+
+_NOTHING: Final = np.zeros(0, np.uint32)
 
 
 class Feed:
     """Memory for connections, and the calls. `idle`: nanoseconds of silence after which a connection is over.
 
     `every_end`: exchanges are wanted, and with them how many retransmissions there were. `kind`: returns what is known
-    of a version of an API (`feed.Kind`) by its code, key times `VERSIONS` plus version.
+    of a version of an API (`feed.Kind`) by its code, key times `VERSIONS` plus version. `judge`: returns whether bytes
+    are a request, with which a connection begins.
     """
 
     def __init__(
-        self, kernel: Kernel, kind: Callable[[int], int], *, idle: int, max_frame: int, every_end: bool
+        self,
+        kernel: Kernel,
+        kind: Callable[[int], int],
+        judge: Callable[[bytes, int, int], bool],
+        *,
+        idle: int,
+        max_frame: int,
+        every_end: bool,
     ) -> None:
         self._kernel = kernel
         self._kind = kind
+        self._judge = judge
         self._call = call = _Feed()
         self._address = ctypes.addressof(call)
         call.idle, call.max_frame, call.every_end = idle, min(max_frame, MAX_FRAME), every_end
@@ -290,8 +324,7 @@ class Feed:
 
     def add(self, endpoints: tuple[tuple[int, int, int], tuple[int, int, int]]) -> int:
         """The index of a connection between these endpoints, whose state is to be written there."""
-        if not self._unused:
-            self._grow_connections(2 * len(self.connections))
+        self._make_room(1)
         index = self._unused.pop()
         found = self.connections[index]
         found["here"] = 0
@@ -299,6 +332,10 @@ class Feed:
             found["high"][side], found["low"][side], found["port"][side] = high, low, port
         self._kernel.feed_enter(self._address, index)
         return index
+
+    def _make_room(self, count: int) -> None:
+        while len(self._unused) < count:
+            self._grow_connections(2 * len(self.connections))
 
     def activate(self, index: int) -> None:
         """A connection whose state was written may have an unfinished frame."""
@@ -321,7 +358,7 @@ class Feed:
         grown = np.frombuffer(self.memory, CONNECTION)
         grown[:before] = self.connections
         self.connections = grown
-        self._unused = list(range(count - 1, before - 1, -1))
+        self._unused = [*range(count - 1, before - 1, -1), *self._unused]
         self._table = np.full(4 * count, NONE, np.uint32)
         active = np.zeros(count, np.uint32)
         active[:before] = self._active
@@ -404,9 +441,14 @@ class Feed:
         self.arena = grown
         self._call.arena, self._call.arena_size = _address(grown), size
 
-    def feed(self, batch: PacketBatch, clock: NDArray[np.int64]) -> Fed:
-        """Take the packets of connections that are here; `clock`: the packet clock at each row."""
+    def feed(self, batch: PacketBatch, clock: NDArray[np.int64], begins: NDArray[np.uint32] = _NOTHING) -> Fed:
+        """Take the packets of connections that are here; `clock`: the packet clock at each row.
+
+        `begins`: rows with a SYN of which nobody knows a connection, rising.
+        """
         call, rows = self._call, len(batch)
+        beginning = self._begin(begins)
+        judged: list[tuple[int, int]] = []
         before = self.arena
         # What is unfinished is less than what is used; the pieces of this batch are moved twice at most.
         self.arena = _unfilled(call.arena_used + 2 * int(batch.length.sum(dtype=np.int64)) + FIRST_ARENA)
@@ -439,6 +481,11 @@ class Feed:
                 self._grow_waiting(2 * len(self.waiting))
             elif status == _NO_HELD:
                 self._grow_held()
+            elif status == _JUDGE:
+                start, row = call.asked_at, call.row
+                call.judged_row, call.judged = row, self._judge(batch.buffer, start, start + call.asked_size)
+                if call.judged:
+                    judged.append((call.asked_connection, row))
             else:
                 self._kinds[call.asked] = self._kind(call.asked)
         messages = self._messages[: call.messages_used].copy()
@@ -452,7 +499,30 @@ class Feed:
             call.framed,
             call.repeated,
             call.kept,
+            self._begun(beginning),
+            judged,
         )
+
+    def _begin(self, begins: NDArray[np.uint32]) -> list[NDArray[Any]]:
+        """Let connections begin with these rows; returns memory of the call: the rows, places and their rows, marks."""
+        call, count = self._call, len(begins)
+        call.begins_size, call.begins_used, call.places_used, call.judged_row = count, 0, 0, NO_ROW
+        if not count:
+            return []
+        self._make_room(count)
+        places = np.array(self._unused[: -count - 1 : -1], np.uint32)
+        memory: list[NDArray[Any]] = [begins, places, np.empty(count, np.uint32), np.zeros(MARKS, np.uint8)]
+        call.begins, call.places, call.places_rows, call.marks = (column.ctypes.data for column in memory)
+        return memory
+
+    def _begun(self, memory: list[NDArray[Any]]) -> list[tuple[int, int]]:
+        """The connections that have begun, and the rows of their SYNs."""
+        count: int = self._call.places_used
+        if not count:
+            return []
+        del self._unused[-count:]
+        _, places, rows, _ = memory
+        return list(zip(places[:count].tolist(), rows[:count].tolist(), strict=True))
 
 
 _new_bytes: Final = ctypes.pythonapi.PyBytes_FromStringAndSize

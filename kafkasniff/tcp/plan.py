@@ -11,7 +11,7 @@ from kafkasniff.packets import ACK, FIN, RST, SYN, PacketBatch
 from kafkasniff.streams import PACKET_SHIFT
 from kafkasniff.tcp.stream import Packet
 
-__all__ = ["BatchPlan", "DataRows", "Key", "connection_hash", "endpoint_hash"]
+__all__ = ["BatchPlan", "DataRows", "Key", "connection_hash", "endpoint_hash", "endpoints_of"]
 
 Key = tuple[tuple[int, int, int], tuple[int, int, int]]
 """Both endpoints of a connection, the lower one first, as (address high half, low half, port)."""
@@ -144,18 +144,7 @@ class BatchPlan:
 
     def _keys(self, rows: NDArray[np.int64], direction: NDArray[np.bool_]) -> tuple[list[Key], NDArray[np.bool_]]:
         """The 4-tuples of some rows; and where `direction` is not the same as "sent by the higher endpoint"."""
-        batch = self.batch
-        sources = zip(
-            batch.src_hi[rows].tolist(), batch.src_lo[rows].tolist(), batch.src_port[rows].tolist(), strict=True
-        )
-        targets = zip(
-            batch.dst_hi[rows].tolist(), batch.dst_lo[rows].tolist(), batch.dst_port[rows].tolist(), strict=True
-        )
-        keys: list[Key] = []
-        higher: list[bool] = []
-        for source, target in zip(sources, targets, strict=True):
-            higher.append(source > target)
-            keys.append((target, source) if source > target else (source, target))
+        keys, higher = endpoints_of(self.batch, rows)
         return keys, np.array(higher, dtype=bool) ^ direction
 
     # -- columns ----------------------------------------------------------------------------------------------------
@@ -243,6 +232,18 @@ class BatchPlan:
         ]
         bad = np.flatnonzero(self._bad[share][arrival])
         return list(map(Packet._make, zip(*columns, strict=True))), bad.tolist()
+
+
+def endpoints_of(batch: PacketBatch, rows: NDArray[np.int64]) -> tuple[list[Key], list[bool]]:
+    """The 4-tuples of some rows, and whether the higher endpoint sent them."""
+    sources = zip(batch.src_hi[rows].tolist(), batch.src_lo[rows].tolist(), batch.src_port[rows].tolist(), strict=True)
+    targets = zip(batch.dst_hi[rows].tolist(), batch.dst_lo[rows].tolist(), batch.dst_port[rows].tolist(), strict=True)
+    keys: list[Key] = []
+    higher: list[bool] = []
+    for source, target in zip(sources, targets, strict=True):
+        higher.append(source > target)
+        keys.append((target, source) if source > target else (source, target))
+    return keys, higher
 
 
 def connection_hash(batch: PacketBatch) -> NDArray[np.uint64]:

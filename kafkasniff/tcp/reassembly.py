@@ -252,10 +252,14 @@ class Reassembler:
         """A connection that is known of since `packet`; `syn` is its SYN, where that came before."""
         connection = TcpConnection(key, packet if syn is None else syn)
         connection.first_order = packet.order
-        self._table[key] = connection
         self.opened.append(connection)
-        self._schedule(connection, packet.clock + self._idle)
+        self.enter(connection, packet.clock)
         return connection
+
+    def enter(self, connection: TcpConnection, clock: int) -> None:
+        """Know a connection between endpoints that had none; `clock`: the packet clock at its first packet."""
+        self._table[connection.endpoints] = connection
+        self._schedule(connection, clock + self._idle)
 
     # -- the end of silent connections --------------------------------------------------------------------------------
 

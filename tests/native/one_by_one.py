@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from operator import itemgetter
 
 from kafkasniff.inspector import Inspector
 from kafkasniff.tcp import TcpConnection
@@ -26,7 +27,8 @@ class OneByOne(Inspector):
 def kept(inspector: Inspector) -> object:
     """All that is kept of the connections, as plain values; what is counted anew with each batch is not."""
     inspector._detail.ahead = 0
-    return [(key, _owner(tcp), _streams(tcp)) for key, tcp in inspector.reassembler._table.items()]
+    connections = sorted(inspector.reassembler._table.items(), key=itemgetter(0))
+    return [(key, _owner(tcp), _streams(tcp)) for key, tcp in connections]
 
 
 def _owner(tcp: TcpConnection) -> object:
