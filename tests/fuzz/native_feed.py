@@ -32,7 +32,7 @@ class _Run(ctypes.Structure):
             (name, ctypes.c_uint64)
             for name in (
                 *("executions", "random", "batches", "packets", "messages", "left", "back", "pieces"),
-                *("holes", "repeated", "filled"),
+                *("holes", "repeated", "filled", "begun", "judged"),
             )
         ),
     )
@@ -66,5 +66,6 @@ def fuzz(options: argparse.Namespace) -> int:
     print(
         f"{run.holes:,} of them with a hole; {run.filled:,} streams had one that was filled, {run.repeated:,} repeats"
     )
+    print(f"{run.begun:,} connections began in the kernel, {run.judged:,} with a request")
     print(f"{compared:,} inputs with Python alone, too")
     return 0
