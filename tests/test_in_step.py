@@ -14,7 +14,7 @@ from benchmarks import small_messages
 from kafkasniff.capture import open_captures
 from kafkasniff.enrich import leaves_alone
 from kafkasniff.inspector import Inspector
-from kafkasniff.model import Connection, Exchange, Message
+from kafkasniff.model import Connection, Exchange, Message, Problem
 from kafkasniff.paired import PairedEntry
 from kafkasniff.streams import NO_TIME
 from tests.craft import kafka_bytes as kafka
@@ -547,3 +547,17 @@ def test_connections_that_are_silent_from_their_beginning_on_end_when_their_time
         found = _in_batches(Inspector, packets, cuts, connections=True)
         assert found == _in_batches(OneByOne, packets, cuts, connections=True)
         assert [one.ended for one in found if isinstance(one, Connection)].count("idle") == 2
+
+
+def test_a_connection_that_was_let_go_for_memory_comes_in_step_again() -> None:
+    """Its endpoints are known to the kernel no more, so that what begins between them is as any other."""
+    inspector = _Counting(memory=128 << 20)
+    inspector.feed(batch(_opened(0, "produce")))
+    inspector.limit_memory(1)
+    problems = inspector.feed(batch(_opened(1)[:1]))
+    assert "memory-bound" in {one.kind for one in problems if isinstance(one, Problem)}
+    inspector.limit_memory(128 << 20)
+    before = inspector.paired
+    later = [one._replace(seq=one.seq + 7, ack=one.ack + 7, time_ns=one.time_ns + 10**9) for one in _opened(0, "fetch")]
+    inspector.feed(batch(later))
+    assert inspector.paired == before + 2
