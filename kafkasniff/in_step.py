@@ -26,6 +26,7 @@ from kafkasniff.kafka.framing import Frame, Piece
 from kafkasniff.kafka.message import decode_request, decode_response
 from kafkasniff.kafka.message_plan import request_plan, response_plan
 from kafkasniff.kafka.named_apis import PRODUCE
+from kafkasniff.kafka.opening import GREETING
 from kafkasniff.kafka.plausibility import begins_with_request
 from kafkasniff.kafka.weight import REQUEST_BYTES
 from kafkasniff.native.feed import (
@@ -72,6 +73,8 @@ _HELD_ROW: Final = packing(HELD)
 _SIGN: Final = 1 << 31
 _SYN, _ANSWERED, _OPEN = 1, 2, 3
 """How far a connection is that began in the kernel, and is not `JUDGED` (`feed.Begun`)."""
+_OPENED: Final = 2
+"""Something else than a greeting was answered (`feed.Dialogue.has_last_answer`)."""
 _ACKS_FIRST, _ACKS_BEHIND_STRING, _ACKS_BEHIND_COMPACT = 1, 2, 3
 
 
@@ -80,12 +83,13 @@ def kind_of(code: int) -> int:
     key, version = divmod(code, VERSIONS)
     plan = request_plan(key, version)
     # What is said of a connection has to be read before what comes behind it, also of the same batch.
-    if not plan.known_version or plan.asks_connection or plan.needed or not 0 < plan.header < 3:
+    greets = key == GREETING
+    if not plan.known_version or plan.asks_connection or (plan.needed and not greets) or not 0 < plan.header < 3:
         return 0
     acks = 0
     if key == PRODUCE:
         acks = _ACKS_BEHIND_COMPACT if version >= 9 else _ACKS_BEHIND_STRING if version >= 3 else _ACKS_FIRST
-    return plan.header | acks << 2 | (response_plan(key, version).header > 0) << 4
+    return plan.header | acks << 2 | (response_plan(key, version).header > 0) << 4 | greets << 5
 
 
 class Messages(NamedTuple):
@@ -185,8 +189,13 @@ class InStep:
         ]
 
     def messages(self, batch: PacketBatch, fed: Fed) -> Messages:
-        """The messages of a batch, all of whose connections have their owners."""
-        return Messages(fed.messages, batch.buffer, fed.arena, self._owners.copy())
+        """The messages of a batch, all of whose connections have their owners.
+
+        Greetings are left as events, each by itself.
+        """
+        rows = fed.messages
+        rows["pair"][rows["code"] // VERSIONS == GREETING] = NONE
+        return Messages(rows, batch.buffer, fed.arena, self._owners.copy())
 
     def begins(self, batch: PacketBatch, known: Callable[[Key], object], ports: Container[int]) -> Begins | None:
         """The SYNs of a batch with which connections may begin here.
@@ -420,9 +429,9 @@ class InStep:
                 time_ns,
                 silent=bool(flags & SILENT),
                 carry=decoded.carry,
-                hidden=detail.hides,
+                hidden=detail.hides and key != GREETING,
             )
-            if detail.hides:
+            if self._waiting[connection, ordinal].hidden:
                 detail.left_out.requests += 1
                 return
             problems = detail.told(key, is_request=True, has_body=decoded.body is not None) if detail.level else ()
@@ -444,6 +453,8 @@ class InStep:
             request=pending.carry,
             later=True,
         )
+        if pending.api_key == GREETING:
+            kafka.greeted(pending, decoded, time_ns)
         problems = ()
         if detail.level:
             problems = detail.told(pending.api_key, is_request=False, has_body=decoded.body is not None)
@@ -664,7 +675,9 @@ class InStep:
             self._early(1 - row[7], early, early_count),
             ticks,
         )
-        state = InTurn(turn, waiting, most, (pieces[0], pieces[1]), (place[0], place[1], place[2]))
+        state = InTurn(
+            turn, waiting, most, (pieces[0], pieces[1]), (place[0], place[1], place[2]), opened=has_answer == _OPENED
+        )
         holes = bool(tcp.streams[0].held), bool(tcp.streams[1].held)
         owner.kafka.take_back(state, (seen[0], seen[1]), (framed[0], framed[1]), repeats, holes)
         self._here -= 1
@@ -772,7 +785,7 @@ class InStep:
 def _answers_alone(code: int) -> bool:
     """Whether responses are read by nothing but their bytes."""
     key, version = divmod(code, VERSIONS)
-    return request_plan(key, version).alone and response_plan(key, version).alone
+    return request_plan(key, version).alone and response_plan(key, version).alone and key != GREETING
 
 
 def left_rows(batch: PacketBatch, left: NDArray[np.uint32], clock: NDArray[np.int64]) -> PacketBatch:

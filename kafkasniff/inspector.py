@@ -477,14 +477,17 @@ class Inspector:
         adopted = 0
         for tcp in {id(tcp): tcp for tcp in (*(tcp for tcp, _ in deltas), *back)}.values():
             if tcp.closed:
-                place = in_step.forget(tcp)
-                if place >= 0 and self._lines is not None:
-                    self._gone.append(place)
+                self._forget_connection(in_step, tcp)
             elif self._may_be_in_step and in_step.adopt(tcp):
                 assert isinstance(tcp.owner, InspectedConnection)
                 self._memory.note(tcp.owner, tcp)
                 adopted += 1
         return adopted
+
+    def _forget_connection(self, in_step: InStep, tcp: TcpConnection) -> None:
+        place = in_step.forget(tcp)
+        if place >= 0 and self._lines is not None:
+            self._gone.append(place)
 
     @property
     def _may_be_in_step(self) -> bool:
@@ -535,6 +538,9 @@ class Inspector:
             self._recall()
         gone, detail = budget.choose(self._reassembler)
         if gone:
+            if self._in_step is not None:
+                for tcp in gone:
+                    self._forget_connection(self._in_step, tcp)
             detail += " were taken as ended; what comes of them later begins in mid-stream"
             keyed.append((batch.end_order, -1, -2, None, Problem("memory-bound", detail)))
             self._take(self._reassembler.let_go(gone), keyed)

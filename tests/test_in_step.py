@@ -185,6 +185,17 @@ def _assignment() -> bytes:
     return kafka.int32(len(data)) + data
 
 
+UNUSUAL |= {
+    "versions refused": _exchange(
+        lambda n: kafka.api_versions_request(n, 3), lambda n: kafka.response(n, kafka.int16(35) + kafka.int32(0))
+    ),
+    "versions in error": _exchange(
+        lambda n: kafka.api_versions_request(n, 3),
+        lambda n: _changed(kafka.api_versions_response(n, 3), 8, kafka.int16(42)),
+    ),
+}
+
+
 GROUP: dict[str, Say] = {
     "join": _exchange(
         lambda n: kafka.request(
@@ -539,6 +550,19 @@ def _in_batches(kind: type[Inspector], packets: list[Packet], cuts: Sequence[int
     return [*out, kept(inspector), *inspector.close(), inspector.summary]
 
 
+def _ended(packets: list[Packet]) -> list[Packet]:
+    """The broker closes the connection after these packets."""
+    client, broker = (
+        next(one for one in reversed(packets) if (one.sport == 9092) is is_broker) for is_broker in (False, True)
+    )
+    broker_seq = broker.seq + len(broker.payload) + (broker.flags & 2 > 0)
+    client_seq = client.seq + len(client.payload) + (client.flags & 2 > 0)
+    end = broker._replace(seq=broker_seq, ack=client_seq, payload=b"", flags=0x11)
+    last = client._replace(seq=client_seq, ack=broker_seq + 1, payload=b"", flags=0x11)
+    times = [packets[-1].time_ns + 1_000, packets[-1].time_ns + 2_000]
+    return [*packets, *(one._replace(time_ns=time_ns) for one, time_ns in zip((end, last), times, strict=True))]
+
+
 def _without(packets: list[Packet], place: int) -> list[Packet]:
     return [*packets[:place], *packets[place + 1 :]]
 
@@ -546,6 +570,15 @@ def _without(packets: list[Packet], place: int) -> list[Packet]:
 _HELLO = bytes.fromhex("16 03 01 00 c8 01 00 00 c4 03 03") + bytes(189)
 BEGINNINGS: dict[str, list[Packet]] = {
     **{name: _opened(0, name, "produce", name) for name in SAID},
+    "a greeting that is answered, and the end": _ended(_opened(18, "versions")),
+    "a greeting, and the end": _ended(_opened(19, "versions")[:4]),
+    "a greeting that is refused": _opened(20, "versions refused"),
+    "a greeting that is refused, and the end": _ended(_opened(21, "versions refused")),
+    "a greeting that is refused, and another": _opened(22, "versions refused", "versions", "produce"),
+    "a greeting with an error": _ended(_opened(23, "versions in error")),
+    "a greeting, a request and the end": _ended(_opened(24, "versions", "no answer")),
+    "a request without an answer, and the end": _ended(_opened(25, "no answer")),
+    "two greetings": _opened(26, "versions", "produce", "versions", "produce"),
     "nothing more": _opened(1),
     "a SYN": _opened(2)[:1],
     "a SYN twice": [_opened(3, "produce")[0], *_opened(3, "produce")],
@@ -596,3 +629,17 @@ def test_connections_that_are_silent_from_their_beginning_on_end_when_their_time
         found = _in_batches(Inspector, packets, cuts, connections=True)
         assert found == _in_batches(OneByOne, packets, cuts, connections=True)
         assert [one.ended for one in found if isinstance(one, Connection)].count("idle") == 2
+
+
+def test_a_connection_that_was_let_go_for_memory_comes_in_step_again() -> None:
+    """Its endpoints are known to the kernel no more, so that what begins between them is as any other."""
+    inspector = _Counting(memory=128 << 20)
+    inspector.feed(batch(_opened(0, "produce")))
+    inspector.limit_memory(1)
+    problems = inspector.feed(batch(_opened(1)[:1]))
+    assert "memory-bound" in {one.kind for one in problems if isinstance(one, Problem)}
+    inspector.limit_memory(128 << 20)
+    before = inspector.paired
+    later = [one._replace(seq=one.seq + 7, ack=one.ack + 7, time_ns=one.time_ns + 10**9) for one in _opened(0, "fetch")]
+    inspector.feed(batch(later))
+    assert inspector.paired == before + 2

@@ -27,6 +27,7 @@ from kafkasniff.kafka.events import Event, EventLog
 from kafkasniff.kafka.exchange import Pending
 from kafkasniff.kafka.framing import MAX_FRAME, Frame, Framer, Piece
 from kafkasniff.kafka.memory import ConnectionMemory
+from kafkasniff.kafka.message import Decoded
 from kafkasniff.kafka.opening import MAX_SIZE, too_large
 from kafkasniff.kafka.other_protocols import is_gssapi_token, name_answer
 from kafkasniff.kafka.search import MAX_SEARCH, Searcher
@@ -99,6 +100,8 @@ class InTurn(NamedTuple):
     """Order, time_ns and packet of the last frame."""
     loss: int = 0
     """`Dialogue.loss`; it does not change."""
+    opened: bool = True
+    """Something else than a greeting was answered."""
 
 
 class KafkaConnection:
@@ -234,6 +237,12 @@ class KafkaConnection:
         self._boundaries.begin(1 - client)
         self._compare_streams()
 
+    def greeted(self, request: Pending, response: Decoded, time_ns: int) -> None:
+        """A greeting was answered while the kernel has the connection."""
+        dialogue = self._dialogue
+        if dialogue.opening is not None and not dialogue.opening.answered(request, response.body, time_ns):
+            dialogue.opening = None
+
     def _begin_framer(self, direction: int) -> Framer:
         """A stream that is known from its first byte on has bytes, in a connection that is Kafka."""
         self._began[direction] = True
@@ -279,8 +288,7 @@ class KafkaConnection:
             self.framed_of[direction] += framed[direction]
         self.bytes_seen += sum(seen)
         self._dialogue.take_back(state.turn)
-        if state.turn.last_answer is not None:
-            # What the kernel pairs is neither greeting nor authentication.
+        if state.opened:
             self._dialogue.opening = None
         self._dialogue.ledger.take_back(state.waiting, state.most)
         self._log.at(*state.place)

@@ -16,7 +16,7 @@ from kafkasniff.kafka.releases import dropped_in
 from kafkasniff.model import Body, Problem
 from kafkasniff.streams import NO_TIME
 
-__all__ = ["AUTHENTICATION", "MAX_SIZE", "MAX_WAIT_NS", "Opening", "refusal", "too_large"]
+__all__ = ["AUTHENTICATION", "GREETING", "MAX_SIZE", "MAX_WAIT_NS", "Opening", "refusal", "too_large"]
 
 MAX_WAIT_NS: Final = 10_000_000_000
 """A connection that is closed later than this after what was said last was not closed because of it: brokers close what
@@ -38,6 +38,8 @@ message.max.bytes, which is 1 MiB by default."""
 LARGE_BEFORE_AUTHENTICATION: Final = 512 << 10
 """The default of sasl.server.max.receive.size (BrokerSecurityConfigs)."""
 
+GREETING: Final = API_VERSIONS
+"""What clients say first."""
 AUTHENTICATION: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
 UNSUPPORTED_SASL_MECHANISM: Final = 33
@@ -73,7 +75,7 @@ class Opening:
         if body is None:
             return False
         error = body.get("error_code")
-        if request.api_key == API_VERSIONS:
+        if request.api_key == GREETING:
             self._refused = error == UNSUPPORTED_VERSION
             entries = body.get("api_keys") or ()
             self._versions = {

@@ -150,6 +150,7 @@ pub const Dialogue = extern struct {
     last_id: i32,
     last_answer: i32,
     has_last_id: u8,
+    /// 2: something else than a greeting was answered, too.
     has_last_answer: u8,
     ids_vary: u8,
     ids_rise: u8,
@@ -284,7 +285,9 @@ pub const Kind = packed struct(u8) {
     acks: u2,
     /// The response's header has tagged fields.
     tags: bool,
-    rest: u2,
+    /// It is how clients greet: what comes of it is no end of the opening (`kafka/opening.py`).
+    greets: bool,
+    rest: u1,
     /// It was not asked for yet.
     unknown: bool,
 };
@@ -586,20 +589,21 @@ fn packet(feed: *Feed, connection: *Connection, index: u32, row: u64) Stop!void 
     const holds = connection.streams[direction].held != NONE or peer.held != NONE;
     if (holds and mayBeGap(feed, connection, direction, row)) return error.Odd;
     const number = numberOf(feed, row);
-    const begins = connection.begun != .no and connection.begun != .judged;
+    const begins = connection.begun == .answered or connection.begun == .open;
     if (begins and connection.begun == .answered and direction != connection.client) return error.Odd;
     if (wire > 0) {
         const at: u64 = @intCast(feed.offset[row]);
         if (at + @as(u64, @intCast(wire)) > feed.buffer_size) return error.Odd;
         if (begins) try judge(feed, connection, index, direction, row);
         try data(feed, connection, index, direction, row, number);
+        if (begins) connection.begun = .judged;
         if (connection.active == 0) {
             connection.active = 1;
             feed.active[feed.active_used] = index;
             feed.active_used += 1;
         }
     }
-    if (begins) connection.begun = if (wire > 0) .judged else .open;
+    if (begins and wire == 0) connection.begun = .open;
     peer.ack = feed.ack[row];
     pass(feed, connection, row);
     if (connection.streams[direction].held != NONE or peer.held != NONE) {
@@ -1203,7 +1207,7 @@ fn response(feed: *Feed, connection: *Connection, found: *Message, frame: Frame)
     if (dialogue.first == NONE) dialogue.last = NONE;
     dialogue.count -= 1;
     dialogue.last_answer = id;
-    dialogue.has_last_answer = 1;
+    dialogue.has_last_answer = if (kind.greets) @max(dialogue.has_last_answer, 1) else 2;
 }
 
 /// Move what is not delivered from another arena to this one, and take the messages of an earlier batch for gone.

@@ -32,7 +32,7 @@ class _Run(ctypes.Structure):
             (name, ctypes.c_uint64)
             for name in (
                 *("executions", "random", "batches", "packets", "messages", "left", "back", "pieces"),
-                *("holes", "early", "repeated", "filled"),
+                *("holes", "early", "repeated", "filled", "begun", "judged"),
             )
         ),
     )
@@ -67,5 +67,6 @@ def fuzz(options: argparse.Namespace) -> int:
         f"{run.holes:,} of them with a hole, {run.early:,} with early responses; "
         f"{run.filled:,} streams had a hole that was filled, {run.repeated:,} repeats"
     )
+    print(f"{run.begun:,} connections began in the kernel, {run.judged:,} with a request")
     print(f"{compared:,} inputs with Python alone, too")
     return 0

@@ -33,6 +33,9 @@ const Run = extern struct {
     early: u64,
     repeated: u64,
     filled: u64,
+    /// Connections that began here, and those of them whose first request was judged to be one.
+    begun: u64,
+    judged: u64,
 };
 
 const TALKS = 3;
@@ -187,6 +190,8 @@ const Columns = struct {
     ident: [MOST]u32,
 };
 
+/// Connections begin with their SYNs.
+var begins = false;
 var talks: [TALKS]Talk = undefined;
 var rows: [MOST]Row = undefined;
 var columns: Columns = undefined;
@@ -196,7 +201,25 @@ fn make(run: *const Run, random: *fuzz.Random) struct { usize, usize } {
     for (&talks) |*talk| talk.begin(random);
     var count: usize = 0;
     var at: usize = run.room_size;
-    const wanted = 1 + random.below(MOST - 8);
+    begins = random.below(2) == 0;
+    if (begins) for (&talks, 0..) |*talk, index| for (0..2) |place| {
+        const side = if (place == 0) talk.client else 1 - talk.client;
+        rows[count] = .{
+            .talk = index,
+            .side = side,
+            .seq = talk.base[side] -% 1,
+            .ack = if (place == 0) 0 else talk.base[1 - side],
+            .at = at,
+            .length = 0,
+            .wire = 0,
+            .flags = if (place == 0) 0x02 else 0x12,
+            .ident = @intCast(count),
+            .pause = 10,
+            .timeless = false,
+        };
+        count += 1;
+    };
+    const wanted = 1 + count + random.below(MOST - 14);
     var tries: usize = 0;
     while (count < wanted and tries < 200) : (tries += 1) {
         const index = random.below(TALKS);
@@ -322,6 +345,14 @@ const World = struct {
     messages: [MESSAGES]feed.Message,
     left: [MOST]u32,
     back: [TALKS]u32,
+    begins: [MOST]u32,
+    places: [MOST]u32,
+    places_rows: [MOST]u32,
+    marks: [feed.MARKS]u8,
+    /// Whether Python knows a connection of each talk, as it does of those that began and of those whose rows were left.
+    known: [TALKS]bool,
+    begun: u32,
+    judged: u64,
     call: feed.Feed,
     arena: usize,
     /// Of messages, of rows that were left, of what is kept; of the unfinished frames of each connection.
@@ -344,6 +375,9 @@ const World = struct {
         self.pieces = 0;
         self.holes = 0;
         self.early = 0;
+        self.known = @splat(!begins);
+        self.begun = 0;
+        self.judged = 0;
         self.call = std.mem.zeroes(feed.Feed);
         const call = &self.call;
         call.buffer = base.ptr;
@@ -365,9 +399,13 @@ const World = struct {
         call.messages = &self.messages;
         call.left = &self.left;
         call.back = &self.back;
+        call.begins = &self.begins;
+        call.places = &self.places;
+        call.places_rows = &self.places_rows;
+        call.marks = &self.marks;
         for (&self.connections, &talks, 0..) |*connection, *talk, index| {
             connection.* = std.mem.zeroes(feed.Connection);
-            connection.here = 1;
+            connection.here = @intFromBool(!begins);
             connection.client = talk.client;
             connection.low = .{ index, 77 };
             connection.port = .{ @intCast(1000 + index), 9092 };
@@ -389,8 +427,40 @@ const World = struct {
                 stream.acked = feed.NO_TIME;
                 stream.before = random.below(100);
             }
-            feed.enter(call, @intCast(index));
+            if (!begins) feed.enter(call, @intCast(index));
         }
+    }
+
+    /// Rows with which connections may begin, and their places.
+    fn mayBegin(self: *World, from: usize, to: usize) void {
+        const call = &self.call;
+        @memset(&self.marks, 0);
+        @memset(&self.places, NONE);
+        for (self.places[0 .. TALKS - self.begun], self.begun..) |*place, index| place.* = @intCast(index);
+        call.begins_size = 0;
+        call.begins_used = 0;
+        call.places_used = 0;
+        call.judged_row = std.math.maxInt(u64);
+        for (from..to) |row| {
+            if (columns.flags[row] & 0x17 != 0x02 or columns.wire[row] != 0 or columns.time[row] == feed.NO_TIME) continue;
+            if (self.known[talkOf(row) orelse continue]) continue;
+            self.begins[call.begins_size] = @intCast(row - from);
+            call.begins_size += 1;
+        }
+    }
+
+    fn talkOf(row: usize) ?usize {
+        if (columns.src_port[row] == 9092) return columns.dst_lo[row];
+        if (columns.dst_port[row] == 9092) return columns.src_lo[row];
+        return null;
+    }
+
+    /// What connections began with, and what is Python's by now.
+    fn haveBegun(self: *World, from: usize) void {
+        const call = &self.call;
+        for (self.places_rows[0..call.places_used]) |row| self.known[talkOf(from + row).?] = true;
+        for (call.left[0..call.left_used]) |row| self.known[talkOf(from + row) orelse continue] = true;
+        self.begun += @intCast(call.places_used);
     }
 
     /// More of what the kernel asked for.
@@ -422,6 +492,14 @@ const World = struct {
                 call.held_size = first + more;
             },
             .unknown => self.kinds[call.asked] = run.kinds[call.asked],
+            .judge => {
+                const bytes = call.buffer[call.asked_at..][0..call.asked_size];
+                if (call.asked_at + call.asked_size > call.buffer_size) fail("asked for more than there is");
+                if (self.connections[call.asked_connection].here == 0) fail("asked for nothing");
+                call.judged_row = call.row;
+                call.judged = @intFromBool(std.hash.Wyhash.hash(0, bytes) & 7 != 0);
+                self.judged += call.judged;
+            },
         }
     }
 
@@ -447,11 +525,13 @@ const World = struct {
         call.bytes = 0;
         call.framed = 0;
         call.repeated = 0;
+        self.mayBegin(from, to);
         while (true) {
             const status = feed.run(call);
             if (status == .done) break;
             self.grow(run, status);
         }
+        self.haveBegun(from);
         for (call.messages[0..call.messages_used], 0..) |*message, index| self.take(message, index);
         for (call.left[0..call.left_used]) |row| self.mix(.left, from + row);
         self.left_found += call.left_used;
@@ -552,6 +632,7 @@ const World = struct {
         for (&self.connections, 0..) |*connection, index| {
             if (connection.here != 0) self.keepPieces(index);
             const dialogue = &connection.dialogue;
+            self.mix(.kept, @intFromEnum(connection.begun));
             inline for (.{ "here", "clock", "last_packet", "last_time", "packets", "count", "retransmits" }) |name|
                 self.mix(.kept, @bitCast(@as(i64, @intCast(@field(connection, name)))));
             inline for (.{ "ordinal", "last_id", "last_answer", "has_last_id", "has_last_answer", "ids_vary", "ids_rise" }) |name|
@@ -652,6 +733,8 @@ pub export fn kafkasniff_fuzz_feed(run: *Run) void {
         run.pieces += one.pieces;
         run.holes += one.holes;
         run.early += one.early;
+        run.begun += one.begun;
+        run.judged += one.judged;
         for (&one.connections) |*connection| for (&connection.streams) |*stream| {
             run.repeated += @intFromBool(stream.repeated > 0);
             // One that is behind no hole now was behind one.
