@@ -132,24 +132,28 @@ def capture_names() -> frozenset[str]:
 
 HEAVY_GROUPS = ("spark-processes", "spark", "broker", "traffic")
 """Tests that follow each other in one worker, in the order of their start: begun last, they would end alone."""
+SPREAD = ("fuzz/costs/test_costs.py", "fuzz/costs/test_work.py", "test_linear_work.py", "test_memory_of_processes.py")
+"""Modules whose tests take seconds and share nothing: any worker runs any of them."""
 
 
 def group_of(item: pytest.Item) -> str | None:
     """The tests that one worker runs, one after the other, where the run is distributed with `--dist loadgroup`.
 
-    Besides those with a mark: those that share the session of Spark, and those of one module about one capture, so
-    that what they share is read and decoded once.
+    Besides those with a mark: those that share the session of Spark, those of one module about one capture, and the
+    others of a module, so that what they share is made once, not by each of the workers. Few groups also save the
+    process that deals them out a look through all tests at the end of each.
     """
     marker = item.get_closest_marker("xdist_group")
     if marker is not None:
         return str(marker.args[0])
     if "spark" in getattr(item, "fixturenames", ()):
         return "spark"
+    module = item.path.relative_to(ROOT / "tests").as_posix() if item.path.is_relative_to(ROOT / "tests") else ""
     for value in item.callspec.params.values() if hasattr(item, "callspec") else ():
         name = value.get("file") if isinstance(value, dict) else getattr(value, "name", value)
         if isinstance(name, str) and name in capture_names():
             return f"{item.path.stem}-{name}"
-    return None
+    return None if module in SPREAD else module
 
 
 @pytest.hookimpl(tryfirst=True)

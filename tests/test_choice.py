@@ -9,7 +9,7 @@ import pytest
 
 from tests import choice
 from tests.choice import examples, fewer, in_turn, one_in
-from tests.conftest import ROOT, shipped_captures
+from tests.conftest import ROOT, SPREAD, shipped_captures
 from tests.test_disturbed import DAMAGE, HARMLESS, INTRUSIONS, PCAP_VARIANTS, SOURCES
 
 NAMES = [path.name for path in shipped_captures()]
@@ -81,3 +81,16 @@ def test_tests_about_one_capture_have_one_worker(name: str, request: pytest.Fixt
         assert request.node.nodeid.endswith(f"@test_choice-{name}")
     else:
         assert "@" not in request.node.nodeid
+
+
+def test_the_others_of_a_module_have_one_worker(request: pytest.FixtureRequest) -> None:
+    """What a module makes once, like a fixture or what a function caches, each further worker would make again."""
+    if request.config.getoption("loadgroup", default=False):
+        assert request.node.nodeid.endswith("@test_choice.py")
+    else:
+        assert "@" not in request.node.nodeid
+
+
+def test_modules_that_are_spread_are_there() -> None:
+    for module in SPREAD:
+        assert (ROOT / "tests" / module).is_file()

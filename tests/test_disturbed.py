@@ -299,6 +299,18 @@ def test_what_loses_bytes_makes_nothing_up(source: str, name: str) -> None:
         assert outcome.summary.bytes_stream >= outcome.summary.bytes_decoded + outcome.summary.bytes_lost
 
 
+def test_a_mechanism_that_is_cut_off_is_unknown() -> None:
+    """The tokens of SCRAM follow handshakes of which the snap length leaves the first letters of the mechanism."""
+    source = "java-0.10.2.pcap"
+    outcome = packets_outcome(damage.snapped(packets_of(source), seeded(source, "snapped", 0)))
+    contained(outcome.messages(), original(source).messages())
+    handshakes = [line for line in outcome.lines if line.get("api") == "SaslHandshake" and line["type"] == "request"]
+    assert any("mechanism" not in line["body"] for line in handshakes)
+    tokens = [line for line in outcome.lines if line["type"] == "sasl"]
+    known = {line["mechanism"] for line in original(source).lines if line["type"] == "sasl"}
+    assert None in {line["mechanism"] for line in tokens} <= {None, *known}
+
+
 @pytest.mark.parametrize("source", [CRAFTED, *one_in(6, WHOLE[1:], 3)])
 def test_requests_alone_are_all_there(source: str) -> None:
     outcome = packets_outcome(damage.requests_only(packets_of(source), seeded(source)))

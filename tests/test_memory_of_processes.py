@@ -22,7 +22,7 @@ from tests.craft import kafka_bytes as kafka
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 
-BUDGET_MIB: Final = 32
+BUDGET_MIB: Final = 16
 """Less than `--memory` allows, so that small captures exceed it; the child lowers the minimum."""
 BESIDE_MIB: Final = 144
 """What a process takes besides its budget: the interpreter with numpy and Arrow, definitions, one batch of
@@ -147,15 +147,15 @@ FIRST: Final = 1 + len(REQUEST)
 
 def held_bytes() -> bytes:
     """Segments of one byte behind holes."""
-    clients = np.arange(1_100)
-    numbers = np.arange(88_000)
-    held = Segments(numbers % 1_100, FIRST + 2 + 2 * (numbers // 1_100), np.ones((len(numbers), 1), np.uint8))
+    clients = np.arange(550)
+    numbers = np.arange(44_000)
+    held = Segments(numbers % 550, FIRST + 2 + 2 * (numbers // 550), np.ones((len(numbers), 1), np.uint8))
     return capture(same(REQUEST, clients, 1), held)
 
 
 def unfinished_frames() -> bytes:
     """Frames of 90 MB of which half a megabyte is there."""
-    clients = np.arange(80)
+    clients = np.arange(40)
     head = (90 << 20).to_bytes(4) + b"\0\0\0\x09\0\0\0\x02\0\4hook" + bytes(60_000)
     rest = [same(bytes(60_000), clients, FIRST + len(head) + at * 60_000) for at in range(8)]
     return capture(same(REQUEST, clients, 1), same(head, clients, FIRST), *rest)
@@ -163,25 +163,25 @@ def unfinished_frames() -> bytes:
 
 def open_requests() -> bytes:
     """Requests with many elements that nobody answers."""
-    one = [kafka.metadata_request(number, [""] * 5_000) for number in range(2, 102)]
+    one = [kafka.metadata_request(number, [""] * 5_000) for number in range(2, 52)]
     return capture(*stream(REQUEST + b"".join(one)))
 
 
 def connections() -> bytes:
     """Connections of one byte each."""
-    return capture(same(b"\0", np.arange(12_000), 1))
+    return capture(same(b"\0", np.arange(6_000), 1))
 
 
 def expanding() -> bytes:
     """Messages whose records are as many as their bytes allow."""
     one = kafka.record_batch([kafka.record(number, None, b"v") for number in range(60_000)], compressed=True)
-    return capture(*stream(REQUEST + b"".join(kafka.produce_request(2 + at, "orders", one) for at in range(12))))
+    return capture(*stream(REQUEST + b"".join(kafka.produce_request(2 + at, "orders", one) for at in range(6))))
 
 
 def fetch_sessions() -> bytes:
     """Sessions of a thousand topics each, opened one after the other."""
     sent, answered = bytearray(REQUEST), bytearray(kafka.api_versions_response(1, 0))
-    for number in range(1, 60):
+    for number in range(1, 30):
         topics = [(number.to_bytes(8) + place.to_bytes(8), [0]) for place in range(1_000)]
         sent += kafka.fetch_request_by_id(1 + number, topics)
         answered += kafka.fetch_response_by_id(1 + number, session=number)

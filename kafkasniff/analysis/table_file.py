@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import io
 import os
+import time
+import weakref
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -51,6 +53,9 @@ MAX_GROUP_ROWS: Final = 1 << 20
 MAX_GROUP_BYTES: Final = 1 << 30
 """Memory of the wanted columns of a row group: `sinks.parquet` writes some 128 MiB, and at least one row."""
 
+DROP_SECONDS: Final = 2.0
+"""How long to wait until Arrow has dropped a file, which takes some milliseconds."""
+LOOK_SECONDS: Final = 0.0002
 VALUE_BYTES: Final = 16
 """Of each value, null or not: eight for itself or its offset, four for levels, and room."""
 HEADER_BYTES: Final = 256
@@ -72,11 +77,32 @@ _ENCODINGS: Final = frozenset({0, 2, 3, 8})
 """PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY. Others can make much of few bytes; exports have none."""
 
 
+class _Lent:
+    """Objects of Python's that Arrow has: a file, and what was read of it.
+
+    A thread of Arrow's that is the last to have one needs the interpreter to drop it. Where the interpreter is about to
+    exit, that aborts the process, so reading ends when all are dropped.
+    """
+
+    def __init__(self) -> None:
+        self._refs: list[weakref.ref[Any]] = []
+
+    def add(self, one: object) -> None:
+        self._refs = [*(ref for ref in self._refs if ref() is not None), weakref.ref(one)]
+
+    def wait(self) -> None:
+        deadline = time.monotonic() + DROP_SECONDS
+        while any(ref() is not None for ref in self._refs) and time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)
+
+
 class _WithFooter(io.RawIOBase):
     """A file up to where its footer begins, followed by another footer: what Arrow reads."""
 
-    def __init__(self, file: BinaryIO, data_end: int, footer: bytes) -> None:
+    def __init__(self, file: BinaryIO, data_end: int, footer: bytes, lent: _Lent) -> None:
         super().__init__()
+        self._lent = lent
+        lent.add(self)
         self._file = file
         self._data_end = data_end
         self._end = footer + len(footer).to_bytes(4, "little") + MAGIC
@@ -96,22 +122,28 @@ class _WithFooter(io.RawIOBase):
         self._at = max(base + offset, 0)
         return self._at
 
-    def read(self, size: int = -1) -> bytes:
-        left = self._data_end + len(self._end) - self._at
-        left = min(left, size) if size >= 0 else left
-        parts = []
-        while left > 0:
+    def read_buffer(self, size: int) -> pa.Buffer:
+        """Called by pyarrow instead of `read`."""
+        left = max(self._data_end + len(self._end) - self._at, 0)
+        buffer = pa.allocate_buffer(min(size, left), resizable=True)
+        view = memoryview(buffer).cast("B")
+        filled = 0
+        while filled < len(view):
             if self._at < self._data_end:
-                part = os.pread(self._file.fileno(), min(left, self._data_end - self._at), self._at)
+                count = os.preadv(self._file.fileno(), [view[filled : filled + self._data_end - self._at]], self._at)
             else:
                 place = self._at - self._data_end
-                part = self._end[place : place + left]
-            if not part:
+                part = self._end[place : place + len(view) - filled]
+                count = len(part)
+                view[filled : filled + count] = part
+            if not count:
                 break
-            parts.append(part)
-            left -= len(part)
-            self._at += len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+            filled += count
+            self._at += count
+        view.release()
+        buffer.resize(filled)
+        self._lent.add(buffer)
+        return buffer
 
 
 class TableFile:
@@ -139,12 +171,12 @@ class TableFile:
         """There is nothing more to read."""
         self._file.close()
 
-    def _native(self, footer: bytes) -> pa.PythonFile:
-        return pa.PythonFile(_WithFooter(self._file, self._data_end, footer), "r")
+    def _native(self, footer: bytes, lent: _Lent) -> pa.PythonFile:
+        return pa.PythonFile(_WithFooter(self._file, self._data_end, footer, lent), "r")
 
     def _parquet(self, footer: bytes, read_dictionary: Sequence[str] | None = None) -> pq.ParquetFile:
         return pq.ParquetFile(
-            self._native(footer),
+            self._native(footer, _Lent()),
             thrift_string_size_limit=MAX_TEXT,
             thrift_container_size_limit=MAX_ELEMENTS + 1,
             read_dictionary=read_dictionary,
@@ -191,7 +223,8 @@ class TableFile:
                 thrift_string_size_limit=MAX_TEXT, thrift_container_size_limit=MAX_ELEMENTS + 1
             )
         )
-        fragment = reader.make_fragment(self._native(self.footer.rewritten(names, groups)))
+        lent = _Lent()
+        fragment = reader.make_fragment(self._native(self.footer.rewritten(names, groups), lent))
         scanner = ds.FileSystemDataset([fragment], schema, reader).scanner(
             columns=list(columns),
             filter=selection.expression,
@@ -199,10 +232,16 @@ class TableFile:
             batch_readahead=2,
             fragment_readahead=1,
         )
-        for batch in scanner.to_batches():
-            # Text that is no UTF-8 comes through Parquet's reader.
-            batch.validate(full=True)
-            yield batch
+        del fragment
+        try:
+            for batch in scanner.to_batches():
+                # Text that is no UTF-8 comes through Parquet's reader.
+                batch.validate(full=True)
+                yield batch
+        finally:
+            # After an error or an early end threads of Arrow still read.
+            del scanner
+            lent.wait()
 
     def _check_group(self, number: int, leaves: Sequence[Leaf]) -> None:
         rows = self.footer.rows(number)

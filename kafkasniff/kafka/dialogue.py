@@ -270,7 +270,7 @@ class Dialogue:
                 offered, self._offered = self._offered, None
                 if is_request_frame:
                     return False
-                self._sasl = RawSasl(offered)
+                self._sasl = RawSasl(offered or None)
             return self._sasl.takes_request_frame(frame)
         if self._sasl is None:
             return False
@@ -319,7 +319,7 @@ class Dialogue:
         mechanism = None
         if decoded.api_key == SASL_HANDSHAKE and decoded.api_version == 0 and decoded.body is not None:
             offered = decoded.body.get("mechanism")
-            mechanism = self._offered = offered if isinstance(offered, str) else "?"
+            mechanism = self._offered = offered if isinstance(offered, str) else ""
         pending = Pending(
             ordinal,
             decoded.api_key,
@@ -449,7 +449,7 @@ class Dialogue:
         if pending.mechanism is not None:
             self._offered = None
             if self._sasl is None and decoded.body is not None and decoded.body.get("error_code") == 0:
-                self._sasl = RawSasl(pending.mechanism)
+                self._sasl = RawSasl(pending.mechanism or None)
 
     def _may_repeat(self, pending: Pending) -> bool:
         """Whether the response to a request may be lost, and a later one that is not at hand have the same id.

@@ -71,7 +71,7 @@ class Pending:
         self.silent = silent
         """Produce with acks 0: no response is expected."""
         self.mechanism = mechanism
-        """Of a SaslHandshake v0: the mechanism asked for."""
+        """Of a SaslHandshake v0: the mechanism asked for, empty where its bytes are cut off."""
         self.carry = carry
         """What the request said that its response is read by."""
         self.hidden = hidden

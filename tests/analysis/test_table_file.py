@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +222,42 @@ def test_a_contradiction_that_ends_arrow(tmp_path: Path) -> None:
     assert found.returncode == 1, found.stderr
     assert "CaptureError: cannot read" in found.stderr
     assert sum(map(len, read(tmp_path, "api"))) == 50
+
+
+def test_arrow_has_dropped_a_file_when_its_reading_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an error, early or with its last row: a thread that drops it while the process exits would abort that."""
+    lent: list[weakref.ref[Any]] = []
+    add = table_file._Lent.add
+
+    def noted(self: Any, one: object) -> None:
+        add(self, one)
+        lent.append(weakref.ref(one))
+
+    def read_some() -> None:
+        rows = Export.open(str(tmp_path)).batches("exchanges", Reading(("client_id", "api")))
+        assert len(next(rows))
+        rows.close()
+
+    def read_damaged() -> None:
+        with pytest.raises(CaptureError, match="cannot read"):
+            read(tmp_path, "client_id")
+
+    def check(reads: Callable[[], object], times: int) -> None:
+        for _ in range(times):
+            lent.clear()
+            reads()
+            assert len(lent) > 2
+            assert not [one for one in lent if one() is not None]
+
+    texts = pa.array([f"{number}" for number in range(50_000)])
+    path = export_of(tmp_path, exchanges(50_000, client_id=texts), row_group_size=10_000)
+    monkeypatch.setattr(table_file._Lent, "add", noted)
+    check(read_some, 20)
+    check(lambda: read(tmp_path, "client_id"), 1)
+    whole = path.read_bytes()
+    # The middle of a page, which cannot be decompressed then.
+    path.write_bytes(whole[:20_000] + bytes(200) + whole[20_200:])
+    check(read_damaged, 20)
 
 
 def test_damage_of_each_byte_of_a_footer(tmp_path: Path) -> None:

@@ -127,6 +127,54 @@ def test_a_full_ring_takes_bodies_and_tells_it(wire: Wire) -> None:
     assert f"0 bytes lost, 77 bytes skipped, {left_out}, lines " in result.err
 
 
+class Writes(io.BytesIO):
+    """Stdout that notes how many lines each write has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[int] = []
+
+    def write(self, data: Any, /) -> int:
+        self.lines.append(bytes(data).count(b"\n"))
+        return super().write(data)
+
+
+@pytest.mark.parametrize("options", [(), ("--format", "json"), ("--filter", "size > 0"), ("--count", 40)])
+def test_the_lines_of_a_slice_are_written_at_once(
+    options: tuple[object, ...], wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not one by one, which costs a system call each, and not with those of the next slice, which may come much later.
+
+    The first two have lines that the kernel writes, where it is there.
+    """
+    stdout = Writes()
+    slices: list[tuple[int, list[int]]] = []
+
+    def watched(feed: Callable[[Inspector, PacketBatch], Iterator[Any]]) -> Any:
+        def watch(inspector: Inspector, packets: PacketBatch) -> Iterator[Any]:
+            for events in feed(inspector, packets):
+                before = len(stdout.lines)
+                size = sum(getattr(event, "count", 1) for event in events)
+                yield events
+                slices.append((size, stdout.lines[before:]))
+
+        return watch
+
+    for name in ("feed_slices", "feed_lines"):
+        monkeypatch.setattr(Inspector, name, watched(getattr(Inspector, name)))
+    monkeypatch.setattr("kafkasniff.inspector.SLICE", 5)
+    result = kafkasniff("live", "-i", "eth0", "-q", "--duration", "50ms", *options, stdout=stdout)
+    assert result.code == 0
+    written = [(size, lines) for size, lines in slices if lines]
+    assert len(written) > 5
+    assert sum(size for size, _ in written) >= 40
+    for size, lines in written:
+        assert len(lines) == 1, f"{size} events were written as {lines} lines"
+        # In text, a problem of a message has a line of its own.
+        assert 1 <= lines[0] <= 2 * size
+    assert any(lines[0] > 2 for _, lines in written)
+
+
 def test_how_late_lines_are(wire: Wire) -> None:
     result = kafkasniff("live", "-i", "eth0", "--duration", "50ms")
     assert re.search(r", lines [\d,.]+ m?s after their packets \(99th percentile [\d,.]+ m?s\)$", result.err.strip())
