@@ -60,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--runs", type=int, help=f"of each, in turn [{USUAL.runs}]")
     made.add_argument("--start-runs", type=int, help=f"the same of what takes no time [{USUAL.start_runs}]")
+    made.add_argument("--once", action="store_true", help="run each command once: --runs 1 --start-runs 1")
     made.add_argument("--ek-mb", type=int, help=f"of each capture, for what is beside -T ek [{USUAL.ek_mb}]")
     made.add_argument("--jobs-mb", type=int, help=f"of each capture, for --jobs [{USUAL.jobs_mb}]")
     made.add_argument("--resume", action="store_true", help=f"keep what {RESULTS} has")
@@ -86,7 +87,8 @@ def _some(known: Sequence[str] | dict[str, str]) -> Any:
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    given = {name: value for name in Settings.__struct_fields__ if (value := getattr(options, name)) is not None}
+    given = dict.fromkeys(("runs", "start_runs"), 1) if options.once else {}
+    given |= {name: value for name in Settings.__struct_fields__ if (value := getattr(options, name)) is not None}
     return msgspec.structs.replace(QUICK if options.quick else USUAL, **given)
 
 

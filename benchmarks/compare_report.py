@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from benchmarks.comparisons import Comparison
+from benchmarks.comparisons import FLAT, PCAPNG, SHARED, Comparison
 from benchmarks.generate import FORMS
 from benchmarks.measures import (
     BESIDE,
@@ -37,6 +37,11 @@ REQUESTS: Final = """
 tshark loses messages where segments come in another order (*Bx*).
 """
 
+ALL_TARGETS: Final = """
+Every target, also of what was not measured here. The tables below say what each figure is of. Targets of live captures
+are those of `benchmarks.live_load` and `benchmarks.live_targets`.
+"""
+
 NEWEST: Final = """
 In the newest versions, librdkafka's mock cluster ends its answers to Metadata with a byte too much (`trailing-bytes`):
 that is its own doing.
@@ -65,6 +70,8 @@ def section(comparisons: Sequence[Comparison], machine: Sequence[str], made_by: 
         parts += ["Targets that are not met: " + "; ".join(misses) + "."]
     elif comparisons:
         parts += ["All targets of what was measured are met."]
+    if comparisons:
+        parts += ["### Targets", ALL_TARGETS.strip(), _targets(comparisons)]
     parts.append("\n".join(f"- `{form}`: {FORMS[form]}" for form in dict.fromkeys(one.form for one in comparisons)))
     if counted := [one for one in comparisons if one.requests is not None]:
         parts += ["### What both see", REQUESTS.strip(), _requests(counted)]
@@ -98,6 +105,35 @@ def _misses(comparisons: Sequence[Comparison]) -> list[str]:
         if one.same is False:
             missed.append(f"output of --jobs 2 on {one.form} is another")
     return missed
+
+
+def _targets(comparisons: Sequence[Comparison]) -> str:
+    """Every target, and whether it is met."""
+    rows: list[list[object]] = []
+    for name, form, target in _wanted():
+        # Growth and peaks are those of several measures: the worst counts.
+        values = [
+            value
+            for one in comparisons
+            if one.form == form
+            for told, value, _ in _judged(one)
+            if told.partition(",")[0] == name or told == name
+        ]
+        rows.append([name, form, f"{max(values):.2f}" if values else "not measured"])
+        rows[-1] += [f"≤ {target:g}", ""] if not values else against(max(values), target)
+    return table(["figure", "capture", "measured", "target", "met"], rows)
+
+
+def _wanted() -> Iterator[tuple[str, str, float]]:
+    """All targets: the names that `_judged` gives figures, captures, and the most that they may be."""
+    for name, forms in TARGETS.items():
+        yield from ((name, form, target) for form, target in forms.items())
+    yield from (("CPU s per GB, tables", form, 1000 / rate) for form, rate in RATE_TARGETS.items())
+    yield from (("wall time of --jobs 2", form, JOBS_TARGET) for form in SHARED)
+    for form in FLAT:
+        yield from (("growth of memory", form, FLAT_TARGET), ("peak MB", form, PEAK_TARGET / MB))
+    yield from (("pcapng", form, PCAPNG_TARGET) for form in PCAPNG)
+    yield from ((f"start-up s, {name}", "start", target) for name, target in START_TARGETS.items())
 
 
 def _judged(one: Comparison) -> list[tuple[str, float, float]]:

@@ -224,6 +224,9 @@ CPU seconds, the least of all runs; the two checkouts took turns on the same cap
 processes, except *bodies alone*: these are decoded and rendered in one process that has them in memory, by Python where
 the kernel does not read them. *Same output*: the JSON lines of both are equal to the byte. *Skipped*: bodies with more
 to report (error codes, problems). kafkasniff decodes such messages again from the header on; that time is not in here.
+
+The target of records is out of reach at this compression: writing Parquet and starting up take more than 0.55 of the
+base (docs/performance.md, *The library, and the limit of records*).
 """
 
 

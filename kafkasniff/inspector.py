@@ -9,6 +9,7 @@ whose endpoint spoke Kafka before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 import msgspec
@@ -29,7 +30,7 @@ from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, Beside, MemoryBud
 from kafkasniff.model import Connection, Direction, Exchange, Lines, Message, Problem, SaslToken, Summary
 from kafkasniff.native.library import kernel
 from kafkasniff.packets import PacketBatch
-from kafkasniff.paired import ColumnTurns, PairColumns, PairedEntry, PairFinder, entries
+from kafkasniff.paired import ColumnTurns, Open, PairColumns, PairedEntry, PairedRun, PairFinder
 from kafkasniff.paired_messages import tell_request, tell_response
 from kafkasniff.repeats import Repeats
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed, Item
@@ -48,7 +49,7 @@ _UNANSWERED: Final = ("unanswered", "open")
 """Statuses of exchanges whose response did not come, as far as the capture shows."""
 FEW_ROWS: Final = 512
 """Rows that are taken at a time while many belong to connections that are about to be in step."""
-SLICE: Final = 128
+SLICE: Final = 64
 """Events that `feed_slices` yields at a time, at most."""
 SLICE_BYTES: Final = 8 << 20
 """Bytes of memory of the messages that `feed_slices` yields at a time, about: further ones are not decoded yet."""
@@ -140,6 +141,8 @@ class Inspector:
         """Made when there is a message for it: it takes longer than the first lines."""
         self._run: LineRun | None = None
         """Messages of the packets that were taken last, whose lines are made."""
+        self._paired: PairedRun | None = None
+        """Messages of whole exchanges of the packets that were taken last, which are to be told."""
         self._rows_at_once = FEW_ROWS
         self._gone: list[int] = []
         """Indices of connections in step that others may have, where lines are made."""
@@ -223,12 +226,20 @@ class Inspector:
             yield from self._slices(keyed)
 
     def _slices(self, keyed: list[_Keyed], turns: ColumnTurns | None = None) -> Iterator[list[Output]]:
-        keyed.sort()
-        first = 0
-        while first < len(keyed):
-            out, first = self._tell_slice(keyed, first, turns)
+        entries = self._in_order(keyed)
+        for entry in entries:
+            out: list[Output] = []
+            self.slice_bytes = 0
+            self._tell_slice(chain((entry,), islice(entries, SLICE - 1)), turns, out)
             yield out
             del out
+
+    def _in_order(self, keyed: list[_Keyed]) -> Iterator[_Keyed]:
+        """Events, and the messages that were collected with them."""
+        # The first three differ between any two entries, so that the comparison never reaches the events.
+        keyed.sort()
+        run, self._paired = self._paired, None
+        return iter(keyed) if run is None else run.among(keyed)
 
     def _with_lines(self, run: LineRun, keyed: list[_Keyed]) -> Iterator[list[Shown]]:
         """Events, and lines of messages between them."""
@@ -281,12 +292,9 @@ class Inspector:
         self.summary.requests += began
         self.summary.responses += last - first - others - began
 
-    def _tell_slice(self, keyed: list[_Keyed], first: int, turns: ColumnTurns | None) -> tuple[list[Output], int]:
-        """What entries from `first` on are told as, and the entry that comes next."""
-        out: list[Output] = []
-        self.slice_bytes = 0
-        for index in range(first, min(first + SLICE, len(keyed))):
-            entry = keyed[index]
+    def _tell_slice(self, entries: Iterable[_Keyed], turns: ColumnTurns | None, out: _Sinking) -> None:
+        """Tell entries until those so far are large. Hot: once for each message."""
+        for entry in entries:
             if turns is not None:
                 turns.until(entry[1], entry[0], entry[2])
             if len(entry) > _EVENT:
@@ -294,8 +302,7 @@ class Inspector:
             else:
                 self._tell(entry[3], entry[4], out)
             if self.slice_bytes > SLICE_BYTES:
-                return out, index + 1
-        return out, min(first + SLICE, len(keyed))
+                return
 
     def feed_columns(
         self, batch: PacketBatch, finder: PairFinder | None
@@ -311,7 +318,10 @@ class Inspector:
                 self.slice_bytes = 0
                 yield [], columns
                 columns = []
-            turns = ColumnTurns(columns, {entry[1] for entry in keyed})
+            told = {entry[1] for entry in keyed}
+            if self._paired is not None:
+                told |= self._paired.places
+            turns = ColumnTurns(columns, told)
             for events in self._slices(keyed, turns):
                 yield events, []
                 del events
@@ -470,7 +480,7 @@ class Inspector:
             assert self._in_step is not None
             self._in_step.count_hidden_pairs(messages)
         elif others is None or others.any():
-            keyed += entries(messages, options, self._repeats, self._maker, others)
+            self._paired = PairedRun(messages, options, self._repeats, self._maker, others)
 
     def _adopt(self, in_step: InStep, deltas: list[Delta], back: list[TcpConnection]) -> int:
         """Hand on the connections that are in step now; returns how many."""
@@ -722,13 +732,8 @@ class Inspector:
         return clear
 
     def _merge(self, keyed: list[_Keyed]) -> list[Output]:
-        # The first three differ between any two entries, so that the comparison never reaches the events.
-        keyed.sort()
-        return self._tell_all(keyed)
-
-    def _tell_all(self, entries: Iterable[_Keyed]) -> list[Output]:
         out: list[Output] = []
-        for entry in entries:
+        for entry in self._in_order(keyed):
             if len(entry) > _EVENT:
                 self._tell_paired(entry, out)
             else:
@@ -743,66 +748,74 @@ class Inspector:
         `number`: that of the exchange, where it has one; `problems`: what else is told with the message.
         """
         connection, paired, index, version = entry[3], entry[4], entry[5], entry[13]
-        account, wants, summary = connection.account, self._want_exchanges, self.summary
+        account, summary = connection.account, self.summary
         capture = self._only_capture or self._capture(entry[11])
+        opened: Open | None = None
         if version is not None:
             if number is None:
                 number = self._next_exchange()
             message, carry = tell_request(entry, number, capture)
-            if problems:
-                message = msgspec.structs.replace(message, problems=(*problems, *message.problems))
-            out.append(message)
-            size = message.size
-            # As `likely_bytes`, without a call for most messages.
-            self.slice_bytes += (
-                likely_bytes(message.api_key, "request", size, message.body)
-                if version.request.has_records
-                else size * BODY_RATIO
-            )
-            paired.open[index] = number, version, message.client_id, carry, message if wants else None
-            summary.requests += 1
-            if account is not None:
-                account.request(message.client_id, len(message.problems))
+            plan = version.request
         else:
             opened = paired.open[index]
             assert opened is not None
             paired.open[index] = None
             message = tell_response(entry, opened, capture)
-            if problems:
-                message = msgspec.structs.replace(message, problems=(*problems, *message.problems))
-            out.append(message)
-            size = message.size
-            self.slice_bytes += (
-                likely_bytes(message.api_key, "response", size, message.body)
-                if opened[1].response.has_records
-                else size * BODY_RATIO
-            )
-            summary.responses += 1
-            if account is not None:
-                account.response(len(message.problems), ends=wants)
-            if wants:
-                software = (None, None) if account is None else account.software
-                latency, duration = entry[14], entry[15]
-                number, _, _, _, request = opened
-                turns = connection.turns.take(request, message, latency, answerable=False)
-                identity = connection.identify(), entry[6], entry[19], None
-                out.append(
-                    Exchange(
-                        number,
-                        connection.number,
-                        "answered",
-                        request,
-                        message,
-                        latency,
-                        duration,
-                        (),
-                        *identity,
-                        *software,
-                        *turns,
-                    )
-                )
+            plan = opened[1].response
+        if problems:
+            message = msgspec.structs.replace(message, problems=(*problems, *message.problems))
         if message.problems:
             summary.problems += len(message.problems)
+        out.append(message)
+        ahead = paired.ahead
+        if ahead is None:
+            size = message.size
+            # As `likely_bytes`, without a call for most messages.
+            self.slice_bytes += (
+                likely_bytes(message.api_key, message.type, size, message.body)
+                if plan.has_records
+                else size * BODY_RATIO
+            )
+        elif ahead.memory:
+            self.slice_bytes += ahead.memory
+            ahead.memory = 0
+        wants = self._want_exchanges
+        if opened is None:
+            assert number is not None
+            assert version is not None
+            paired.open[index] = number, version, message.client_id, carry, message if wants else None
+            summary.requests += 1
+            if account is not None:
+                account.request(message.client_id, len(message.problems))
+            return
+        summary.responses += 1
+        if account is not None:
+            account.response(len(message.problems), ends=wants)
+        if wants:
+            number, _, _, _, request = opened
+            latency = entry[14]
+            behind, muted = connection.turns.take(request, message, latency, answerable=False)
+            software, its_version = (None, None) if account is None else account.software
+            out.append(
+                Exchange(
+                    number,
+                    connection.number,
+                    "answered",
+                    request,
+                    message,
+                    latency,
+                    entry[15],
+                    (),
+                    connection.id or connection.identify(),
+                    entry[6],
+                    entry[19],
+                    None,
+                    software,
+                    its_version,
+                    behind,
+                    muted,
+                )
+            )
 
     def _tell(
         self, connection: InspectedConnection | None, event: Event | Problem | ConnectionEnd, out: _Sinking

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -17,8 +16,9 @@ from kafkasniff.native.calls import address_of
 from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, VERSIONS
 from kafkasniff.native.lines import EARLIER
 from kafkasniff.outstanding import Outstanding, keys_of
-from kafkasniff.paired import Open, Paired, PairedEntry
+from kafkasniff.paired import Open, Paired, PairedEntry, until
 from kafkasniff.repeats import Repeats
+from kafkasniff.streams import PACKET_NUMBER
 from kafkasniff.versions import Version, distinct, version_of
 
 __all__ = ["Ends", "LineMaker", "LineRun", "MakeLines"]
@@ -168,18 +168,7 @@ class LineRun:
 
     def until(self, order: int, place: int, within: int, first: int) -> int:
         """The first message from `first` on that does not come before an event, by what the inspector sorts by."""
-        orders = self._orders
-        low = bisect_left(orders, order, first)
-        high = bisect_right(orders, order, low)
-        if low == high:
-            return low
-        rows = self._messages.rows
-        owner = self._messages.owners[int(rows["connection"][low])]
-        assert owner is not None
-        if owner.place != place:
-            return high if owner.place < place else low
-        steps: list[int] = (rows["step"][low:high] * EVENTS).tolist()
-        return low + bisect_left(steps, within)
+        return until(self._messages.rows, self._orders, self._messages.owners, (order, place, within), first)
 
     def after_events(self, first: int) -> int:
         """The first message from `first` on that is none of the events."""
@@ -272,8 +261,8 @@ class LineRun:
             version if is_request else None,
             latency,
             duration,
-            first_packet,
-            last_packet,
+            first_packet & PACKET_NUMBER,
+            last_packet & PACKET_NUMBER,
             index,
             0,
         )

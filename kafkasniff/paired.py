@@ -5,9 +5,10 @@ What is told of them here has both messages in one batch of packets; the others 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Container, Iterable, Sequence
-from itertools import repeat
+from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import islice, repeat
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -21,14 +22,16 @@ from kafkasniff.kafka.waits import Turns
 from kafkasniff.model import Message
 from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, TAGS, VERSIONS
 from kafkasniff.repeats import Repeats
-from kafkasniff.streams import NO_TIME
+from kafkasniff.streams import NO_TIME, PACKET_NUMBER
 from kafkasniff.versions import Version, distinct, version_of
 
-__all__ = ["ColumnTurns", "Open", "PairColumns", "PairFinder", "Paired", "PairedEntry", "entries"]
+__all__ = ["ColumnTurns", "Open", "PairColumns", "PairFinder", "Paired", "PairedEntry", "PairedRun", "until"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 _NOTHING: Final = np.zeros(0, np.int64)
+ENTRIES_AT_ONCE: Final = 1024
+"""Entries whose columns are lists at the same time."""
 
 PairedEntry = tuple[
     int,
@@ -55,14 +58,14 @@ PairedEntry = tuple[
 """Order, place of the connection and place within it, as the inspector sorts; connection; where the exchange is noted
 (`Paired.open`), at what index; its ordinal within the connection; the message's start, its size, the length of the
 client id; correlation id; packet, time_ns; the API's version, None for a response; latency of a response; its duration;
-the lowest and the highest of the message's packets; the index of the message; of a response, the retransmissions since
-the exchange before."""
+the lowest and the highest number of the message's packets; the index of the message; of a response, the
+retransmissions since the exchange before."""
 
 
 class Paired:
     """What messages of one batch have in common: `buffer` with their bytes, and their exchanges."""
 
-    __slots__ = ("ahead", "buffer", "context", "open", "repeats")
+    __slots__ = ("ahead", "bodies", "buffer", "context", "open", "repeats")
 
     def __init__(
         self, buffer: bytes, exchanges: list[Open | None], options: DecodeOptions, repeats: Repeats | None = None
@@ -76,6 +79,7 @@ class Paired:
             repeats.use(options)
         self.context = DecodeContext(options)
         """Of all messages in which there is nothing to note (`message.decode_body`)."""
+        self.bodies = options.bodies
         self.open = exchanges
         """What a request leaves for its response, at the exchange's index; for whoever tells the messages."""
 
@@ -108,59 +112,113 @@ class PairColumns(NamedTuple):
     muted_ns: Ints = _NOTHING
 
 
-def entries(
-    messages: Messages,
-    options: DecodeOptions,
-    repeats: Repeats | None = None,
-    maker: BodyMaker | None = None,
-    chosen: Bools | None = None,
-) -> list[PairedEntry]:
+class PairedRun:
     """The messages of exchanges that are whole, or those chosen of them, in their order.
+
+    Their entries are made some at a time: the memory of an entry is many times that of a row, and Python's cycle
+    collector goes through all those that are there.
 
     `repeats`: bodies that messages may share; `maker`: makes bodies, some at a time.
     """
-    rows = messages.rows
-    whole = rows["pair"] != NONE
-    index = np.flatnonzero(whole if chosen is None else whole & chosen)
-    if not len(index):
-        return []
-    rows = rows[index]
-    is_request, in_arena = (rows["flags"] & REQUEST) > 0, (rows["flags"] & ARENA) > 0
-    exchange = np.where(is_request, index, rows["pair"])
-    open_: list[Open | None] = [None] * len(messages.rows)
-    kinds = [Paired(messages.buffer, open_, options, repeats)]
-    if in_arena.any():
-        kinds.append(Paired(messages.arena, open_, options, repeats))
-    if maker is not None and maker.use(options):
-        for paired, mine in zip(kinds, (~in_arena, in_arena), strict=False):
-            if mine.any():
-                paired.ahead = _ahead(maker, messages.rows, index[mine], paired.buffer)
-    places = [0 if owner is None else owner.place for owner in messages.owners]
-    connection = rows["connection"].tolist()
-    versions: dict[int, Version | None] = {-1: None}
-    for code in distinct(rows["code"].astype(np.int64)):
-        versions[code] = version_of(code)
-    columns: list[list[Any]] = [
-        exchange.tolist(),
-        *(rows[name].tolist() for name in ("ordinal", "start", "size")),
-        np.where(is_request, rows["client_id"], 0).tolist(),
-        *(rows[name].tolist() for name in ("correlation", "packet", "time")),
-        [versions[code] for code in np.where(is_request, rows["code"].astype(np.int64), -1).tolist()],
-        *(rows[name].tolist() for name in ("latency", "duration", "first_packet", "last_packet")),
-        index.tolist(),
-        rows["retransmits"].tolist(),
-    ]
-    return list(
-        zip(
-            rows["order"].tolist(),
-            map(places.__getitem__, connection),
+
+    def __init__(
+        self,
+        messages: Messages,
+        options: DecodeOptions,
+        repeats: Repeats | None = None,
+        maker: BodyMaker | None = None,
+        chosen: Bools | None = None,
+    ) -> None:
+        whole = messages.rows["pair"] != NONE
+        index = np.flatnonzero(whole if chosen is None else whole & chosen)
+        self._index = index
+        self._rows = rows = messages.rows[index]
+        self._owners = messages.owners
+        self._places = [0 if owner is None else owner.place for owner in messages.owners]
+        self._orders: list[int] = rows["order"].tolist()
+        in_arena = (rows["flags"] & ARENA) > 0
+        open_: list[Open | None] = [None] * len(messages.rows)
+        self._kinds = [Paired(messages.buffer, open_, options, repeats)]
+        if in_arena.any():
+            self._kinds.append(Paired(messages.arena, open_, options, repeats))
+        if maker is not None and maker.use(options):
+            for paired, mine in zip(self._kinds, (~in_arena, in_arena), strict=False):
+                if mine.any():
+                    paired.ahead = _ahead(maker, messages.rows, index[mine], paired.buffer)
+        self._versions: dict[int, Version | None] = {-1: None}
+        for code in distinct(rows["code"].astype(np.int64)) if len(rows) else ():
+            self._versions[code] = version_of(code)
+
+    def __len__(self) -> int:
+        return len(self._orders)
+
+    @property
+    def places(self) -> set[int]:
+        """Those of the messages' connections."""
+        return {self._places[index] for index in distinct(self._rows["connection"].astype(np.int64))}
+
+    def entries(self) -> Iterator[PairedEntry]:
+        """All of them, each made when it is asked for."""
+        for first in range(0, len(self._orders), ENTRIES_AT_ONCE):
+            yield from self._some(slice(first, first + ENTRIES_AT_ONCE))
+
+    def _some(self, part: slice) -> Iterator[PairedEntry]:
+        rows, index, kinds = self._rows[part], self._index[part], self._kinds
+        is_request = (rows["flags"] & REQUEST) > 0
+        connection = rows["connection"].tolist()
+        columns: list[list[Any]] = [
+            np.where(is_request, index, rows["pair"]).tolist(),
+            *(rows[name].tolist() for name in ("ordinal", "start", "size")),
+            np.where(is_request, rows["client_id"], 0).tolist(),
+            *(rows[name].tolist() for name in ("correlation", "packet", "time")),
+            [self._versions[code] for code in np.where(is_request, rows["code"].astype(np.int64), -1).tolist()],
+            *(rows[name].tolist() for name in ("latency", "duration")),
+            *((rows[name] & PACKET_NUMBER).tolist() for name in ("first_packet", "last_packet")),
+            index.tolist(),
+            rows["retransmits"].tolist(),
+        ]
+        in_arena = (rows["flags"] & ARENA) > 0
+        return zip(
+            self._orders[part],
+            map(self._places.__getitem__, connection),
             (rows["step"] * EVENTS).tolist(),
-            map(messages.owners.__getitem__, connection),
+            map(self._owners.__getitem__, connection),
             map(kinds.__getitem__, in_arena.tolist()) if len(kinds) > 1 else repeat(kinds[0]),
             *columns,
             strict=False,  # `repeat` has no end
         )
-    )
+
+    def among(self, events: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+        """All entries, and these events, which are sorted, at their places."""
+        entries, at = self.entries(), 0
+        for event in events:
+            order, place, within = event[:3]
+            stop = until(self._rows, self._orders, self._owners, (order, place, within), at)
+            yield from islice(entries, stop - at)
+            yield event
+            at = stop
+        yield from entries
+
+
+def until(
+    rows: NDArray[np.void],
+    orders: Sequence[int],
+    owners: Sequence[InspectedConnection | None],
+    event: tuple[int, int, int],
+    first: int,
+) -> int:
+    """The first message from `first` on that does not come before an event, by what the inspector sorts by."""
+    order, place, within = event
+    low = bisect_left(orders, order, first)
+    high = bisect_right(orders, order, low)
+    if low == high:
+        return low
+    # A packet is of one connection.
+    of_rows = _owner(owners, int(rows["connection"][low])).place
+    if of_rows != place:
+        return high if of_rows < place else low
+    steps: list[int] = (rows["step"][low:high] * EVENTS).tolist()
+    return low + bisect_left(steps, within)
 
 
 def _ahead(maker: BodyMaker, rows: NDArray[np.void], index: Ints, buffer: bytes) -> Ahead:

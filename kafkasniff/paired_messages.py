@@ -6,15 +6,14 @@ body.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from kafkasniff.in_step import HEADER
 from kafkasniff.kafka.memory import ConnectionMemory
 from kafkasniff.kafka.message import Decoded, decode_body, decode_request, decode_response
-from kafkasniff.kafka.message_plan import Plan
+from kafkasniff.kafka.weight import likely_bytes
 from kafkasniff.model import Body, Direction, ErrorCode, Message, RenderedBody
 from kafkasniff.paired import Open, Paired, PairedEntry
-from kafkasniff.streams import PACKET_NUMBER
 from kafkasniff.versions import Version, client_id_text
 
 __all__ = ["read_request", "read_response", "tell_request", "tell_response"]
@@ -27,34 +26,31 @@ def tell_request(entry: PairedEntry, number: int, capture: str | None) -> tuple[
     _, _, _, connection, paired, _, _, start, size, length, correlation_id, _, time_ns, version = entry[:14]
     first_packet, last_packet, own = entry[16:19]
     assert version is not None
-    data, context, position = paired.buffer, paired.context, start + HEADER
+    data, position = paired.buffer, start + HEADER
     client_id: str | bytes | None = None
     if length >= 0:
         client_id = client_id_text(data[position : position + length])
         position += length
-    made = _NOTHING
-    if client_id.__class__ is not bytes and context.options.bodies:
-        context.base = start
-        made = _made(paired, version, version.request, own, position + version.flexible, start + size)
-    body, rendered, errors = made
-    first_packet &= PACKET_NUMBER
-    last_packet &= PACKET_NUMBER
-    if body is None:
-        options, memory = context.options, connection.kafka.memory
-        if options.bodies:
+    body: Any = None
+    if paired.bodies and client_id.__class__ is not bytes:
+        body = None if paired.ahead is None else paired.ahead.take(own)
+        if body is None:
+            body = _read(paired, version, "request", start, position + version.flexible, start + size)
+    errors: tuple[ErrorCode, ...] = ()
+    if body.__class__ is RenderedBody:
+        errors = body.errors
+    if body is None or (body.__class__ is RenderedBody and body.odd is not None):
+        memory, key = connection.kafka.memory, version.key
+        if paired.bodies:
             # There is more to report, so `read_request` would not get a body either.
-            decoded = decode_request(data, start, start + size, options, memory=memory, rendered=rendered)
+            options = paired.context.options
+            decoded = decode_request(data, start, start + size, options, memory=memory, rendered=body)
         else:
             decoded = read_request(paired, version, start, size, length, correlation_id, memory)
         client, broker = connection.client, connection.broker
         place = number, connection.number, capture, time_ns, client, broker, first_packet, last_packet
+        _count(paired, key, "request", size, decoded.body)
         return _message("request", size, decoded, decoded.client_id, place), decoded.carry
-    header: Body = {
-        "request_api_key": version.key,
-        "request_api_version": version.version,
-        "correlation_id": correlation_id,
-        "client_id": client_id,
-    }
     message = Message(
         "request",
         size,
@@ -63,7 +59,12 @@ def tell_request(entry: PairedEntry, number: int, capture: str | None) -> tuple[
         version.api,
         version.version,
         client_id,
-        header,
+        {
+            "request_api_key": version.key,
+            "request_api_version": version.version,
+            "correlation_id": correlation_id,
+            "client_id": client_id,
+        },
         (),
         body,
         None,
@@ -88,32 +89,34 @@ def tell_response(entry: PairedEntry, opened: Open, capture: str | None) -> Mess
     _, _, _, connection, paired, _, _, start, size, _, correlation_id, _, time_ns = entry[:13]
     latency, duration, first_packet, last_packet, own = entry[14:19]
     number, version, client_id, carry, _ = opened
-    data, context, flexible = paired.buffer, paired.context, version.flexible_response
-    made = _NOTHING
-    if context.options.bodies and not (flexible and (size < 5 or data[start + 4])):
-        context.base = start
-        made = _made(paired, version, version.response, own, start + 4 + flexible, start + size)
-    body, rendered, errors = made
-    first_packet &= PACKET_NUMBER
-    last_packet &= PACKET_NUMBER
-    if body is None:
-        options, memory, key = context.options, connection.kafka.memory, version.key
-        if options.bodies:
+    data, flexible = paired.buffer, version.flexible_response
+    body: Any = None
+    if paired.bodies and not (flexible and (size < 5 or data[start + 4])):
+        body = None if paired.ahead is None else paired.ahead.take(own)
+        if body is None:
+            body = _read(paired, version, "response", start, start + 4 + flexible, start + size)
+    errors: tuple[ErrorCode, ...] = ()
+    if body.__class__ is RenderedBody:
+        errors = body.errors
+    if body is None or (body.__class__ is RenderedBody and body.odd is not None):
+        memory, key = connection.kafka.memory, version.key
+        if paired.bodies:
             decoded = decode_response(
                 data,
                 start,
                 start + size,
                 key,
                 version.version,
-                options,
+                paired.context.options,
                 memory=memory,
                 request=carry,
-                rendered=rendered,
+                rendered=body,
             )
         else:
             decoded = read_response(paired, version, start, size, correlation_id, memory, carry)
         client, broker = connection.client, connection.broker
         place = number, connection.number, capture, time_ns, client, broker, first_packet, last_packet
+        _count(paired, key, "response", size, decoded.body)
         return _message("response", size, decoded, client_id, (*place, latency, duration))
     return Message(
         "response",
@@ -144,25 +147,25 @@ def tell_response(entry: PairedEntry, opened: Open, capture: str | None) -> Mess
     )
 
 
-_Made = tuple[Body | None, RenderedBody | None, tuple[ErrorCode, ...]]
-"""A body; one that is JSON already and in which something is odd; error codes of one that is JSON."""
-_NOTHING: Final[_Made] = (None, None, ())
-
-
-def _made(  # noqa: PLR0917 - once for each message
-    paired: Paired, version: Version, plan: Plan, index: int, position: int, end: int
-) -> _Made:
-    """The body of the message at this index; none where there is more to report than a body. Hot."""
-    made = None if paired.ahead is None else paired.ahead.take(index)
-    if made.__class__ is RenderedBody:
-        if made.odd is None:
-            return made, None, made.errors  # type: ignore[return-value]  # see `RenderedBody`
-        return None, made, ()
-    if made is not None:
-        return made, None, ()  # type: ignore[return-value]  # as above
+def _read(  # noqa: PLR0917 - where the body is
+    paired: Paired, version: Version, direction: Direction, start: int, position: int, end: int
+) -> Body | None:
+    """A body that was not made ahead, of the message that begins at `start`; None where there is more to report."""
+    context, plan = paired.context, version.request if direction == "request" else version.response
+    context.base = start
     if paired.repeats is None:
-        return decode_body(plan, paired.buffer, position, end, paired.context), None, ()
-    return paired.repeats.body(version, plan, paired.buffer, position, end, paired.context), None, ()
+        body = decode_body(plan, paired.buffer, position, end, context)
+    else:
+        body = paired.repeats.body(version, plan, paired.buffer, position, end, context)
+    if body is not None:
+        _count(paired, version.key, direction, end - start, body)
+    return body
+
+
+def _count(paired: Paired, key: int, direction: Direction, size: int, body: Body | None) -> None:
+    """Count the memory of a body that was not made ahead with that of those that were."""
+    if paired.ahead is not None:
+        paired.ahead.memory += likely_bytes(key, direction, size, body)
 
 
 def _message(

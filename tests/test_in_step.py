@@ -303,6 +303,14 @@ def test_the_same_as_one_by_one(
     assert inspector.summary == other.summary
 
 
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_entries_that_are_made_some_at_a_time(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    """Among events of other connections, and of their own."""
+    monkeypatch.setattr("kafkasniff.paired.ENTRIES_AT_ONCE", at_once)
+    packets = talks([[*USUAL, *UNUSUAL], ["produce", *UNUSUAL], ["heartbeat"] * 9])
+    assert run(Inspector, packets, [30, 70])[0] == run(OneByOne, packets, [30, 70])[0]
+
+
 @pytest.mark.parametrize("name", USUAL)
 def test_what_is_usual_is_paired_by_the_kernel(name: str) -> None:
     packets = talks([[name] * 5, [name] * 3])

@@ -17,18 +17,21 @@ from kafkasniff.model import Body, Direction, RenderedBody
 from kafkasniff.native.caller import ITEM, Program
 from kafkasniff.native.library import Kernel
 
-__all__ = ["AT_ONCE", "Ahead", "BodyMaker", "Programs"]
+__all__ = ["Ahead", "BodyMaker", "Programs"]
 
 MAX_KINDS: Final = 4096
 """Kinds of messages whose programs are kept; versions come from the wire."""
-AT_ONCE: Final = 128
-"""Bodies that are made ahead: as many as are reported at a time (`inspector.SLICE`)."""
 
 Made = RenderedBody | Body | None
 
 
 class BodyMaker(Protocol):
     """Makes bodies: JSON (`rendered.Renderer`) or dicts (`packed_bodies.PackedBodies`)."""
+
+    at_once: int
+    """Bodies that are made ahead."""
+    memory: int
+    """Bytes of memory of the bodies that were made last, about."""
 
     def use(self, options: DecodeOptions) -> bool:
         """From here on make them as these options say; whether any are made."""
@@ -50,9 +53,9 @@ class Programs:
         self._kernel = kernel
         self._make = make
         self._programs: dict[tuple[int, int, Direction], Program | None] = {}
-        self.kept: dict[int, tuple[Program, Plan, bool]] = {}
+        self.kept: dict[int, tuple[Program, Plan]] = {}
         """By their addresses, which bodies that are still to be made are kept with: there is one at most for each known
-        version, direction, and whether secrets are shown. With the plan, and whether its bodies have no extensions."""
+        version, direction, and whether secrets are shown."""
 
     def clear(self) -> None:
         """Ask again for each kind: the options have changed."""
@@ -68,9 +71,7 @@ class Programs:
             code = self._make(plan)
             found = None if code is None else Program(self._kernel, code)
             if found is not None:
-                assert plan.schema is not None
-                root = plan.schema.root
-                self.kept[found.address] = found, plan, not (root.records or root.secrets)
+                self.kept[found.address] = found, plan
             if len(self._programs) >= MAX_KINDS:
                 self._programs.clear()
             self._programs[kind] = found
@@ -84,7 +85,7 @@ class Ahead:
     and end; `order`: the indices of those that are reported, in that order.
     """
 
-    __slots__ = ("_bases", "_data", "_items", "_made", "_maker", "_order", "_rank")
+    __slots__ = ("_bases", "_data", "_items", "_made", "_maker", "_order", "_rank", "memory")
 
     def __init__(  # noqa: PLR0917 - columns
         self,
@@ -107,6 +108,8 @@ class Ahead:
         rank[order] = np.arange(len(order))
         self._rank: list[int] = rank.tolist()
         self._made: dict[int, Made] = {}
+        self.memory = 0
+        """Bytes of memory of bodies that were made, about, for whoever counts them to take off."""
 
     def take(self, index: int) -> Made:
         """The body of an item; None where it has to be read alone. Hot."""
@@ -118,7 +121,8 @@ class Ahead:
 
     def _make(self, first: int) -> None:
         """Make those that are reported from here on."""
-        chosen = self._order[first : first + AT_ONCE]
+        chosen = self._order[first : first + self._maker.at_once]
         items = np.ascontiguousarray(self._items[chosen])
         bodies = self._maker.bodies(self._data, items, self._bases[chosen].tolist())
         self._made = dict(zip(chosen.tolist(), bodies, strict=False))
+        self.memory += self._maker.memory

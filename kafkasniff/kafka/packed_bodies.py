@@ -5,7 +5,7 @@ They are the bodies that `message_body.decode_body` returns, and None where ther
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,25 +16,32 @@ from kafkasniff.kafka.message_body import settled
 from kafkasniff.kafka.message_plan import Plan
 from kafkasniff.kafka.packed import Reading, read_plain, ways_to_configs
 from kafkasniff.kafka.program import program_of
-from kafkasniff.model import Body, Direction
-from kafkasniff.native.caller import Program
-from kafkasniff.native.calls import DONE
+from kafkasniff.model import LARGE_BODY, Body, Direction
+from kafkasniff.native.caller import HEAD_OF_ARRAY, Program
 from kafkasniff.native.library import Kernel
 
 __all__ = ["PackedBodies"]
 
 MAX_AHEAD: Final = 1 << 20
-"""Bytes of MessagePack that are made at a time: the dicts take some ten times as much."""
+"""Bytes of MessagePack that are made at a time."""
+MEMORY_RATIO: Final = 32
+"""Bytes of memory that dicts take for each byte of MessagePack, at most, but for arrays that are empty."""
+AT_ONCE: Final = 64
+"""Bodies that are made ahead. With more, Python's cycle collector finds so many new objects that it looks at all."""
 
 
 class PackedBodies:
     """Makes bodies."""
+
+    at_once = AT_ONCE
 
     def __init__(self, kernel: Kernel) -> None:
         self._reading = Reading(kernel, MAX_AHEAD)
         self._programs = Programs(kernel, self._code)
         self._options: DecodeOptions | None = None
         self._context = DecodeContext(DecodeOptions())
+        self.memory = 0
+        """Bytes of memory of the bodies that were made last, about."""
 
     def use(self, options: DecodeOptions) -> bool:
         """From here on make them as these options say; whether any are made."""
@@ -61,41 +68,36 @@ class PackedBodies:
 
     def bodies(self, data: bytes, items: NDArray[np.void], bases: list[int]) -> list[Body | None]:
         """Some bodies; see `ahead.BodyMaker`."""
-        items = items[: self._reading.caller.pack_bodies(data, items)]
-        names = (
-            "status",
-            "output_end",
-            "notes_end",
-            "after",
-            "program",
-            "start",
-            "end",
-            "records",
-            "truncated",
-            "looked_at",
-        )
-        columns = (items[name].tolist() for name in names)
-        view = self._reading.caller.view
-        found: list[Body | None] = []
-        begin = notes_begin = 0
-        for status, stop, notes_end, after, address, start, end, *facts, base in zip(*columns, bases, strict=False):
-            body: Body | None = None
-            if status == DONE:
-                if notes_end == notes_begin and after == end:
-                    plan, is_plain = self._programs.kept[address][1:]
-                    packed = view[begin:stop]
-                    body = read_plain(packed) if is_plain else self._body(plan, packed, data, base, end - start, facts)
-                begin, notes_begin = stop, notes_end
-            found.append(body)
+        looked, packed = self._reading.caller.pack_bodies(data, items)
+        self.memory = MEMORY_RATIO * len(packed)
+        if not packed:
+            return [None] * looked
+        items = items[:looked]
+        found: list[Any] = read_plain(packed)
+        ends, notes = items["output_end"], items["notes_end"]
+        is_noted = notes > 0
+        is_noted[1:] = notes[1:] > notes[:-1]
+        sizes = items["end"] - items["start"]
+        has_more = (items["extensions"] | items["looked_at"]) > 0
+        has_more |= (items["truncated"] > 0) | (sizes > LARGE_BODY)
+        for index in np.flatnonzero(is_noted | (items["after"] != items["end"])).tolist():
+            found[index] = None
+        kept, is_odd = self._programs.kept, has_more.tolist()
+        for index, address in enumerate(items["program"].tolist()):
+            body = found[index]
+            if body is None:
+                continue
+            plan = kept[address][1]
+            if is_odd[index] or (plan.holds_metadata is not None and plan.holds_metadata(body)):
+                begin = int(ends[index - 1]) if index else HEAD_OF_ARRAY
+                found[index] = self._body(plan, packed[begin : int(ends[index])], data, bases[index], items[index])
         return found
 
-    def _body(  # noqa: PLR0917 - what is known of a body
-        self, plan: Plan, packed: memoryview, data: bytes, base: int, size: int, facts: list[int]
-    ) -> Body | None:
-        """A body of `size` bytes that may have extensions; None where there is more to say of it."""
+    def _body(self, plan: Plan, packed: memoryview, data: bytes, base: int, item: np.void) -> Body | None:
+        """A body that may have extensions; None where there is more to say of it."""
         context = self._context
         context.base = base
-        context.records, truncated, looked_at = facts
-        context.truncated, context.telling = truncated > 0, looked_at > 0
+        context.records = int(item["records"])
+        context.truncated, context.telling = bool(item["truncated"]), bool(item["looked_at"])
         body = self._reading.read(packed, data, context)
-        return settled(plan, body, size, context)
+        return settled(plan, body, int(item["end"] - item["start"]), context)

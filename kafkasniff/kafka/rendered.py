@@ -70,6 +70,8 @@ class Renderer:
     nobody but the sink looks at the body; `hiding`: what becomes of payload.
     """
 
+    at_once = 128
+
     def __init__(
         self,
         kernel: Kernel,
@@ -86,6 +88,8 @@ class Renderer:
         self._programs = Programs(kernel, self._code)
         self._options: DecodeOptions | None = None
         self._active = False
+        self.memory = 0
+        """Bytes of the bodies that were made last."""
 
     def use(self, options: DecodeOptions) -> bool:
         """From here on render as these options say; whether anything is rendered."""
@@ -180,6 +184,7 @@ class Renderer:
     def bodies(self, data: bytes, items: NDArray[np.void], _: list[int]) -> list[RenderedBody | None]:
         """Some bodies; see `ahead.BodyMaker`. Hot."""
         looked, json, notes = self._caller.bodies(data, items)
+        self.memory = len(json)
         found: list[RenderedBody | None] = []
         begin = notes_begin = 0
         items = items[:looked]
@@ -194,7 +199,9 @@ class Renderer:
                     notes_begin = notes_end
                 begin = output_end
             elif status == COMPRESSED:
-                found.append(self._compressed(data, items[index]))
+                body = self._compressed(data, items[index])
+                self.memory += 0 if body is None else len(body.json)
+                found.append(body)
             else:
                 found.append(None)
         return found

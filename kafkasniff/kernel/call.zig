@@ -140,5 +140,7 @@ pub const Item = extern struct {
     status: Status,
     records: u32,
     truncated: u32,
-    looked_at: u32,
+    looked_at: u16,
+    /// 1 where some of it is for Python to make (`pack.Extension`).
+    extensions: u16,
 };

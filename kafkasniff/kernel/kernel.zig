@@ -96,6 +96,8 @@ const Ended = struct {
     after: usize,
     wanting: bool,
     used: u64,
+    /// Some of the output is for Python to make (`pack.Extension`).
+    extensions: bool,
 };
 
 /// A body in the wanted form.
@@ -130,6 +132,7 @@ fn body(
         .after = after,
         .wanting = walk.account.wanting,
         .used = walk.account.used,
+        .extensions = !Out.is_final and out.extensions,
     };
 }
 
@@ -183,7 +186,8 @@ pub export fn kafkasniff_record_list(
 }
 
 /// Bodies one behind the other: those of items with a program, up to the first for which there is no room. Returns how
-/// many items were looked at. Those with compressed records are for `kafkasniff_body`.
+/// many items were looked at. Those with compressed records are for `kafkasniff_body`. As MessagePack all of them are one
+/// array, with null for what is not done.
 pub export fn kafkasniff_bodies(call: *Call, data: [*]const u8, size: u64, items: [*]calls.Item, count: u64) u64 {
     reset(call);
     const output = call.output;
@@ -199,9 +203,22 @@ pub export fn kafkasniff_bodies(call: *Call, data: [*]const u8, size: u64, items
     var memory: payloads.Hiding = undefined;
     const hiding = if (memory.begin(call)) &memory else null;
     defer if (hiding) |used| used.forget();
-    var used: usize = 0;
+    const packs = call.wants.output == .pack;
+    if (packs and output_size < packing.HEAD_OF_ARRAY) return 0;
+    var used: usize = if (packs) packing.HEAD_OF_ARRAY else 0;
     var notes_used: usize = 0;
-    for (items[0..count], 0..) |*item, number| {
+    var looked: usize = 0;
+    for (items[0..count]) |*item| {
+        const before = used;
+        if (packs) {
+            if (used == output_size) {
+                item.status = .no_room;
+                break;
+            }
+            output[used] = packing.NULL;
+            used += 1;
+        }
+        looked += 1;
         item.status = .odd;
         item.output_end = used;
         item.notes_end = notes_used;
@@ -215,21 +232,25 @@ pub export fn kafkasniff_bodies(call: *Call, data: [*]const u8, size: u64, items
         call.looked_at = 0;
         call.batches_given = 0;
         call.batches_wanted = 0;
-        call.output = output + used;
-        call.output_size = output_size - used;
+        call.output = output + before;
+        call.output_size = output_size - before;
         const found = programs.Program.at(program);
         const ended = written(call, found, data[0..item.end], item.start, hiding) catch |reason| {
             if (reason == error.NoRoom) {
                 item.status = .no_room;
-                return number;
+                used = before;
+                looked -= 1;
+                break;
             }
+            if (packs) output[before] = packing.NULL;
             continue;
         };
         if (ended.wanting) {
+            if (packs) output[before] = packing.NULL;
             item.status = .compressed;
             continue;
         }
-        used += ended.written;
+        used = before + ended.written;
         notes_used += ended.notes;
         item.output_end = used;
         item.notes_end = notes_used;
@@ -237,11 +258,13 @@ pub export fn kafkasniff_bodies(call: *Call, data: [*]const u8, size: u64, items
         item.records = @truncate(@min(call.records, 0xFFFF_FFFF));
         item.truncated = @intFromBool(call.truncated > 0);
         item.looked_at = @truncate(call.looked_at);
+        item.extensions = @intFromBool(ended.extensions);
         item.status = .done;
     }
+    if (packs) packing.headOfArray(output[0..packing.HEAD_OF_ARRAY], @truncate(looked));
     call.written = used;
     call.notes_written = notes_used;
-    return count;
+    return looked;
 }
 
 fn reset(call: *Call) void {

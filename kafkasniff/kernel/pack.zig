@@ -24,10 +24,19 @@ pub const Extension = enum(u8) {
 };
 
 const HEAD_OF_EXTENSION = 6;
+pub const HEAD_OF_ARRAY = 5;
+pub const NULL = 0xC0;
+
+pub fn headOfArray(bytes: *[HEAD_OF_ARRAY]u8, count: u32) void {
+    bytes[0] = 0xDD;
+    std.mem.writeInt(u32, bytes[1..5], count, .big);
+}
 
 pub const Pack = struct {
     bytes: []u8,
     at: usize = 0,
+    /// There may be extensions.
+    extensions: bool = false,
 
     const Self = @This();
     /// Python reads what it holds, and adds to it.
@@ -128,7 +137,7 @@ pub const Pack = struct {
     // Values
 
     pub inline fn nothing(self: *Self) Error!void {
-        try self.byte(0xC0);
+        try self.byte(NULL);
     }
 
     pub fn integer(self: *Self, value: i64) Error!void {
@@ -212,6 +221,7 @@ pub const Pack = struct {
     /// An extension that is no more than a place in the data.
     pub fn place(self: *Self, kind: Extension, position: usize, size: usize) Error!void {
         try self.room(18);
+        self.extensions = true;
         self.bytes[self.at] = 0xD8;
         self.bytes[self.at + 1] = @intFromEnum(kind);
         self.at += 2;
@@ -228,6 +238,7 @@ pub const Pack = struct {
     pub fn openHeld(self: *Self, position: usize, size: usize) Error!usize {
         const mark = self.at;
         try self.room(HEAD_OF_EXTENSION + 16);
+        self.extensions = true;
         self.at += HEAD_OF_EXTENSION;
         self.two(position, size);
         return mark;
@@ -256,6 +267,7 @@ pub const Pack = struct {
     /// Make an extension of what was written since `mark`.
     pub fn wrap(self: *Self, mark: usize, kind: Extension) Error!void {
         try self.room(HEAD_OF_EXTENSION);
+        self.extensions = true;
         const size = self.at - mark;
         @memmove(self.bytes[mark + HEAD_OF_EXTENSION ..][0..size], self.bytes[mark..][0..size]);
         self.at += HEAD_OF_EXTENSION;

@@ -44,7 +44,8 @@ ITEM: Final = np.dtype(
     [
         *((name, np.uint64) for name in ("program", "start", "end", "output_end", "notes_end", "after")),
         ("status", np.int32),
-        *((name, np.uint32) for name in ("records", "truncated", "looked_at")),
+        *((name, np.uint32) for name in ("records", "truncated")),
+        *((name, np.uint16) for name in ("looked_at", "extensions")),
     ]
 )
 """`calls.Item` as columns."""
@@ -56,6 +57,8 @@ _RESULTS_AT: Final = Call.written.offset
 _note: Final = Packing("<HHQ3q")
 NOTE: Final = _note.size
 """Bytes of a note in front of its path."""
+HEAD_OF_ARRAY: Final = 5
+"""Bytes in front of the bodies of `Caller.pack_bodies`."""
 
 Code = tuple[int, str]
 """An error code and where in the body it is."""
@@ -278,9 +281,13 @@ class Caller:
         """The first `size` bytes of the notes of the last call, for `read_notes`."""
         return bytes(self._notes[:size])
 
-    def pack_bodies(self, data: bytes, items: NDArray[np.void]) -> int:
-        """Bodies one behind the other as MessagePack in `view`; returns how many items were looked at, 1 or more."""
-        return self._run_items(data, items)
+    def pack_bodies(self, data: bytes, items: NDArray[np.void]) -> tuple[int, memoryview]:
+        """Bodies as one MessagePack array, with null for those that are not done, and how many items were looked at.
+
+        It is valid until the next call.
+        """
+        looked = self._run_items(data, items)
+        return looked, self.view[: self._call.written]
 
     def bodies(self, data: bytes, items: NDArray[np.void]) -> tuple[int, bytes, bytes]:
         """Bodies one behind the other; `items` are of `ITEM`, whose results are filled in.

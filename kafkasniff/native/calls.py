@@ -128,7 +128,8 @@ class Item(ctypes.Structure):
         ("status", ctypes.c_int32),
         ("records", ctypes.c_uint32),
         ("truncated", ctypes.c_uint32),
-        ("looked_at", ctypes.c_uint32),
+        ("looked_at", ctypes.c_uint16),
+        ("extensions", ctypes.c_uint16),
     )
 
 

@@ -36,8 +36,7 @@ class NumberedInspector(Inspector):
 
         None: there are no more. Entries stay as they are, unread.
         """
-        entries = self._collect_end() if batch is None else self._collect(batch)
-        entries.sort()
+        entries = list(self._in_order(self._collect_end() if batch is None else self._collect(batch)))
         opened = [(tcp.first_order, tcp.owner) for tcp in self._reassembler.opened]
         return entries, opened  # type: ignore[return-value]  # the owner of a connection is always one of ours
 

@@ -195,7 +195,7 @@ _RUNS: Final = (
         # Which bodies messages may share, and how much memory there is, is for those who resume it to say.
         without=frozenset(
             {
-                *("_gone", "_in_step", "_lines", "_make_lines", "_maker", "_memory", "_rows_at_once"),
+                *("_gone", "_in_step", "_lines", "_make_lines", "_maker", "_memory", "_paired", "_rows_at_once"),
                 *("_renderer", "_repeats", "_run", "slice_bytes"),
             }
         ),

@@ -76,7 +76,7 @@ def test_figures_stand_beside_their_targets() -> None:
     assert "| A | 120 | 3 | 3.00 (10.00) | 0.30 | ≤ 0.35 | yes |" in text
     assert "| 0.20 | ≤ 0.2 | yes |" in text
     assert "| 0.10 | ≤ 0.13 | yes |" in text
-    assert "| 0.05 | ≤ 0.12 | yes |" in text
+    assert "| 0.05 | ≤ 0.15 | yes |" in text
     assert "| A | 120 | 1 | 1.60 | 1.50 | 75 | ≥ 60 | yes | 100 | 5.0 |" in text
     assert "| A | 0.0 | 1.00 | 1.20 | 1.20 | ≤ 1.3 | yes |" in text
     assert "| A | 120 | records | 200 | 210 | +5% | yes |" in text
@@ -88,6 +88,10 @@ def test_figures_stand_beside_their_targets() -> None:
     # Asked once for both groups over the whole capture and once for the part, which is as large here.
     assert text.count("| A | 120 | 4,000 | 900 | 900 | 0 |") == 1
     assert "**no**" not in text
+    # All targets in one table, those included that were not measured.
+    assert "| text | A | 0.30 | ≤ 0.35 | yes |" in text
+    assert "| text | C-deep | not measured | ≤ 0.2 |  |" in text
+    assert "| wall time of --jobs 2 | C | 0.50 | ≤ 0.58 | yes |" in text
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ CAPTURES = Path(__file__).resolve().parents[2] / "captures"
 RECORDED = CAPTURES / "franz-go.pcap"
 SIZES = Sizes(
     base_mb=1,
+    mixed_copies=2,
     large_copies=2,
     segment_copies=2,
     disturbed_copies=2,
@@ -190,7 +192,18 @@ def test_each_reason_is_told(
 
 def test_ports_of_what_is_recorded_are_kept(data: Path) -> None:
     assert captures(data)["mixed"].ports == broker_ports(RECORDED)
-    assert made_with(data)["mixed"] == {"mixed_mb": SIZES.mixed_mb, "format": SIZES.format}
+    sizes = {"mixed_mb": SIZES.mixed_mb, "mixed_copies": SIZES.mixed_copies, "format": SIZES.format}
+    assert made_with(data)["mixed"] == sizes
+
+
+def test_what_is_recorded_of_mixed_comes_again(data: Path) -> None:
+    """In copies with other clients, each later; it is recorded once."""
+    found = captures(data)["mixed"]
+    packets, recorded = read_packets(found.path), read_packets(RECORDED)
+    assert len(packets) == found.packets == SIZES.mixed_copies * len(recorded)
+    assert [packet.payload for packet in packets] == SIZES.mixed_copies * [packet.payload for packet in recorded]
+    assert all(one.time_ns < other.time_ns for one, other in pairwise(packets[:: len(recorded)]))
+    assert len({packet.src for packet in packets}) > len({packet.src for packet in recorded})
 
 
 def test_wrong_arguments_are_refused() -> None:

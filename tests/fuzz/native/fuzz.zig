@@ -202,10 +202,11 @@ pub export fn kafkasniff_fuzz(run: *Run) void {
         const ended: calls.Status = if (seed.program) |program| one: {
             if (random.below(16) == 0) {
                 var items = [_]calls.Item{
-                    .{ .program = program, .start = 0, .end = cut, .output_end = 0, .notes_end = 0, .after = 0, .status = .odd, .records = 0, .truncated = 0, .looked_at = 0 },
-                    .{ .program = program, .start = cut / 2, .end = cut, .output_end = 0, .notes_end = 0, .after = 0, .status = .odd, .records = 0, .truncated = 0, .looked_at = 0 },
+                    .{ .program = program, .start = 0, .end = cut, .output_end = 0, .notes_end = 0, .after = 0, .status = .odd, .records = 0, .truncated = 0, .looked_at = 0, .extensions = 0 },
+                    .{ .program = program, .start = cut / 2, .end = cut, .output_end = 0, .notes_end = 0, .after = 0, .status = .odd, .records = 0, .truncated = 0, .looked_at = 0, .extensions = 0 },
                 };
-                _ = kernel.kafkasniff_bodies(call, data, cut, &items, items.len);
+                const looked = kernel.kafkasniff_bodies(call, data, cut, &items, items.len);
+                if (packs and looked > 0 and oneValue(call.output[0..call.written], 0) != call.written) @panic("not one array");
                 break :one items[0].status;
             }
             if (packs and random.below(2) == 0) {

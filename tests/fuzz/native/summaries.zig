@@ -55,6 +55,7 @@ fn write(run: *Run, table: [*]const u8, data: []const u8, random: *fuzz.Random) 
         .records = 0,
         .truncated = 0,
         .looked_at = 0,
+        .extensions = 0,
     };
     const size = call.output_size;
     // Now and then there is no room at some place.
