@@ -201,7 +201,7 @@ class Inspector:
         All that is told is known at the end of the capture, so that connections come in their order.
         """
         self.slice_bytes = 0
-        self._recall()
+        yield from self.settle()
         connections = sorted(self._reassembler, key=_place)
         for delta in self._reassembler.close_each(connections):
             keyed: list[_Keyed] = []
@@ -347,6 +347,8 @@ class Inspector:
         if self._in_step is not None and len(self._in_step) and len(batch):
             left, back = self._take_in_step(self._in_step, batch, keyed, columns, finder, lines=lines)
         deltas = self._reassembler.feed(left)
+        if self._in_step is not None:
+            keyed += self._in_step.late()
         opened = self._reassembler.opened
         opened.sort(key=lambda connection: connection.first_order)
         for connection in opened:
@@ -402,6 +404,8 @@ class Inspector:
                 self._lines.forget(self._gone)
                 self._gone.clear()
                 self._run = LineRun(messages, edges, in_step.outstanding, self._lines, detail, self._repeats)
+        elif finder is not None and columns is not None and not detail.hides:
+            messages, plain = in_step.whole(messages, lambda code: finder.may_take(code, options))
         keyed += in_step.edges(messages, plain)
         back = in_step.take_back(fed.back)
         if len(messages.rows) and not lines:
@@ -437,12 +441,25 @@ class Inspector:
         """Whether what is left out at the level of now can be left out of connections in step."""
         return self._make_lines is not None or self._detail.hides or not self._detail.level
 
-    def _recall(self) -> None:
-        """Take all connections back from the kernel, for whoever looks at them."""
+    def settle(self) -> Iterator[list[Output]]:
+        """Take all connections back from the kernel; what waited with it since `feed_columns`, in slices.
+
+        Whoever feeds columns does so before the state is looked at or the level of detail changes.
+        """
+        keyed: list[_Keyed] = []
+        self._recall(keyed)
+        yield from self._slices(keyed)
+
+    def _recall(self, keyed: list[_Keyed] | None = None) -> None:
+        """Take all connections back from the kernel, for whoever looks at them; `keyed`: what there is to tell then."""
         if self._in_step is not None:
             for tcp in self._in_step.recall_all():
                 assert isinstance(tcp.owner, InspectedConnection)
                 self._memory.note(tcp.owner, tcp)
+            late = self._in_step.late()
+            assert keyed is not None or not late, "see `settle`"
+            if keyed is not None:
+                keyed += late
 
     def _forget(self) -> None:
         """Begin anew with what the kernel knows, all of which is back."""
@@ -478,7 +495,7 @@ class Inspector:
             assert isinstance(tcp.owner, InspectedConnection)
             budget.note(tcp.owner, tcp)
         if budget.is_exceeded(self._reassembler):
-            self._recall()
+            self._recall(keyed)
         gone, detail = budget.choose(self._reassembler)
         if gone:
             detail += " were taken as ended; what comes of them later begins in mid-stream"
@@ -560,7 +577,7 @@ class Inspector:
 
     def _collect_end(self) -> list[_Keyed]:
         keyed: list[_Keyed] = []
-        self._recall()
+        self._recall(keyed)
         self._take(self._reassembler.close(), keyed)
         return keyed
 

@@ -25,7 +25,7 @@ from kafkasniff.exports.distrust import DamagedRunError, check_staged
 from kafkasniff.exports.folder import MAX_COUNT
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.staged import StagedFiles
-from kafkasniff.exports.staging import new_stager, stage, stage_unfinished
+from kafkasniff.exports.staging import new_stager, settle, stage, stage_unfinished
 from kafkasniff.memory_limits import DEFAULT_MEMORY
 from kafkasniff.model import Summary
 from kafkasniff.packets import Note, PacketBatch
@@ -312,6 +312,7 @@ class _Run:
 
     def _fix(self) -> None:
         """Make a checkpoint of what is staged."""
+        settle(self._state, self._stager)
         self._stager.flush()
         self._files.close()
         self._state.selected = self._stager.selected

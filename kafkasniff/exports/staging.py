@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
     from kafkasniff.tls.keylog import KeyLog
 
-__all__ = ["inspected", "new_stager", "stage", "stage_rest", "stage_unfinished", "together_bytes"]
+__all__ = ["inspected", "new_stager", "settle", "stage", "stage_rest", "stage_unfinished", "together_bytes"]
 
 TOGETHER_BYTES: Final = 32 << 20
 """Bytes of memory of messages that rows are made of at once, or a sixteenth of the budget: few at a time cost several
@@ -68,6 +68,12 @@ def stage(state: ShardState, stager: Stager, batch: PacketBatch) -> None:
         for found in columns:
             stager.take_columns(found, batch.captures)
         del events  # before the next ones are decoded
+
+
+def settle(state: ShardState, stager: Stager) -> None:
+    """Have all that is open in the state, which is looked at next. Raises OSError where rows cannot be written."""
+    for events in state.inspector.settle():
+        stager.take(state.enricher.feed(events))
 
 
 def inspected(state: ShardState, stager: Stager, batch: PacketBatch) -> Iterator[list[Output]]:

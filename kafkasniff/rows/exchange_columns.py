@@ -101,6 +101,11 @@ class ExchangeFinder:
         """Bodies that Python has read, each with when it was there first."""
         self._learnt_bytes = 0
 
+    def may_take(self, code: int, options: DecodeOptions) -> bool:
+        """Whether exchanges of a version of an API, by its code, are found where nothing in them is odd."""
+        self._use(options)
+        return self._headers or self._kind(code) is not None
+
     def find(self, messages: Messages, options: DecodeOptions) -> tuple[list[PairColumns], Bools]:
         """Exchanges as columns, and which of all messages of whole exchanges are not among them."""
         rows = messages.rows
