@@ -226,11 +226,11 @@ class InStep:
         if not len(asked):
             return messages, begun
         answers = answers[found]
-        asked["start"] += np.uint64(len(messages.arena))
+        asked["start"] += np.uint64(self._feed.put(before))
         asked["pair"] = answers
         rows["pair"][answers] = len(rows) + np.arange(len(asked))
         begun = np.append(begun, np.zeros(len(asked), np.bool_))
-        return messages._replace(rows=np.concatenate((rows, asked)), arena=messages.arena + before), begun
+        return messages._replace(rows=np.concatenate((rows, asked)), arena=self._feed.arena), begun
 
     def late(self) -> list[Entry]:
         """Events of requests that waited, and whose connections are Python's meanwhile (`whole`)."""

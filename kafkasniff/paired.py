@@ -94,6 +94,8 @@ class PairColumns(NamedTuple):
     """The requests (`native.feed.MESSAGE`)."""
     answered: NDArray[np.void]
     """The responses."""
+    ends: Any
+    """What is known of each owner, for whoever takes these."""
     names: list[str]
     client_id: Ints
     """Index in `names`, `NONE` where there is none."""

@@ -43,7 +43,6 @@ BODIES = 24 if DEEP else 4
 def columns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many exchanges came as columns, of each time that some did; parts of captures are small."""
     monkeypatch.setattr("kafkasniff.exports.shard.MAX_PART_ROWS", PART_ROWS)
-    monkeypatch.setattr("kafkasniff.exports.shard.COLUMNS_AT_ONCE", 1)
     found: list[int] = []
     take = Stager.take_columns
 
