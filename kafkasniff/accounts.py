@@ -274,10 +274,11 @@ class Account:
             self.client_ids[client_id] = None
 
     def pairs(self, client_ids: Sequence[str | None]) -> None:
-        """Count exchanges of which nothing is known but their headers, by the client ids of their requests."""
+        """Count exchanges of which nothing is known but their headers, by the client ids of their requests. Hot."""
+        known = self.client_ids
         for client_id in dict.fromkeys(client_ids):
-            self.request(client_id, 0)
-            self.requests -= 1
+            if client_id is not None and client_id not in known and len(known) < MAX_CLIENT_IDS:
+                known[client_id] = None
         self.requests += len(client_ids)
         self.responses += len(client_ids)
         self.before_software = self.before_software or self.software[0] is None

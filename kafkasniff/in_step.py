@@ -5,7 +5,8 @@ do with its packets is to cut frames and to pair them (`InStep.adopt`), and gets
 else happens, in the state that it would be in. What the messages are read as is decided later, one by one.
 
 Requests that are answered in a later batch of packets, and the responses to requests of an earlier one, become events
-as in Python (`edges`), so that what is known of an open exchange is always in one place.
+as in Python (`edges`), so that what is known of an open exchange is always in one place. Where exchanges become lines
+or columns, they wait as columns (`plain_edges`, `whole`).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from kafkasniff.native.feed import (
     packing,
 )
 from kafkasniff.native.library import Kernel
-from kafkasniff.outstanding import HIDDEN, ROW, Outstanding, keys_of
+from kafkasniff.outstanding import HIDDEN, ROW, BegunRequests, Outstanding, keys_of
 from kafkasniff.packets import ACK, COLUMNS, FIN, RST, SYN, PacketBatch
 from kafkasniff.streams import NO_TIME, PACKET_SHIFT, Item, Started
 from kafkasniff.tcp import TcpConnection
@@ -63,6 +64,10 @@ HEADER: Final = 10
 """Bytes of a request's header up to its client id, whose length is the last two."""
 EVENTS: Final = 4
 """Events that one message yields at most, for their place behind each other."""
+
+MAX_BEGUN: Final = 16 << 10
+MAX_BEGUN_BYTES: Final = 16 << 20
+"""Bytes of a request that waits as a column with its body, and of all; others are events."""
 
 _ROW: Final = packing(CONNECTION)
 _WAITING_ROW: Final = packing(WAITING)
@@ -143,6 +148,10 @@ class Edges(NamedTuple):
     """Further responses, with their requests."""
 
 
+Entry = tuple[int, int, InspectedConnection, Event]
+"""An event with what the inspector sorts by."""
+
+
 class InStep:
     """Connections that the kernel has. `idle`: nanoseconds of silence after which a connection is over."""
 
@@ -159,7 +168,9 @@ class InStep:
         self._owners: list[InspectedConnection | None] = []
         """By index."""
         self.outstanding = Outstanding()
-        """The others."""
+        """The others: of those that have lines, and whole messages, where exchanges become columns."""
+        self._asked = BegunRequests()
+        self._late: list[Entry] = []
         self._kept = 0
         """Bytes of unfinished frames, of segments behind holes, and of early responses."""
 
@@ -170,7 +181,7 @@ class InStep:
     @property
     def memory(self) -> int:
         """Bytes of memory of the requests and the unfinished frames of all connections here, about."""
-        return len(self._waiting) * REQUEST_BYTES + self.outstanding.memory + self._kept
+        return len(self._waiting) * REQUEST_BYTES + self.outstanding.memory + self._asked.memory + self._kept
 
     # -- packets ------------------------------------------------------------------------------------------------------
 
@@ -249,13 +260,11 @@ class InStep:
             packet = int(batch.capture[row]) << PACKET_SHIFT | int(batch.number[row])
             yield owner, VerdictEvent(int(batch.order[row]), True, client, "", int(batch.time_ns[row]), packet)
 
-    def edges(
-        self, messages: Messages, without: NDArray[np.bool_] | None = None
-    ) -> Iterator[tuple[int, int, InspectedConnection, Event]]:
-        """The events of exchanges that began earlier or end later, with their order and place in their packet.
+    def edges(self, messages: Messages, without: NDArray[np.bool_] | None = None) -> Iterator[Entry]:
+        """The events of exchanges that began earlier or end later, with what the inspector sorts by.
 
         All of them have to be taken before connections are taken back: then it is known what waits. `without`: messages
-        that are no events (`plain_edges`).
+        that are no events (`plain_edges`, `whole`).
         """
         chosen = messages.rows["pair"] == NONE
         if without is not None:
@@ -271,11 +280,8 @@ class InStep:
         """
         messages, ended = self._without_ended(messages)
         rows, hides = messages.rows, self._options.detail.hides
-        codes = rows["code"].astype(np.int64)
         alone, is_request = rows["pair"] == NONE, (rows["flags"] & REQUEST) > 0
-        known = np.zeros(KEYS * VERSIONS, bool)
-        known[[code for code in distinct(codes[alone]) if _answers_alone(code)]] = True
-        plain = alone & known[codes]
+        plain = _of_codes(rows, alone, _answers_alone)
         hidden = ~alone if hides else np.zeros(len(rows), bool)
         answers = np.flatnonzero(plain & ~is_request)
         found, answered = self.outstanding.take(keys_of(rows[answers]))
@@ -330,6 +336,36 @@ class InStep:
                 del owner.exchanges[ordinal]
         return begun[~np.isin(asked, keys)]
 
+    def whole(self, messages: Messages, takes: Callable[[int], bool]) -> tuple[Messages, NDArray[np.bool_]]:
+        """The messages, with requests of earlier batches that are answered now, and which of them wait from here on.
+
+        Those that wait are no events. `takes`: whether exchanges of a version of an API, by its code, become columns.
+        """
+        rows = messages.rows
+        alone, is_request = rows["pair"] == NONE, (rows["flags"] & REQUEST) > 0
+        # Requests that expect no response, and their ends, are events.
+        alone &= (rows["flags"] & (SILENT | ENDED)) == 0
+        answers = np.flatnonzero(alone & ~is_request)
+        found, asked = self._asked.take(keys_of(rows[answers]))
+        begun = alone & is_request & (rows["size"] <= MAX_BEGUN)
+        begun = _of_codes(rows, begun, lambda code: _answers_alone(code) and takes(code))
+        begun &= np.cumsum(np.where(begun, rows["size"], 0), dtype=np.int64) + len(self._asked.data) <= MAX_BEGUN_BYTES
+        before = self._asked.data
+        self._asked.add(rows[begun], messages.buffer, messages.arena)
+        if not len(asked):
+            return messages, begun
+        answers = answers[found]
+        asked["start"] += np.uint64(self._feed.put(before))
+        asked["pair"] = answers
+        rows["pair"][answers] = len(rows) + np.arange(len(asked))
+        begun = np.append(begun, np.zeros(len(asked), np.bool_))
+        return messages._replace(rows=np.concatenate((rows, asked)), arena=self._feed.arena), begun
+
+    def late(self) -> list[Entry]:
+        """Events of requests that waited, and whose connections are Python's meanwhile (`whole`)."""
+        late, self._late = self._late, []
+        return late
+
     def _begin(self, messages: Messages, begun: NDArray[np.intp]) -> None:
         """These requests wait for their responses from here on."""
         if not len(begun):
@@ -363,7 +399,7 @@ class InStep:
         """The connections that fell out of step, by their indices."""
         return [self._take_back(index) for index in fallen]
 
-    def _edge(self, messages: Messages, index: int) -> Iterator[tuple[int, int, InspectedConnection, Event]]:
+    def _edge(self, messages: Messages, index: int) -> Iterator[Entry]:
         (
             order,
             start,
@@ -630,6 +666,9 @@ class InStep:
         waiting: list[Pending] = []
         begun = count + silent_count
         held = {int(one["ordinal"]): one for one in self.outstanding.take_connection(index)} if begun else {}
+        if count:
+            asked_here = Messages(self._asked.take_connection(index), b"", self._asked.data, self._owners)
+            self._late.extend(self.edges(asked_here))
         for begin, number in ((first, count), (silent, silent_count)):
             entry = begin
             for _ in range(number):
@@ -779,6 +818,16 @@ class InStep:
             self._connections[place] = self._owners[place] = None
             tcp.place = -1
         return place
+
+
+def _of_codes(rows: NDArray[np.void], chosen: NDArray[np.bool_], wanted: Callable[[int], bool]) -> NDArray[np.bool_]:
+    """Which of the chosen messages are of a version of an API that is wanted."""
+    codes = rows["code"].astype(np.int64)
+    known = np.zeros(KEYS * VERSIONS, bool)
+    if chosen.any():
+        known[[code for code in distinct(codes[chosen]) if wanted(code)]] = True
+    of: NDArray[np.bool_] = chosen & known[codes]
+    return of
 
 
 @functools.cache  # as many as there are codes

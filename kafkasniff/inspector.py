@@ -217,7 +217,7 @@ class Inspector:
         All that is told is known at the end of the capture, so that connections come in their order.
         """
         self.slice_bytes = 0
-        self._recall()
+        yield from self.settle()
         connections = sorted(self._reassembler, key=_place)
         for delta in self._reassembler.close_each(connections):
             keyed: list[_Keyed] = []
@@ -368,15 +368,17 @@ class Inspector:
         taken: _Taken | None = None
         left = batch
         if self._in_step is not None and len(batch):
-            taken = self._take_in_step(self._in_step, batch, lines=lines)
+            taken = self._take_in_step(self._in_step, batch, None if columns is None else finder, lines=lines)
         if taken is not None:
             left = taken.left
         deltas = self._reassembler.feed(left)
         self._number_connections([] if taken is None else taken.begun)
+        events = [] if self._in_step is None else self._in_step.late()
         if taken is not None:
-            keyed += [(order, owner.place, within, owner, event) for order, within, owner, event in taken.events]
+            events += taken.events
             if not lines:
                 self._take_pairs(taken.messages, keyed, columns, finder)
+        keyed += [(order, owner.place, within, owner, event) for order, within, owner, event in events]
         # In front of notes, whose lines are told by themselves: a batch may end between the two.
         self._tell_key_log(batch.end_order - batch.packets, -1, keyed)
         for index, note in enumerate(batch.notes):
@@ -415,7 +417,9 @@ class Inspector:
         if self._want_connections:
             owner.account = Account()
 
-    def _take_in_step(self, in_step: InStep, batch: PacketBatch, *, lines: bool) -> _Taken | None:
+    def _take_in_step(
+        self, in_step: InStep, batch: PacketBatch, finder: PairFinder | None, *, lines: bool
+    ) -> _Taken | None:
         """Take the packets of connections in step; None where there are none."""
         begins = in_step.begins(batch, self._reassembler.connection, self._ports) if self._may_be_in_step else None
         if begins is None and not len(in_step):
@@ -442,6 +446,9 @@ class Inspector:
                 self._lines.forget(self._gone)
                 self._gone.clear()
                 self._run = LineRun(messages, edges, in_step.outstanding, self._lines, self._detail, self._repeats)
+        elif finder is not None and not self._detail.hides:
+            options = self._detail.decode
+            messages, plain = in_step.whole(messages, lambda code: finder.may_take(code, options))
         events += in_step.edges(messages, plain)
         back = in_step.take_back(fed.back)
         left = batch if len(fed.left) == len(batch) else left_rows(batch, fed.left, clock)
@@ -504,12 +511,25 @@ class Inspector:
         """Whether what is left out at the level of now can be left out of connections in step."""
         return self._make_lines is not None or self._detail.hides or not self._detail.level
 
-    def _recall(self) -> None:
-        """Take all connections back from the kernel, for whoever looks at them."""
+    def settle(self) -> Iterator[list[Output]]:
+        """Take all connections back from the kernel; what waited with it since `feed_columns`, in slices.
+
+        Whoever feeds columns does so before the state is looked at or the level of detail changes.
+        """
+        keyed: list[_Keyed] = []
+        self._recall(keyed)
+        yield from self._slices(keyed)
+
+    def _recall(self, keyed: list[_Keyed] | None = None) -> None:
+        """Take all connections back from the kernel, for whoever looks at them; `keyed`: what there is to tell then."""
         if self._in_step is not None:
             for tcp in self._in_step.recall_all():
                 assert isinstance(tcp.owner, InspectedConnection)
                 self._memory.note(tcp.owner, tcp)
+            late = self._in_step.late()
+            assert keyed is not None or not late, "see `settle`"
+            if keyed is not None:
+                keyed += late
 
     def _forget(self) -> None:
         """Begin anew with what the kernel knows, all of which is back."""
@@ -545,7 +565,7 @@ class Inspector:
             assert isinstance(tcp.owner, InspectedConnection)
             budget.note(tcp.owner, tcp)
         if budget.is_exceeded(self._reassembler):
-            self._recall()
+            self._recall(keyed)
         gone, detail = budget.choose(self._reassembler)
         if gone:
             if self._in_step is not None:
@@ -630,7 +650,7 @@ class Inspector:
 
     def _collect_end(self) -> list[_Keyed]:
         keyed: list[_Keyed] = []
-        self._recall()
+        self._recall(keyed)
         self._take(self._reassembler.close(), keyed)
         return keyed
 

@@ -1,4 +1,7 @@
-"""Requests of earlier batches that wait for their responses, as columns: many begin and end with each batch."""
+"""Requests of earlier batches that wait for their responses, as columns: many begin and end with each batch.
+
+`Outstanding` has what lines of responses need, `BegunRequests` whole messages for exchanges that become columns.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.native.calls import address_of
+from kafkasniff.native.feed import ARENA, MESSAGE
 from kafkasniff.versions import client_id_text
 
-__all__ = ["HIDDEN", "ROW", "Outstanding", "keys_of"]
+__all__ = ["HIDDEN", "ROW", "BegunRequests", "Outstanding", "keys_of"]
 
 HIDDEN: Final = -1
 """Number of an exchange that is counted and not shown; 0: it has no number yet."""
@@ -37,49 +41,29 @@ def keys_of(rows: NDArray[np.void]) -> NDArray[np.int64]:
     return keys
 
 
-class Outstanding:
-    """Requests by key, with their client ids."""
+class _ByKey:
+    """Rows by key, which are taken once."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: np.dtype[np.void]) -> None:
         self._keys = np.empty(0, np.int64)
         """Rising."""
-        self._rows = np.empty(0, ROW)
+        self._rows = np.empty(0, kind)
         self._gone = np.empty(0, np.bool_)
         """Which rows count no more."""
-        self._indices: dict[bytes, int] = {}
-        self._ids: list[bytes] = []
-        self._sizes = np.empty(0, np.int32)
-        self._addresses = np.empty(0, np.uint64)
-        self._id_bytes = 0
 
-    @property
-    def memory(self) -> int:
-        """Bytes of memory, about."""
-        return len(self._rows) * (ROW.itemsize + 9) + self._id_bytes
-
-    # -- requests -----------------------------------------------------------------------------------------------------
-
-    def add(self, keys: NDArray[np.int64], rows: NDArray[np.void]) -> None:
-        """Take requests, whose keys are not here."""
+    def _add(self, keys: NDArray[np.int64], rows: NDArray[np.void]) -> None:
+        """Take rows, whose keys are not here; the order of the others stays."""
         here = ~self._gone
         keys = np.concatenate((self._keys[here], keys))
         order = np.argsort(keys, kind="stable")
         self._keys, self._rows = keys[order], np.concatenate((self._rows[here], rows))[order]
         self._gone = np.zeros(len(keys), np.bool_)
-        if len(self._ids) > 2 * len(keys) + SPARE_IDS:
-            self._drop_ids()
 
     def take(self, keys: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.void]]:
         """Which of these are here, and their rows, which are not here any more."""
         places, found = self._find(keys)
         self._gone[places] = True
         return found, self._rows[places]
-
-    def number(self, keys: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Give exchanges their numbers; returns which of them are here."""
-        places, found = self._find(keys)
-        self._rows["number"][places] = numbers[found]
-        return found
 
     def take_connection(self, index: int) -> NDArray[np.void]:
         """The requests of a connection, which are not here any more."""
@@ -95,6 +79,73 @@ class Outstanding:
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         found: NDArray[np.bool_] = (self._keys[places] == keys) & ~self._gone[places]
         return places[found], found
+
+
+class BegunRequests(_ByKey):
+    """Requests by key, with their bytes, as messages of the feed (`feed.MESSAGE`)."""
+
+    def __init__(self) -> None:
+        super().__init__(MESSAGE)
+        self.data = b""
+        """What the rows' `start` counts from; those that were taken point into it until more are added."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory, about."""
+        return len(self._rows) * (MESSAGE.itemsize + 9) + len(self.data)
+
+    def add(self, rows: NDArray[np.void], buffer: bytes, arena: bytes) -> None:
+        """Take requests, whose bytes are in one of both as their flags say."""
+        here = self._rows[~self._gone]
+        if not len(rows) and not len(here):
+            self.__init__()  # type: ignore[misc]
+            return
+        kept = [self.data[start:stop] for start, stop in _bounds(here)]
+        for (start, stop), flags in zip(_bounds(rows), rows["flags"].tolist(), strict=True):
+            kept.append((arena if flags & ARENA else buffer)[start:stop])
+        self.data = b"".join(kept)
+        rows = np.concatenate((here, rows))
+        ends = np.cumsum(rows["size"], dtype=np.int64)
+        rows["start"] = ends - rows["size"]
+        rows["flags"] |= ARENA
+        self._gone[:] = True
+        self._add(keys_of(rows), rows)
+
+
+def _bounds(rows: NDArray[np.void]) -> list[tuple[int, int]]:
+    starts = rows["start"].astype(np.int64)
+    return list(zip(starts.tolist(), (starts + rows["size"]).tolist(), strict=True))
+
+
+class Outstanding(_ByKey):
+    """Requests by key, with their client ids."""
+
+    def __init__(self) -> None:
+        super().__init__(ROW)
+        self._indices: dict[bytes, int] = {}
+        self._ids: list[bytes] = []
+        self._sizes = np.empty(0, np.int32)
+        self._addresses = np.empty(0, np.uint64)
+        self._id_bytes = 0
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory, about."""
+        return len(self._rows) * (ROW.itemsize + 9) + self._id_bytes
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def add(self, keys: NDArray[np.int64], rows: NDArray[np.void]) -> None:
+        """Take requests, whose keys are not here."""
+        self._add(keys, rows)
+        if len(self._ids) > 2 * len(self._keys) + SPARE_IDS:
+            self._drop_ids()
+
+    def number(self, keys: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Give exchanges their numbers; returns which of them are here."""
+        places, found = self._find(keys)
+        self._rows["number"][places] = numbers[found]
+        return found
 
     # -- client ids ---------------------------------------------------------------------------------------------------
 

@@ -98,6 +98,8 @@ class PairColumns(NamedTuple):
     """The requests (`native.feed.MESSAGE`)."""
     answered: NDArray[np.void]
     """The responses."""
+    ends: Any
+    """What is known of each owner, for whoever takes these."""
     names: list[str]
     client_id: Ints
     """Index in `names`, `NONE` where there is none."""
@@ -237,6 +239,9 @@ def _ahead(maker: BodyMaker, rows: NDArray[np.void], index: Ints, buffer: bytes)
 
 class PairFinder(Protocol):
     """Finds exchanges that are told as columns."""
+
+    def may_take(self, code: int, options: DecodeOptions) -> bool:
+        """Whether exchanges of a version of an API, by its code, are found where nothing in them is odd."""
 
     def find(self, messages: Messages, options: DecodeOptions) -> tuple[list[PairColumns], Bools]:
         """Exchanges as columns, and which of all messages of whole exchanges are not among them."""

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff import outstanding
-from kafkasniff.outstanding import ORDINAL_BITS, ROW, Outstanding
+from kafkasniff.native.feed import ARENA, MESSAGE
+from kafkasniff.outstanding import ORDINAL_BITS, ROW, BegunRequests, Outstanding
 
 CLIENT_IDS = (None, b"", b"client", b"\xff\xfe", "größe".encode(), b"x" * 300)
 
@@ -84,3 +85,38 @@ def test_memory_follows_what_is_held() -> None:
         found, _ = held.take(keys)
         assert found.all()
     assert held.memory < 500_000
+
+
+begun_step = st.tuples(
+    st.sampled_from(["add", "take", "connection"]),
+    st.dictionaries(st.tuples(st.integers(0, 3), st.integers(0, 9)), st.tuples(st.binary(max_size=9), st.booleans())),
+)
+
+
+@given(st.lists(begun_step, max_size=20))
+def test_begun_requests_are_the_same_as_in_a_dict(
+    steps: list[tuple[str, dict[tuple[int, int], tuple[bytes, bool]]]],
+) -> None:
+    held, model = BegunRequests(), dict[tuple[int, int], bytes]()
+    for number, (what, items) in enumerate(steps):
+        if what == "add":
+            new = {pair: item for pair, item in items.items() if pair not in model}
+            rows, data = np.zeros(len(new), MESSAGE), {False: b"-", True: b"--"}
+            for row, ((connection, ordinal), (one, in_arena)) in zip(rows, new.items(), strict=True):
+                row["connection"], row["ordinal"], row["size"] = connection, ordinal, len(one)
+                row["start"], row["flags"] = len(data[in_arena]), ARENA * in_arena
+                data[in_arena] += one
+            held.add(rows, data[False], data[True])
+            model.update({pair: one for pair, (one, _) in new.items()})
+        elif what == "take":
+            found, rows = held.take(_keys(list(items)))
+            assert found.tolist() == [pair in model for pair in items]
+            assert _bytes(held, rows) == [model.pop(pair) for pair in items if pair in model]
+        else:
+            ordered = sorted(pair for pair in model if pair[0] == number % 4)
+            assert _bytes(held, held.take_connection(number % 4)) == [model.pop(pair) for pair in ordered]
+
+
+def _bytes(held: BegunRequests, rows: np.ndarray) -> list[bytes]:
+    assert (rows["flags"] == ARENA).all()
+    return [held.data[row["start"] : int(row["start"]) + int(row["size"])] for row in rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -49,6 +50,7 @@ def finish(
     Raises OSError where they cannot be written.
     """
     # What staging took is free, but only this gives it back: the peak of both steps would be their sum.
+    gc.collect()
     pa.default_memory_pool().release_unused()
     for result in results:
         carried.tellings.merge(result.tellings)

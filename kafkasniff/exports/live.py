@@ -27,7 +27,7 @@ from kafkasniff.enrich import Catalog
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.errors import KafkasniffError
 from kafkasniff.exports.background import Background
-from kafkasniff.exports.beginning import check_no_stream, check_options, new_state, read_carried
+from kafkasniff.exports.beginning import check_no_stream, check_options, load_state, new_state, read_carried
 from kafkasniff.exports.captures import CaptureFile
 from kafkasniff.exports.carried import Carried, ShardState
 from kafkasniff.exports.finish import Finished, finish
@@ -316,13 +316,9 @@ class LiveExport:
 def _make(task: _Task) -> Finished:
     """Make a run of what is staged so far. Raises OSError."""
     dumped = (task.folder / _STATE).content()
-    state = stage_unfinished(
-        dumped,
-        task.options,
-        task.predicate,
-        task.folder / _OPEN,
-        limit=lambda state: state.limit_memory(task.memory, whole=task.whole),
-    )
+    state = load_state(dumped, task.options)
+    state.limit_memory(task.memory, whole=task.whole)
+    stage_unfinished(state, task.options, task.predicate, task.folder / _OPEN)
     carried = Carried.load(task.carried.content())
     result = _shard_result(task.folder, dumped, state, task.order)
     given = state.enricher.catalog.given

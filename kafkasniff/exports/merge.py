@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from kafkasniff.rows.staged import SORT_KEYS
 
-__all__ = ["WINDOW_BYTES", "WINDOW_ROWS", "in_order", "merged"]
+__all__ = ["WINDOW_BYTES", "WINDOW_ROWS", "in_order", "merged", "together"]
 
 WINDOW_ROWS: Final = 65_536
-WINDOW_BYTES: Final = 64 << 20
-"""Rows and bytes of a window, about: a batch that takes part gives one row at least."""
+WINDOW_BYTES: Final = 8 << 20
+"""Rows and bytes of a window, about: a batch that takes part gives one row at least. A window is copied twice."""
 
 _NULL: Final = -(2**63)
 
@@ -165,9 +165,12 @@ def _windows(segments: list[_Segment], table: str, most: int) -> Iterator[pa.Rec
                 parts.append(segment.batch.slice(segment.low, stop - segment.low))
                 segment.low = stop
         active = [segment for segment in active if segment.low < segment.high]
-        yield parts[0] if len(parts) == 1 else in_order(_together(parts), table)
+        yield parts[0] if len(parts) == 1 else in_order(together(parts), table)
 
 
-def _together(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+def together(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of one batch or more, one behind the other."""
+    if len(parts) == 1:
+        return parts[0]
     columns = [pa.concat_arrays([part.column(number) for part in parts]) for number in range(len(parts[0].schema))]
     return pa.RecordBatch.from_arrays(columns, schema=parts[0].schema)

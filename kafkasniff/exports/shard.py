@@ -6,7 +6,6 @@ run that is killed goes on from there when it is made again.
 
 from __future__ import annotations
 
-import gc
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -21,11 +20,12 @@ from kafkasniff.confined import ConfinedPath
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.errors import UsageError
 from kafkasniff.exports.beginning import load_state
+from kafkasniff.exports.carried import ShardState
 from kafkasniff.exports.distrust import DamagedRunError, check_staged
 from kafkasniff.exports.folder import MAX_COUNT
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.staged import StagedFiles
-from kafkasniff.exports.staging import new_stager, stage, stage_unfinished
+from kafkasniff.exports.staging import new_stager, settle, stage, stage_unfinished
 from kafkasniff.memory_limits import DEFAULT_MEMORY
 from kafkasniff.model import Summary
 from kafkasniff.packets import Note, PacketBatch
@@ -59,8 +59,7 @@ MAX_PART_ROWS: Final = 32_768
 MAX_PART_BYTES: Final = 4 << 20
 """Packets, and payload bytes, that are gone through at a time: what they yield is held until it is staged."""
 HEADERS_AT_ONCE: Final = 8
-COLUMNS_AT_ONCE: Final = 4
-"""So many times that much where no bodies are read, which is what takes room, and where most exchanges are columns."""
+"""So many times that much where no bodies are read, which is what takes room, and most exchanges are columns."""
 FIRST_PARTS: Final = 16
 """There, the first part is so much smaller, and each of the next ones twice as large as the one before: a connection is
 in step from its second part on."""
@@ -167,21 +166,12 @@ def run_shard(task: ShardTask, hooks: Hooks) -> ShardResult:
     else:
         run = _Run(task, _read(task), keys)
     run.captures(hooks)
-    # Its state is loaded again below: both together would be twice the budget, and cycles are not freed by themselves.
-    del run
-    gc.collect()
     # What ends only because the captures do is not over: the next run goes on from the state before.
     checkpoint = _read(task)
     unfinished = task.folder / _OPEN
-    again = None if keys is None else keys.silent()
-    state = stage_unfinished(
-        checkpoint.state,
-        task.options,
-        task.predicate,
-        unfinished,
-        keys=again,
-        limit=lambda state: state.limit_memory(task.memory, task.shards),
-    )
+    state = run.state
+    del run  # with the room that the kernel writes columns to
+    stage_unfinished(state, task.options, task.predicate, unfinished)
     tellings = state.enricher.catalog.tellings
     assert tellings is not None
     return ShardResult(
@@ -262,6 +252,11 @@ class _Run:
         self._files = StagedFiles(folder)
         self._stager = new_stager(self._state, self._task.options, self._task.predicate, self._files)
 
+    @property
+    def state(self) -> ShardState:
+        """What is known at the end of what was fed."""
+        return self._state
+
     def captures(self, hooks: Hooks) -> None:
         """Go through the captures that are not done, and fix the result."""
         task = self._task
@@ -296,7 +291,7 @@ class _Run:
             yield scale
             if stager is self._stager:
                 many = stager.in_columns - before >= MANY * min(scale, 1)
-                most = float(HEADERS_AT_ONCE if self._task.options.reads_headers else COLUMNS_AT_ONCE) if many else 1.0
+                most = float(HEADERS_AT_ONCE) if many and self._task.options.reads_headers else 1.0
             stager = self._stager
             scale = min(2 * scale, most)
 
@@ -312,6 +307,7 @@ class _Run:
 
     def _fix(self) -> None:
         """Make a checkpoint of what is staged."""
+        settle(self._state, self._stager)
         self._stager.flush()
         self._files.close()
         self._state.selected = self._stager.selected

@@ -9,6 +9,7 @@ import orjson
 import pyarrow as pa
 
 from kafkasniff.enrich import Enricher
+from kafkasniff.exports.merge import together
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.embedded import may_have_floats
@@ -33,6 +34,8 @@ MAX_BYTES: Final = 32 << 20
 ROWS_PART: Final = 16
 """The part of the memory budget that these bytes are at most; `ROW_BYTES` of it count for each row."""
 ROW_BYTES: Final = 1024
+FEW_ROWS: Final = 2048
+"""Rows that are columns wait for others below this number: each batch that is staged is sorted and merged."""
 _DEFAULT: Final = DecodeOptions()
 
 
@@ -86,6 +89,8 @@ class Stager:
         """Finds exchanges that are taken as columns (`take_columns`), where there is one."""
         self.in_columns = 0
         """How many were."""
+        self._columns: list[pa.RecordBatch] = []
+        self._columns_rows = self._columns_bytes = 0
         self._records = RecordRows(
             show_secrets=options.show_secrets,
             payload=options.payload,
@@ -137,7 +142,12 @@ class Stager:
         """Take exchanges that an inspector yielded as columns. Raises OSError where rows cannot be written."""
         self.in_columns += len(found.asked)
         if "exchanges" in self._wanted:
-            self._files.write("exchanges", exchange_rows(found, captures))
+            rows = exchange_rows(found, captures)
+            self._columns.append(rows)
+            self._columns_rows += len(rows)
+            self._columns_bytes += rows.nbytes
+            if self._columns_rows >= FEW_ROWS or self._columns_bytes >= self._most_bytes:
+                self._write_columns()
         records = record_rows(found, captures)
         if records is not None:
             self._files.write("records", records)
@@ -162,8 +172,15 @@ class Stager:
             message = self._payload.hide(message, records=not self._unnamed)
         return _body_json(message)
 
+    def _write_columns(self) -> None:
+        columns, self._columns = self._columns, []
+        self._columns_rows = self._columns_bytes = 0
+        if columns:
+            self._files.write("exchanges", together(columns))
+
     def flush(self) -> None:
         """Write all rows that wait."""
+        self._write_columns()
         self._write(1, 1)
 
     def _write_full_records(self) -> None:

@@ -7,7 +7,6 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 from kafkasniff.confined import ConfinedPath
-from kafkasniff.exports.beginning import load_state
 from kafkasniff.exports.carried import ShardState
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.exports.staged import StagedFiles
@@ -19,13 +18,14 @@ from kafkasniff.paired import PairColumns, PairFinder
 
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
-    from kafkasniff.tls.keylog import KeyLog
 
-__all__ = ["inspected", "new_stager", "stage", "stage_rest", "stage_unfinished", "together_bytes"]
+__all__ = ["inspected", "new_stager", "settle", "stage", "stage_rest", "stage_unfinished", "together_bytes"]
 
 TOGETHER_BYTES: Final = 32 << 20
 """Bytes of memory of messages that rows are made of at once, or a sixteenth of the budget: few at a time cost several
 times as much."""
+TOGETHER: Final = 4096
+"""Events of connections that end with the captures, at once."""
 
 
 def new_stager(
@@ -70,6 +70,12 @@ def stage(state: ShardState, stager: Stager, batch: PacketBatch) -> None:
         del events  # before the next ones are decoded
 
 
+def settle(state: ShardState, stager: Stager) -> None:
+    """Have all that is open in the state, which is looked at next. Raises OSError where rows cannot be written."""
+    for events in state.inspector.settle():
+        stager.take(state.enricher.feed(events))
+
+
 def inspected(state: ShardState, stager: Stager, batch: PacketBatch) -> Iterator[list[Output]]:
     """What the next packets yield, for `stager` to take: as much at a time as there is memory for."""
     for events, _ in _fed(state, stager, batch, None):
@@ -112,12 +118,16 @@ def stage_rest(
 
     `events` is given what the inspector yields, too.
     """
+    together: list[Output] = []
+    size, most = 0, together_bytes(state.inspector)
     for slice_ in state.inspector.close_slices():
-        rest = state.enricher.feed(slice_)
-        if events is not None:
-            events(rest)
-        stager.take(rest)
-        del slice_, rest
+        together += state.enricher.feed(slice_)
+        del slice_
+        size += state.inspector.slice_bytes
+        if size > most or len(together) > TOGETHER:
+            _take_rest(stager, together, events)
+            together, size = [], 0
+    _take_rest(stager, together, events)
     stager.flush()
     files.close()
     tellings = state.enricher.catalog.tellings
@@ -125,25 +135,19 @@ def stage_rest(
     tellings.hosts.update(state.inspector.names)
 
 
-def stage_unfinished(
-    dumped: bytes,
-    options: ExportOptions,
-    predicate: Predicate | None,
-    folder: ConfinedPath,
-    *,
-    keys: KeyLog | None = None,
-    limit: Callable[[ShardState], object],
-) -> ShardState:
-    """Stage what ends only because the captures do: it is not over, and who goes on from `dumped` makes it again.
+def _take_rest(stager: Stager, rest: list[Output], events: Callable[[Sequence[Output]], object] | None) -> None:
+    if events is not None:
+        events(rest)
+    stager.take(rest)
 
-    `keys`: the key log that there was, since a state has nothing of it; `limit` says how much memory there is. Returns
-    the state behind it, which is good for its tellings and its summary. Raises OSError.
+
+def stage_unfinished(
+    state: ShardState, options: ExportOptions, predicate: Predicate | None, folder: ConfinedPath
+) -> None:
+    """Stage what ends only because the captures do: it is not over, and a run that goes on from a dump makes it again.
+
+    Afterwards the state is good for its tellings and its summary. Raises OSError.
     """
-    state = load_state(dumped, options)
-    limit(state)
-    if keys is not None:
-        state.inspector.follow_key_log(keys, tells=False)
     folder.remove_tree()
     files = StagedFiles(folder)
     stage_rest(state, new_stager(state, options, predicate, files), files)
-    return state

@@ -21,10 +21,10 @@ VALUES: Final = 6
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd", "mixed")
 """By the `codec` of a partition."""
 
-MAX_ROWS: Final = 32_768
-MAX_TEXT: Final = 8 << 20
+MAX_ROWS: Final = 16_384
+MAX_TEXT: Final = 4 << 20
 """Rows of one call, and bytes of their requests as text, and of their responses. An exchange with more is Python's."""
-MAX_INSIDE: Final = 65_536
+MAX_INSIDE: Final = 32_768
 """Topics, partitions and batches of all rows of a call, each."""
 MAX_NAMES: Final = 32_768
 MAX_NAME_BYTES: Final = 2 << 20

@@ -71,6 +71,26 @@ class Facts(NamedTuple):
     """What is read of the batches of records."""
 
 
+class Ends(NamedTuple):
+    """What stays the same of connections: `PairColumns.ends`. A value for each owner."""
+
+    owners: list[InspectedConnection | None]
+    ids: Ints
+    columns: dict[str, pa.Array]
+
+    @classmethod
+    def of(cls, owners: list[InspectedConnection | None]) -> Ends:
+        """Of these owners, whose clients are known."""
+        ids = np.array([0 if owner is None else owner.identify() for owner in owners], np.int64)
+        both = [(None, None) if owner is None else (owner.client, owner.broker) for owner in owners]
+        columns = {"connection_id": pa.array(ids)}
+        for side, which in (("client", 0), ("broker", 1)):
+            ends = [one[which] for one in both]
+            columns[f"{side}_ip"] = pa.array([end and end.address for end in ends], pa.string())
+            columns[f"{side}_port"] = pa.array([end and end.port for end in ends], pa.int32())
+        return cls(owners, ids, columns)
+
+
 class ExchangeFinder:
     """Finds exchanges that are columns (`inspector.PairFinder`).
 
@@ -97,14 +117,24 @@ class ExchangeFinder:
         self._kinds: dict[int, ExchangeKind | None] = {}
         """By code, of which there are as many as there are versions."""
         self._programs: list[Program] = []
+        self._ends = Ends.of([])
         self._learnt: dict[tuple[int, bytes], int] = {}
         """Bodies that Python has read, each with when it was there first."""
         self._learnt_bytes = 0
+
+    def may_take(self, code: int, options: DecodeOptions) -> bool:
+        """Whether exchanges of a version of an API, by its code, are found where nothing in them is odd."""
+        self._use(options)
+        return self._headers or self._kind(code) is not None
 
     def find(self, messages: Messages, options: DecodeOptions) -> tuple[list[PairColumns], Bools]:
         """Exchanges as columns, and which of all messages of whole exchanges are not among them."""
         rows = messages.rows
         reader = self._use(options)
+        # Owners are compared by identity, which costs next to nothing; mostly they are those of the batch before.
+        if self._ends.owners != messages.owners:
+            self._ends = Ends.of(messages.owners)
+        ids = self._ends.ids
         # Only exchanges that are emitted one by one count retransmissions.
         answer = np.flatnonzero((rows["pair"] != NONE) & (rows["flags"] & REQUEST == 0) & (rows["retransmits"] == 0))
         pairs = np.zeros(len(answer), PAIR)
@@ -112,7 +142,7 @@ class ExchangeFinder:
         pairs = pairs[self._chosen(messages, pairs)]
         # Sorted rows need not be moved later.
         asked = rows[pairs["request"]]
-        pairs = pairs[_order(messages, asked, asked["time"])]
+        pairs = pairs[_order(ids, asked, asked["time"])]
         found: list[PairColumns] = []
         others = rows["pair"] != NONE
         first = 0
@@ -122,7 +152,7 @@ class ExchangeFinder:
             records = None
             if self._wants_records:
                 assert self._records is not None
-                columns = _with_sorted_batches(columns, messages, own)
+                columns = _with_sorted_batches(columns, messages, ids, own)
                 records, right = self._records.read_batches(columns.batches, columns.shared, len(own))
                 if not right.all():
                     columns, own = _some(columns, right), own[right]
@@ -201,7 +231,8 @@ class ExchangeFinder:
     ) -> PairColumns:
         asked, answered = messages.rows[own["request"]], messages.rows[own["response"]]
         names = _strings(columns.names).to_pylist()
-        pairs = PairColumns(messages.owners, asked, answered, names, columns.rows["client_id"].astype(np.int64))
+        client_id = columns.rows["client_id"].astype(np.int64)
+        pairs = PairColumns(messages.owners, asked, answered, self._ends, names, client_id)
         if self._headers:
             return pairs
         throttle = np.where(columns.rows["has"] & HAS_THROTTLE, columns.rows["throttle"].astype(np.int64), 0)
@@ -225,21 +256,25 @@ def exchange_finder(
     return ExchangeFinder(found, headers=headers, bodies=bodies, records=records, show_secrets=show_secrets)
 
 
-def _order(messages: Messages, asked: NDArray[np.void], time: Ints) -> Ints:
-    """The order of exchanges in their table, by their requests; `time`: what they are sorted by within an API."""
+def _order(ids: Ints, asked: NDArray[np.void], time: Ints) -> Ints:
+    """The order of exchanges in their table, by their requests.
+
+    `ids`: of connections; `time`: what exchanges are sorted by within an API.
+    """
     codes = distinct(asked["code"].astype(np.int64)) if len(asked) else []
     rank = np.zeros(KEYS * VERSIONS, np.int64)
     names = sorted({version_of(code).api or "" for code in codes})
     rank[codes] = [names.index(version_of(code).api or "") for code in codes]
-    ids = np.array([0 if owner is None else owner.identify() for owner in messages.owners], np.int64)
     return np.lexsort((asked["ordinal"], ids[asked["connection"]], time, rank[asked["code"]]))
 
 
-def _with_sorted_batches(columns: ExchangeColumns, messages: Messages, own: NDArray[np.void]) -> ExchangeColumns:
+def _with_sorted_batches(
+    columns: ExchangeColumns, messages: Messages, ids: Ints, own: NDArray[np.void]
+) -> ExchangeColumns:
     """The same, its batches in the order of the table `records`, which costs less than to sort their records."""
     row = columns.shared["row"].astype(np.int64)
     asked, answered = messages.rows[own["request"][row]], messages.rows["time"][own["response"][row]]
-    order = _order(messages, asked, np.where(columns.shared["is_request"], asked["time"], answered))
+    order = _order(ids, asked, np.where(columns.shared["is_request"], asked["time"], answered))
     return columns._replace(batches=columns.batches[order], shared=columns.shared[order])
 
 
@@ -285,8 +320,11 @@ def _named(names: pa.Array, index: NDArray[Any]) -> pa.Array:
     return names.take(pa.array(index.astype(np.int64), mask=index == NONE))
 
 
-def _owned(found: PairColumns, value: Callable[[InspectedConnection], Any], kind: pa.DataType) -> pa.Array:
-    values = [None if owner is None else value(owner) for owner in found.owners]
+def _software(found: PairColumns, which: int, kind: pa.DataType) -> pa.Array:
+    """Name or version of clients, as far as they are known by now."""
+    values = [owner.account.software[which] if owner and owner.account else None for owner in found.owners]
+    if not any(values):
+        return pa.nulls(len(found.asked), kind)
     return pa.array(values, kind).take(pa.array(found.asked["connection"]))
 
 
@@ -313,21 +351,16 @@ def exchange_rows(found: PairColumns, captures: Sequence[str]) -> pa.RecordBatch
     names = pa.array(found.names, pa.string())
     made: dict[str, Callable[[pa.DataType], pa.Array]] = {
         "capture": lambda kind: _numbered(asked["packet"] >> PACKET_SHIFT, _capture_of(captures), kind),
-        "connection_id": lambda kind: _owned(found, InspectedConnection.identify, kind),
         "exchange_id": lambda kind: _plain(asked["ordinal"], kind),
         "time": lambda kind: _microseconds(asked["time"], kind),
         "time_ns": lambda kind: _plain(asked["time"], kind),
-        "client_ip": lambda kind: _owned(found, lambda one: one.client.address if one.client else None, kind),
-        "client_port": lambda kind: _owned(found, lambda one: one.client.port if one.client else None, kind),
-        "broker_ip": lambda kind: _owned(found, lambda one: one.broker.address if one.broker else None, kind),
-        "broker_port": lambda kind: _owned(found, lambda one: one.broker.port if one.broker else None, kind),
         "api_key": lambda kind: _plain(code // VERSIONS, kind),
         "api": lambda kind: _numbered(code, lambda one: version_of(one).request.api, kind),
         "api_version": lambda kind: _plain(code % VERSIONS, kind),
         "correlation_id": lambda kind: _plain(asked["correlation"], kind),
         "client_id": lambda _: _named(names, found.client_id),
-        "software_name": lambda kind: _owned(found, lambda one: one.account and one.account.software[0], kind),
-        "software_version": lambda kind: _owned(found, lambda one: one.account and one.account.software[1], kind),
+        "software_name": lambda kind: _software(found, 0, kind),
+        "software_version": lambda kind: _software(found, 1, kind),
         "status": lambda kind: pa.repeat(pa.scalar("answered", kind), count),
         "request_size": lambda kind: _plain(asked["size"], kind),
         "response_size": lambda kind: _plain(answered["size"], kind),
@@ -339,6 +372,9 @@ def exchange_rows(found: PairColumns, captures: Sequence[str]) -> pa.RecordBatch
             lambda kind: _lists(np.zeros(count), pa.nulls(0, kind.value_type), kind),
         ),
     }
+    connections = pa.array(asked["connection"])
+    for name, values in found.ends.columns.items():
+        made[name] = lambda _, values=values: values.take(connections)  # type: ignore[misc]
     if found.facts is not None:
         made |= _of_bodies(found, found.facts, names)
     arrays = [made[field.name](field.type) if field.name in made else pa.nulls(count, field.type) for field in schema]
@@ -496,7 +532,7 @@ def record_rows(found: PairColumns, captures: Sequence[str]) -> pa.RecordBatch |
     zeros = np.zeros(len(row), np.int32)
     made: dict[str, Callable[[pa.DataType], pa.Array]] = {
         "capture": lambda _: encoded(_numbered(message["packet"] >> PACKET_SHIFT, _capture_of(captures), pa.string())),
-        "connection_id": lambda kind: _owned(found, InspectedConnection.identify, kind).take(pa.array(row[of])),
+        "connection_id": lambda kind: _plain(found.ends.ids[asked["connection"]][of], kind),
         "exchange_id": lambda kind: _plain(asked["ordinal"][of], kind),
         "_time_ns": lambda kind: _plain(message["time"][of], kind),
         "api": lambda _: encoded(_numbered(asked["code"], lambda one: version_of(one).request.api, pa.string())),

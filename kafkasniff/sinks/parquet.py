@@ -67,13 +67,15 @@ class TableWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take rows in the table's schema."""
-        if not len(batch):
-            return
-        self._waiting.append(batch)
-        self._rows += len(batch)
-        self._bytes += batch.nbytes
-        if self._rows >= ROW_GROUP_ROWS or self._bytes >= self._most:
-            self._flush()
+        while len(batch):
+            # Row groups are full: few rows in one take more bytes.
+            rows = batch.slice(0, ROW_GROUP_ROWS - self._rows)
+            batch = batch.slice(len(rows))
+            self._waiting.append(rows)
+            self._rows += len(rows)
+            self._bytes += rows.nbytes
+            if self._rows == ROW_GROUP_ROWS or self._bytes >= self._most:
+                self._flush()
 
     def write_all(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take them one after the other."""
@@ -81,7 +83,7 @@ class TableWriter:
             self.write(batch)
 
     def _flush(self) -> None:
-        """Write what waits as row groups."""
+        """Write what waits as a row group."""
         if not self._waiting:
             return
         table = pa.Table.from_batches(self._waiting)
@@ -92,7 +94,10 @@ class TableWriter:
         assert self._stream is not None
         self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
         self._written += len(table)
-        self._groups += -(-len(table) // ROW_GROUP_ROWS)
+        self._groups += 1
+        del table
+        # Encoding took as much again.
+        pa.default_memory_pool().release_unused()
         if self._stream.tell() >= FILE_BYTES or self._groups >= ROW_GROUPS:
             self._finish()
 

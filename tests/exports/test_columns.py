@@ -43,7 +43,6 @@ BODIES = 24 if DEEP else 4
 def columns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many exchanges came as columns, of each time that some did; parts of captures are small."""
     monkeypatch.setattr("kafkasniff.exports.shard.MAX_PART_ROWS", PART_ROWS)
-    monkeypatch.setattr("kafkasniff.exports.shard.COLUMNS_AT_ONCE", 1)
     found: list[int] = []
     take = Stager.take_columns
 
@@ -170,6 +169,51 @@ def test_small_messages(options: ExportOptions, tmp_path: Path, columns: list[in
 @pytest.mark.parametrize("capture", shipped_captures()[:: 1 if DEEP else 5], ids=lambda path: path.name)
 def test_shipped_captures(capture: Path, tmp_path: Path) -> None:
     check(capture, tmp_path, ExportOptions())
+
+
+def often_open(path: Path) -> Path:
+    """Requests that wait for their responses while other connections go on, until each connection ends otherwise."""
+    rng = random.Random(11)
+    talks = [talk(number) for number in range(8)]
+    batch = kafka.record_batch([kafka.record(0, b"k", b"v")])
+    for number in range(3, 40):
+        for one in talks:
+            two = [kafka.produce_request(2 * number + one_of, "orders", batch) for one_of in range(rng.choice([1, 2]))]
+            one.send("client", b"".join(two))
+        for one in rng.sample(talks, len(talks)):
+            waits = [packet for packet in one.packets if packet.payload][-1]
+            count = 1 + (len(waits.payload) > len(kafka.produce_request(0, "orders", batch)))
+            answers = [kafka.produce_response(2 * number + one_of, "orders", number) for one_of in range(count)]
+            one.send("broker", b"".join(answers), 7 if rng.random() < 0.1 else 1448)
+    for one in talks:
+        one.send("client", kafka.produce_request(99, "orders", batch))
+    talks[0].send("broker", kafka.produce_response(98, "orders", 5))  # an answer to nothing
+    talks[1].close()
+    talks[2].send("broker", kafka.produce_response(99, "orders", 5)[:-1] + b"\x7f")
+    talks[3].send("broker", kafka.produce_response(99, "orders", 5))
+    return write_pcap(path, interleaved(talks), nanoseconds=True)
+
+
+@pytest.mark.parametrize("options", [EVERYTHING, ExportOptions(tables=("exchanges", "connections"), headers=True)])
+def test_exchanges_over_many_parts_are_columns(
+    options: ExportOptions, tmp_path: Path, columns: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkasniff.exports.shard.MAX_PART_ROWS", 4)
+    monkeypatch.setattr("kafkasniff.exports.shard.HEADERS_AT_ONCE", 1)
+    count = check(often_open(tmp_path / "open.pcap"), tmp_path, options)
+    assert sum(columns) > 0.75 * count
+
+
+def test_few_requests_wait_as_columns(tmp_path: Path, columns: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkasniff.exports.shard.MAX_PART_ROWS", 4)
+    monkeypatch.setattr("kafkasniff.in_step.MAX_BEGUN_BYTES", 200)
+    capture = often_open(tmp_path / "open.pcap")
+    count = check(capture, tmp_path / "few", EVERYTHING)
+    few = sum(columns)
+    columns.clear()
+    monkeypatch.setattr("kafkasniff.in_step.MAX_BEGUN", 20)
+    check(capture, tmp_path / "none", EVERYTHING)
+    assert sum(columns) < few < 0.75 * count
 
 
 def test_what_does_not_fit_is_read_one_by_one(

@@ -67,6 +67,17 @@ def test_footers_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert read([path.path for path, _ in writer.files]) == list(range(14))
 
 
+def test_row_groups_are_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 10)
+    with TableWriter("problems", open_own_folder(tmp_path), "part") as writer:
+        for first, count in ((0, 7), (7, 7), (14, 23)):
+            writer.write(problems(count, first))
+    metadata = pq.ParquetFile(writer.files[0][0].path).metadata
+    groups = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    assert groups == [10, 10, 10, 7]
+    assert read([path.path for path, _ in writer.files]) == list(range(37))
+
+
 def test_row_groups_are_bounded_in_rows_and_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 10)
     with TableWriter("problems", open_own_folder(tmp_path), "rows") as writer:
