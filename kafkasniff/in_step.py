@@ -11,7 +11,7 @@ as in Python (`edges`), so that what is known of an open exchange is always in o
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -105,6 +105,8 @@ class Edges(NamedTuple):
     """Which of all messages."""
     begun: NDArray[np.intp]
     """Requests whose exchange ends later."""
+    selected: NDArray[np.uint8]
+    """Of these, whether a filter selects them."""
     answers: NDArray[np.intp]
     """Responses to requests of earlier batches, and these (`outstanding.ROW`)."""
     answered: NDArray[np.void]
@@ -128,6 +130,8 @@ class InStep:
         """By index."""
         self.outstanding = Outstanding()
         """The others."""
+        self.pin: Callable[[int, bool], None] | None = None
+        """Where a filter selects exchanges: told of those that were selected, or not, and are Python's from here on."""
         self._kept = 0
         """Bytes of unfinished frames and of segments behind holes."""
 
@@ -166,11 +170,14 @@ class InStep:
         for index in np.flatnonzero(chosen).tolist():
             yield from self._edge(messages, index)
 
-    def plain_edges(self, messages: Messages) -> tuple[Messages, Edges]:
+    def plain_edges(self, messages: Messages, selected: NDArray[np.uint8] | None = None) -> tuple[Messages, Edges]:
         """The messages that have the other one of their exchange elsewhere, and need not be events.
 
         So it is with versions of APIs whose responses are read by nothing but their bytes. At a level that hides
         exchanges, and where they were hidden, they are counted and left out of the messages that are returned.
+
+        `selected`: whether a filter selects a request that has its response later, by message. Above 1 that is not
+        known: such requests are events, since an `Exchange` has to be told, and so are their responses.
         """
         rows, hides = messages.rows, self._options.detail.hides
         codes = rows["code"].astype(np.int64)
@@ -178,17 +185,22 @@ class InStep:
         known = np.zeros(KEYS * VERSIONS, bool)
         known[[code for code in distinct(codes[alone]) if _answers_alone(code)]] = True
         plain = alone & known[codes]
+        if selected is not None:
+            plain &= ~is_request | (selected <= 1)
         hidden = ~alone if hides else np.zeros(len(rows), bool)
         answers = np.flatnonzero(plain & ~is_request)
         found, answered = self.outstanding.take(keys_of(rows[answers]))
         hidden[answers[found][answered["number"] == HIDDEN]] = True
         others: list[tuple[int, Pending]] = []
-        for index in answers[~found].tolist():
+        if selected is not None:
+            plain[answers[~found]] = False
+        for index in answers[~found].tolist() if selected is None else ():
             pending = self._waiting.pop((int(rows["connection"][index]), int(rows["ordinal"][index])))
             others.append((index, pending))
             hidden[index] = pending.hidden
         begun = np.flatnonzero(plain & is_request)
-        self._begin(messages, begun)
+        own = np.zeros(len(begun), np.uint8) if selected is None else selected[begun]
+        self._begin(messages, begun, own)
         if hides:
             hidden[begun] = True
         answers = answers[found]
@@ -198,12 +210,13 @@ class InStep:
             place = np.cumsum(shown) - 1
             answered, answers = answered[shown[answers]], place[answers[shown[answers]]]
             others = [(int(place[index]), pending) for index, pending in others if shown[index]]
-            begun, plain, rows = place[begun[shown[begun]]], plain[shown], rows[shown]
+            own, begun = own[shown[begun]], place[begun[shown[begun]]]
+            plain, rows = plain[shown], rows[shown]
             whole = rows["pair"] != NONE
             rows["pair"][whole] = place[rows["pair"][whole]]
-        return messages._replace(rows=rows), Edges(plain, begun, answers, answered, others)
+        return messages._replace(rows=rows), Edges(plain, begun, own, answers, answered, others)
 
-    def _begin(self, messages: Messages, begun: NDArray[np.intp]) -> None:
+    def _begin(self, messages: Messages, begun: NDArray[np.intp], selected: NDArray[np.uint8]) -> None:
         """These requests wait for their responses from here on."""
         if not len(begun):
             return
@@ -218,7 +231,7 @@ class InStep:
         made = np.zeros(len(rows), ROW)
         for name in ("first_time", "time", "ordinal", "correlation", "code"):
             made[name] = rows[name]
-        made["client_id"] = self.outstanding.indices(ids)
+        made["client_id"], made["selected"] = self.outstanding.indices(ids), selected
         made["number"] = HIDDEN if self._options.detail.hides else 0
         self.outstanding.add(keys_of(rows), made)
 
@@ -524,11 +537,13 @@ class InStep:
 
     def _pending(self, row: Any, owner: InspectedConnection) -> Pending:
         """A request that waits, as Python has it; what is known of its exchange goes where Python has that."""
-        number, first_time, time_ns, ordinal, correlation, _, code = row.item()
+        number, first_time, time_ns, ordinal, correlation, _, code, selected = row.item()
         version = version_of(code)
         if number > 0:
             exchange = owner.exchanges[ordinal] = OpenExchange(number)
             exchange.api, exchange.api_version, exchange.correlation_id = version.api, version.version, correlation
+            if self.pin is not None:
+                self.pin(number, bool(selected))
         return Pending(
             ordinal,
             version.key,

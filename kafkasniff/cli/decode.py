@@ -20,9 +20,9 @@ from kafkasniff.cli.options import (
     key_arguments,
     lines_are_made,
     make_catalog,
-    make_lines,
     make_predicate,
     make_renderer,
+    make_selector,
     make_sink,
     output_options,
     reads_twice,
@@ -146,18 +146,30 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 )
             else:
                 enricher = Enricher(catalog, summary=inspector.summary)
+                selector = make_selector(predicate)
                 lines: LineSink | None = None
-                if predicate is None and writing is None and limit is None:
-                    several = len(captures) > 1
-                    make = make_lines(environment, output, sink, arguments["renderer"], enricher, captures=several)
-                    if make is not None and inspector.write_lines(make):
+                if writing is None:
+                    from kafkasniff.cli.line_making import begin_lines
+
+                    if begin_lines(
+                        inspector,
+                        sink,
+                        enricher,
+                        wanted,
+                        payload,
+                        renderer=arguments.get("renderer"),
+                        captures=len(captures) > 1,
+                        terminal=to_terminal,
+                        filtered=None if predicate is None or selector is None else (predicate, selector),
+                        limited=limit is not None,
+                    ):
                         lines = sink
                 run = Pipeline(
                     environment,
                     inspector,
                     target,
                     enricher=enricher,
-                    predicate=predicate,
+                    selector=selector,
                     limit=None if selected else limit,
                     flush=flush,
                     ended=selected.ended if selected else None,

@@ -41,6 +41,16 @@ pub const Outcome = enum(i32) {
 
 pub const State = enum(u8) { left = 0, written = 1 };
 
+/// What becomes of a message.
+pub const Shown = enum(u8) {
+    /// It is read as the others are, so that what is to be reported of it is found, and has no line.
+    read = 0,
+    written = 1,
+    /// It is Python's.
+    left = 2,
+    _,
+};
+
 /// A text that is the caller's. Null: not known yet.
 pub const Text = extern struct {
     text: ?[*]const u8,
@@ -98,6 +108,13 @@ pub const Source = extern struct {
     /// In the order of their messages.
     earlier: [*]const Earlier,
     earlier_size: u64,
+    /// What becomes of each message; null: all are written.
+    shown: ?[*]const Shown,
+
+    /// What becomes of a message.
+    pub inline fn shownOf(self: *const Source, index: u64) Shown {
+        return (self.shown orelse return .written)[index];
+    }
 
     /// The bytes of a message.
     pub inline fn bytes(self: *const Source, message: *const Message) Error![]const u8 {
@@ -188,9 +205,10 @@ pub fn run(lines: *Lines) Outcome {
     while (lines.next < lines.last) : (lines.next += 1) {
         const index = lines.next - lines.base;
         lines.states[index] = .left;
-        if (writer.line(lines.next)) {
+        const shown = lines.source.shownOf(lines.next);
+        if (writer.line(lines.next, shown)) {
             lines.states[index] = .written;
-            lines.used = writer.out.at;
+            if (shown == .read) writer.out.at = lines.used else lines.used = writer.out.at;
         } else |reason| {
             writer.out.at = lines.used;
             switch (reason) {
@@ -245,7 +263,7 @@ const Writer = struct {
 
     const Self = @This();
 
-    fn line(self: *Self, index: u64) Stop!void {
+    fn line(self: *Self, index: u64, shown: Shown) Stop!void {
         const lines = self.lines;
         const message = &lines.source.messages[index];
         if (message.code >= feed.KEYS * feed.VERSIONS) return error.Odd;
@@ -253,6 +271,13 @@ const Writer = struct {
         const kind = &lines.kinds[kindOf(message)];
         const api = kind.text.get() orelse return error.NewKind;
         if (message.flags.tags or (kind.program == null and kind.bare == 0)) return error.Odd;
+        if (shown != .written) {
+            if (shown != .read or message.size > lines.most) return error.Odd;
+            const data = try lines.source.bytes(message);
+            if (message.body > data.len) return error.Odd;
+            _ = try self.bodyOf(kind, message, index, data);
+            return;
+        }
         if (message.connection >= lines.connections_size) return error.NewConnection;
         const connection = &lines.connections[message.connection];
         if (connection.size == 0) return error.NewConnection;
@@ -297,16 +322,22 @@ const Writer = struct {
             try out.put(capture);
         }
         try out.put(",\"body\":");
-        if (kind.program) |program| {
-            if (lines.names) |names| names.begin(index, message.pair, is_request, kind.tells != 0);
-            const found = self.body(program, data, message.body);
-            if (lines.names) |names| if (names.isAsking()) return error.Asks;
-            const noted = try found;
-            if (noted > 0) try self.errors(noted, if (is_request) null else behind_errors - 1);
-        } else {
-            try out.nothing();
-        }
+        const noted = try self.bodyOf(kind, message, index, data);
+        if (noted > 0) try self.errors(noted, if (is_request) null else behind_errors - 1);
         try out.put("}\n");
+    }
+
+    /// The body of a message; returns the bytes of its error codes in `Call.notes`.
+    inline fn bodyOf(self: *Self, kind: *const Kind, message: *const Message, index: u64, data: []const u8) Stop!usize {
+        const program = kind.program orelse {
+            try self.out.nothing();
+            return 0;
+        };
+        const names = self.lines.names;
+        if (names) |some| some.begin(index, message.pair, message.flags.request, kind.tells != 0);
+        const found = self.body(program, data, message.body);
+        if (names) |some| if (some.isAsking()) return error.Asks;
+        return found;
     }
 
     inline fn captureOf(self: *const Self, message: *const Message) Stop![]const u8 {
