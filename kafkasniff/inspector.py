@@ -263,6 +263,17 @@ class Inspector:
                 self.summary.problems += run.lacking(at, at + piece.count)
                 at += piece.count
                 yield [Lines(piece.data, piece.count, run.time_of(at - 1)) if piece.time_ns is None else piece]
+            elif isinstance(piece, list):
+                others += len(piece)
+                began -= sum(map(run.is_request, piece))
+                for index in piece:
+                    self._tell_paired(run.entry(index), out, int(run.numbers[index]))
+                    if len(out) >= SLICE or self.slice_bytes > SLICE_BYTES:
+                        yield out.copy()
+                        out.clear()
+                        self.slice_bytes = 0
+                yield out.copy()
+                out.clear()
             else:
                 counted = piece < 0
                 piece = -1 - piece if counted else piece  # noqa: PLW2901 - both say which message

@@ -350,10 +350,11 @@ class LineRun:
         """time_ns of a message."""
         return int(self._messages.rows["time"][index])
 
-    def take(self, first: int, last: int) -> Iterator[Lines | int]:
+    def take(self, first: int, last: int) -> Iterator[Lines | int | list[int]]:
         """The lines of these messages; for one that is Python's its index.
 
-        For a request that was taken before, and is shown only now, `-1 - index`.
+        Where messages are selected: several indices of such that are undecided; and of a request that was taken before,
+        and is shown only now, `-1 - index`.
         """
         if self._selects is not None:
             yield from self._take_selected(first, last)
@@ -370,18 +371,22 @@ class LineRun:
                 yield first
                 first += 1
 
-    def _take_selected(self, first: int, last: int) -> Iterator[Lines | int]:
+    def _take_selected(self, first: int, last: int) -> Iterator[Lines | int | list[int]]:
         order, native, shown = self._order, self._is_native, self._shown
+        assert self._answers is not None
         at, last = int(order.begin[first]), int(order.begin[last])
         while at < last:
-            if not native[at]:
-                if not self._is_copy[at]:
-                    yield int(order.source[at])
-                at += 1
-                continue
             stop = at + 1
-            while stop < last and native[stop]:
+            while stop < last and native[stop] == native[at]:
                 stop += 1
+            if not native[at]:
+                others = order.source[at:stop][~self._is_copy[at:stop]]
+                if (self._answers[others] == UNDECIDED).all():
+                    yield others.tolist()
+                else:
+                    yield from others.tolist()
+                at = stop
+                continue
             for piece in self._lines.take(at, stop):
                 if isinstance(piece, Lines):
                     begin, at = at, at + piece.count

@@ -39,13 +39,22 @@ from kafkasniff.roles import ExchangeKind, exchange_kind
 from kafkasniff.streams import PACKET_NUMBER, PACKET_SHIFT
 from kafkasniff.versions import distinct
 
-__all__ = ["Selection"]
+__all__ = ["Selection", "asks_columns"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Answers = NDArray[np.uint8]
 
 _THERE: Final = object()
+_HEADER_FIELDS: Final = frozenset(
+    {
+        *("api", "api_key", "api_version", "correlation_id", "client_id", "client", "broker", "host", "client_ip"),
+        *("broker_ip", "client_port", "broker_port", "capture", "connection", "exchange", "time", "request", "size"),
+        *("request_size", "first_packet", "last_packet", "response", "status", "response_size", "latency_ms"),
+        *("duration_ms", "retransmits"),
+    }
+)
+"""Fields that are known without bodies."""
 _BODY_FIELDS: Final = frozenset(
     {
         *("error", "error_code", "error_count", "topic", "partition", "record_count", "throttle_time_ms", "acks"),
@@ -64,6 +73,11 @@ _ENDS: Final[dict[str, tuple[tuple[_Side, str], ...]]] = {
     "broker_port": (("broker", "port"),),
 }
 """The ends of a connection that a field asks about: which, and what of it; empty: address and port."""
+
+
+def asks_columns(predicate: Predicate) -> bool:
+    """Whether columns say anything of what is asked about."""
+    return not fields_of(predicate).isdisjoint(_HEADER_FIELDS | _BODY_FIELDS)
 
 
 class Selection:

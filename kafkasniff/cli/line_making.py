@@ -18,7 +18,21 @@ if TYPE_CHECKING:
     from kafkasniff.sinks.jsonl import JsonSink
     from kafkasniff.sinks.text import TextSink
 
-__all__ = ["begin_lines"]
+__all__ = ["begin_lines", "lines_are_made"]
+
+
+def lines_are_made(options: OutputOptions, payload: Payload, predicate: Predicate | None, *, limited: bool) -> bool:
+    """Whether the kernel writes most lines of such an output."""
+    from kafkasniff.native import kernel
+
+    plain = options.form == "json" or not (options.verbose or options.records or payload.hides)
+    if limited or not plain or kernel() is None:
+        return False
+    if predicate is None:
+        return True
+    from kafkasniff.selection import asks_columns
+
+    return asks_columns(predicate)
 
 
 def begin_lines(
@@ -47,8 +61,10 @@ def begin_lines(
     if filtered is None:
         make = None if limited else _maker(native, sink, renderer, enricher, captures=captures, terminal=terminal)
         return make is not None and inspector.write_lines(make)
-    from kafkasniff.selection import Selection
+    from kafkasniff.selection import Selection, asks_columns
 
+    if not asks_columns(filtered[0]):
+        return False
     # Filters look at bodies as dicts, so the inspector has no renderer.
     own = make_renderer(options, payload)
     make = None if limited else _maker(native, sink, own, enricher, captures=captures, terminal=terminal)

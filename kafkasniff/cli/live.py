@@ -24,6 +24,7 @@ from kafkasniff.cli.capture_options import (
 from kafkasniff.cli.environment import Environment, Exit, Interrupted
 from kafkasniff.cli.export_options import TABLES, make_export_options, rows_line
 from kafkasniff.cli.hosts_option import hosts_option, take_hosts
+from kafkasniff.cli.line_making import begin_lines
 from kafkasniff.cli.options import (
     FilterOptions,
     OutputOptions,
@@ -209,22 +210,19 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 )
                 sink = timed = TimedSink(inner)
                 flush = inner.flush
-                if not watching:
-                    from kafkasniff.cli.line_making import begin_lines
-
-                    if begin_lines(
-                        inspector,
-                        inner,
-                        enricher,
-                        wanted,
-                        payload,
-                        renderer=renderer,
-                        captures=several,
-                        terminal=output.is_stdout and environment.stdout_tty,
-                        filtered=None if predicate is None or selector is None else (predicate, selector),
-                        limited=limit is not None,
-                    ):
-                        lines = timed
+                if not watching and begin_lines(
+                    inspector,
+                    inner,
+                    enricher,
+                    wanted,
+                    payload,
+                    renderer=renderer,
+                    captures=several,
+                    terminal=output.is_stdout and environment.stdout_tty,
+                    filtered=None if predicate is None or selector is None else (predicate, selector),
+                    limited=limit is not None,
+                ):
+                    lines = timed
             pipeline = Pipeline(
                 environment,
                 inspector,

@@ -34,7 +34,6 @@ __all__ = [
     "inspector_arguments",
     "inspector_options",
     "key_arguments",
-    "lines_are_made",
     "make_catalog",
     "make_inspector",
     "make_predicate",
@@ -341,14 +340,6 @@ def make_renderer(options: OutputOptions, payload: Payload) -> Renderer | None:
     from kafkasniff.kafka.rendered import Renderer
 
     return Renderer(found, options.bytes_form, shows_nothing, payload.hiding)
-
-
-def lines_are_made(options: OutputOptions, payload: Payload) -> bool:
-    """Whether `make_lines` makes most lines of such an output."""
-    from kafkasniff.native import kernel
-
-    plain = options.form == "json" or not (options.verbose or options.records or payload.hides)
-    return plain and kernel() is not None
 
 
 def framing_arguments(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@
 const calls = @import("call.zig");
 const feed = @import("feed.zig");
 const Hiding = @import("payload.zig").Hiding;
+const isText = @import("text.zig").isText;
 const Json = @import("json.zig").Json;
 const Names = @import("names.zig").Names;
 const programs = @import("program.zig");
@@ -143,6 +144,12 @@ pub const Source = extern struct {
         return error.Odd;
     }
 
+    /// `Odd` where the client id of a request is not UTF-8, which is to be reported.
+    pub fn checkClientId(self: *const Source, request: *const Message) Error!void {
+        const text = try self.ownClientId(request) orelse return;
+        if (!isText(text)) return error.Odd;
+    }
+
     inline fn ownClientId(self: *const Source, request: *const Message) Error!?[]const u8 {
         if (request.client_id < 0) return null;
         const data = try self.bytes(request);
@@ -275,6 +282,7 @@ const Writer = struct {
             if (shown != .read or message.size > lines.most) return error.Odd;
             const data = try lines.source.bytes(message);
             if (message.body > data.len) return error.Odd;
+            if (is_request) try lines.source.checkClientId(message);
             _ = try self.bodyOf(kind, message, index, data);
             return;
         }

@@ -188,6 +188,7 @@ const Writer = struct {
         const table = if (told == null) try self.tableOf(one) else null;
         if (shown != .written) {
             if (shown != .read) return error.Odd;
+            if (one.flags.request) try lines.source.checkClientId(one);
             if (table) |found| if (found.address != null) try self.summary(found, one, index);
             return;
         }
