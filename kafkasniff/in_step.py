@@ -141,6 +141,8 @@ class Edges(NamedTuple):
     """Which of all messages."""
     begun: NDArray[np.intp]
     """Requests whose exchange ends later."""
+    selected: NDArray[np.uint8]
+    """Of these, whether a filter selects them."""
     answers: NDArray[np.intp]
     """Responses to requests of earlier batches, and these (`outstanding.ROW`)."""
     answered: NDArray[np.void]
@@ -171,6 +173,8 @@ class InStep:
         """The others: of those that have lines, and whole messages, where exchanges become columns."""
         self._asked = BegunRequests()
         self._late: list[Entry] = []
+        self.pin: Callable[[int, bool], None] | None = None
+        """Where a filter selects exchanges: told of those that were selected, or not, and are Python's from here on."""
         self._kept = 0
         """Bytes of unfinished frames, of segments behind holes, and of early responses."""
 
@@ -272,22 +276,32 @@ class InStep:
         for index in np.flatnonzero(chosen).tolist():
             yield from self._edge(messages, index)
 
-    def plain_edges(self, messages: Messages) -> tuple[Messages, Edges]:
+    def plain_edges(self, messages: Messages, selected: NDArray[np.uint8] | None = None) -> tuple[Messages, Edges]:
         """The messages that have the other one of their exchange elsewhere, and need not be events.
 
         So it is with versions of APIs whose responses are read by nothing but their bytes. At a level that hides
         exchanges, and where they were hidden, they are counted and left out of the messages that are returned.
+
+        `selected`: whether a filter selects a request that has its response later, by message. Above 1 that is not
+        known: such requests are events, since an `Exchange` has to be told, and so are their responses.
         """
-        messages, ended = self._without_ended(messages)
+        ended = messages.rows[:0]
+        if selected is None:
+            messages, ended = self._without_ended(messages)
         rows, hides = messages.rows, self._options.detail.hides
         alone, is_request = rows["pair"] == NONE, (rows["flags"] & REQUEST) > 0
         plain = _of_codes(rows, alone, _answers_alone)
+        if selected is not None:
+            # Of exchanges without a response an `Exchange` has to be told, too.
+            plain &= (~is_request | (selected <= 1)) & ((rows["flags"] & (SILENT | ENDED)) == 0)
         hidden = ~alone if hides else np.zeros(len(rows), bool)
         answers = np.flatnonzero(plain & ~is_request)
         found, answered = self.outstanding.take(keys_of(rows[answers]))
         hidden[answers[found][answered["number"] == HIDDEN]] = True
         others: list[tuple[int, Pending]] = []
-        for index in answers[~found].tolist():
+        if selected is not None:
+            plain[answers[~found]] = False
+        for index in answers[~found].tolist() if selected is None else ():
             pending = self._waiting.pop((int(rows["connection"][index]), int(rows["ordinal"][index])))
             others.append((index, pending))
             hidden[index] = pending.hidden
@@ -295,7 +309,8 @@ class InStep:
         if hides:
             hidden[begun] = True
         begun = self._end_silent(messages, begun, ended)
-        self._begin(messages, begun)
+        own = np.zeros(len(begun), np.uint8) if selected is None else selected[begun]
+        self._begin(messages, begun, own)
         answers = answers[found]
         if hidden.any():
             self._count_hidden(is_request[hidden])
@@ -303,10 +318,11 @@ class InStep:
             place = np.cumsum(shown) - 1
             answered, answers = answered[shown[answers]], place[answers[shown[answers]]]
             others = [(int(place[index]), pending) for index, pending in others if shown[index]]
-            begun, plain, rows = place[begun[shown[begun]]], plain[shown], rows[shown]
+            own, begun = own[shown[begun]], place[begun[shown[begun]]]
+            plain, rows = plain[shown], rows[shown]
             whole = rows["pair"] != NONE
             rows["pair"][whole] = place[rows["pair"][whole]]
-        return messages._replace(rows=rows), Edges(plain, begun, answers, answered, others)
+        return messages._replace(rows=rows), Edges(plain, begun, own, answers, answered, others)
 
     @staticmethod
     def _without_ended(messages: Messages) -> tuple[Messages, NDArray[np.void]]:
@@ -366,7 +382,7 @@ class InStep:
         late, self._late = self._late, []
         return late
 
-    def _begin(self, messages: Messages, begun: NDArray[np.intp]) -> None:
+    def _begin(self, messages: Messages, begun: NDArray[np.intp], selected: NDArray[np.uint8]) -> None:
         """These requests wait for their responses from here on."""
         if not len(begun):
             return
@@ -381,7 +397,7 @@ class InStep:
         made = np.zeros(len(rows), ROW)
         for name in ("first_time", "time", "ordinal", "correlation", "code"):
             made[name] = rows[name]
-        made["client_id"] = self.outstanding.indices(ids)
+        made["client_id"], made["selected"] = self.outstanding.indices(ids), selected
         made["number"] = HIDDEN if self._options.detail.hides else 0
         self.outstanding.add(keys_of(rows), made)
 
@@ -752,11 +768,13 @@ class InStep:
 
     def _pending(self, row: Any, owner: InspectedConnection, *, silent: bool) -> Pending:
         """A request that waits, as Python has it; what is known of its exchange goes where Python has that."""
-        number, first_time, time_ns, ordinal, correlation, _, code = row.item()
+        number, first_time, time_ns, ordinal, correlation, _, code, selected = row.item()
         version = version_of(code)
         if number > 0:
             exchange = owner.exchanges[ordinal] = OpenExchange(number)
             exchange.api, exchange.api_version, exchange.correlation_id = version.api, version.version, correlation
+            if self.pin is not None:
+                self.pin(number, bool(selected))
         return Pending(
             ordinal,
             version.key,

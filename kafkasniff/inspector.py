@@ -25,7 +25,7 @@ from kafkasniff.kafka.events import Event, ExchangeEvent, MessageEvent, ProblemE
 from kafkasniff.kafka.framing import MAX_FRAME
 from kafkasniff.kafka.packed_bodies import PackedBodies
 from kafkasniff.kafka.weight import BODY_RATIO, likely_bytes
-from kafkasniff.line_runs import Ends, LineMaker, LineRun, MakeLines
+from kafkasniff.line_runs import Ends, LineMaker, LineRun, MakeLines, SelectsLines
 from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, Beside, MemoryBudget, checked_memory, message_limits
 from kafkasniff.model import Connection, Direction, Exchange, Lines, Message, Problem, SaslToken, Summary
 from kafkasniff.native.library import kernel
@@ -137,6 +137,7 @@ class Inspector:
         self._memory = MemoryBudget(checked_memory(memory))
         self._in_step: InStep | None = None
         self._make_lines: MakeLines | None = None
+        self._selects: SelectsLines | None = None
         self._lines: LineMaker | None = None
         """Made when there is a message for it: it takes longer than the first lines."""
         self._run: LineRun | None = None
@@ -165,15 +166,18 @@ class Inspector:
             self._in_step = InStep(native, self._options, idle=self._reassembler.idle)
             self._reassembler.elsewhere = self._memory.in_step = self._in_step
 
-    def write_lines(self, make: MakeLines) -> bool:
+    def write_lines(self, make: MakeLines, selects: SelectsLines | None = None) -> bool:
         """From here on `feed_lines` may yield `Lines` instead of messages; False where none are made.
 
-        `make`: returns what writes lines, given the ends of a connection and the name of a capture by their indices.
+        `make`: returns what writes lines, given the ends of a connection and the name of a capture by their indices;
+        `selects`: whose messages have lines. Of other exchanges nothing is yielded if that is known without them.
         """
-        # Who wants exchanges or connections has to have their messages.
-        if self._in_step is None or self._want_exchanges or self._want_connections:
+        # Who wants connections, or all exchanges, has to have their messages.
+        if self._in_step is None or self._want_connections or self._want_exchanges != (selects is not None):
             return False
-        self._make_lines = make
+        self._make_lines, self._selects = make, selects
+        if selects is not None:
+            self._in_step.pin = selects.pin
         return True
 
     def _ends(self, index: int) -> Ends:
@@ -203,7 +207,8 @@ class Inspector:
             yield from self.feed_slices(batch)
             return
         for part in self._parts(batch):
-            keyed = self._collect(part, lines=True)
+            # Filters see what is left out, too: at a lower level all their messages are Python's.
+            keyed = self._collect(part, lines=self._selects is None or not self._detail.level)
             keyed.sort()
             if self._run is None:
                 yield from self._slices(keyed)
@@ -252,6 +257,8 @@ class Inspector:
             stops.append(at)
         # Lines are made ahead, so the numbers of all exchanges have to be known.
         run.number(self._exchanges, [stop for stop, entry in zip(stops, keyed, strict=True) if _begins(entry[4])])
+        if self._selects is not None:
+            run.select(self._capture_at)
         at = run.after_events(0)
         for stop, (_, _, _, connection, event) in zip(stops, keyed, strict=True):
             if stop > at:
@@ -279,15 +286,36 @@ class Inspector:
             if isinstance(piece, Lines):
                 self.summary.problems += run.lacking(at, at + piece.count)
                 at += piece.count
-                yield [Lines(piece.data, piece.count, run.time_of(at - 1))]
-            else:
-                at = piece + 1
-                self._tell_paired(run.entry(piece), out, int(run.numbers[piece]), run.problems(piece))
-                # It counts itself.
-                others += 1
-                began -= run.is_request(piece)
+                yield [Lines(piece.data, piece.count, run.time_of(at - 1)) if piece.time_ns is None else piece]
+            elif isinstance(piece, list):
+                others += len(piece)
+                began -= sum(map(run.is_request, piece))
+                for index in piece:
+                    self._tell_paired(run.entry(index), out, int(run.numbers[index]))
+                    if len(out) >= SLICE or self.slice_bytes > SLICE_BYTES:
+                        yield out.copy()
+                        out.clear()
+                        self.slice_bytes = 0
                 yield out.copy()
                 out.clear()
+            else:
+                counted = piece < 0
+                piece = -1 - piece if counted else piece  # noqa: PLW2901 - both say which message
+                at = piece + 1
+                number, answer = int(run.numbers[piece]), run.answer(piece)
+                if self._selects is not None and answer is not None:
+                    self._selects.pin(number, answer)
+                self._tell_paired(run.entry(piece), out, number, run.problems(piece), ends=answer is None)
+                # It counts itself.
+                if counted:
+                    self.summary.requests -= 1
+                else:
+                    others += 1
+                    began -= run.is_request(piece)
+                yield out.copy()
+                out.clear()
+                if self._selects is not None and answer is not None:
+                    self._selects.unpin(number)
         self.slice_bytes = 0
         self.summary.requests += began
         self.summary.responses += last - first - others - began
@@ -438,14 +466,18 @@ class Inspector:
         plain: NDArray[np.bool_] | None = None
         if lines and len(messages.rows):
             assert self._make_lines is not None
-            messages, edges = in_step.plain_edges(messages)
+            selects = self._selects
+            selected = None if selects is None else selects.requests(messages, self._capture_at)
+            messages, edges = in_step.plain_edges(messages, selected)
             plain = edges.is_edge
             if len(messages.rows):
                 if self._lines is None:
                     self._lines = self._make_lines(self._ends, self._capture_at)
                 self._lines.forget(self._gone)
                 self._gone.clear()
-                self._run = LineRun(messages, edges, in_step.outstanding, self._lines, self._detail, self._repeats)
+                self._run = LineRun(
+                    messages, edges, in_step.outstanding, self._lines, self._detail, self._repeats, selects
+                )
         elif finder is not None and not self._detail.hides:
             options = self._detail.decode
             messages, plain = in_step.whole(messages, lambda code: finder.may_take(code, options))
@@ -509,7 +541,8 @@ class Inspector:
     @property
     def _may_be_in_step(self) -> bool:
         """Whether what is left out at the level of now can be left out of connections in step."""
-        return self._make_lines is not None or self._detail.hides or not self._detail.level
+        lines = self._make_lines is not None and self._selects is None
+        return lines or self._detail.hides or not self._detail.level
 
     def settle(self) -> Iterator[list[Output]]:
         """Take all connections back from the kernel; what waited with it since `feed_columns`, in slices.
@@ -618,6 +651,9 @@ class Inspector:
 
     @level.setter
     def level(self, level: Level) -> None:
+        if self._selects is not None and level != self._detail.level:
+            # What filters know of requests that wait is known with lines alone.
+            self._recall()
         self._detail.set(level)
         if not self._may_be_in_step:
             self._recall()
@@ -761,14 +797,21 @@ class Inspector:
         return out
 
     def _tell_paired(
-        self, entry: PairedEntry, out: _Sinking, number: int | None = None, problems: tuple[Problem, ...] = ()
+        self,
+        entry: PairedEntry,
+        out: _Sinking,
+        number: int | None = None,
+        problems: tuple[Problem, ...] = (),
+        *,
+        ends: bool = True,
     ) -> None:
         """Tell a message whose exchange is whole. Hot.
 
-        `number`: that of the exchange, where it has one; `problems`: what else is told with the message.
+        `number`: that of the exchange, where it has one; `problems`: what else is told with the message; `ends`: an
+        `Exchange` is told, too, where they are wanted.
         """
         connection, paired, index, version = entry[3], entry[4], entry[5], entry[13]
-        account, summary = connection.account, self.summary
+        account, wants, summary = connection.account, self._want_exchanges and ends, self.summary
         capture = self._only_capture or self._capture(entry[11])
         opened: Open | None = None
         if version is not None:
@@ -799,7 +842,6 @@ class Inspector:
         elif ahead.memory:
             self.slice_bytes += ahead.memory
             ahead.memory = 0
-        wants = self._want_exchanges
         if opened is None:
             assert number is not None
             assert version is not None

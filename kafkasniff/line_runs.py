@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +14,28 @@ from kafkasniff.kafka.detail import Detail
 from kafkasniff.model import Endpoint, Lines, Problem
 from kafkasniff.native.calls import address_of
 from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, VERSIONS
-from kafkasniff.native.lines import EARLIER
+from kafkasniff.native.lines import EARLIER, LEFT, READ, WRITTEN
 from kafkasniff.outstanding import Outstanding, keys_of
 from kafkasniff.paired import Open, Paired, PairedEntry, until
 from kafkasniff.repeats import Repeats
 from kafkasniff.streams import PACKET_NUMBER
 from kafkasniff.versions import Version, distinct, version_of
 
-__all__ = ["Ends", "LineMaker", "LineRun", "MakeLines"]
+__all__ = [
+    "DEFERRED",
+    "REJECTED",
+    "SELECTED",
+    "UNDECIDED",
+    "Ends",
+    "LineMaker",
+    "LineRun",
+    "MakeLines",
+    "SelectsLines",
+]
+
+REJECTED, SELECTED, DEFERRED, UNDECIDED = range(4)
+"""What is known of an exchange that is filtered. Deferred: it is selected, and its request is shown with the response,
+which decided. Undecided: Python has to look at its messages."""
 
 
 class LineMaker(Protocol):
@@ -39,13 +53,14 @@ class LineMaker(Protocol):
     def forget(self, connections: list[int]) -> None:
         """The feed has other connections at these indices."""
 
-    def bind(
+    def bind(  # noqa: PLR0917 - once for each batch
         self,
         messages: NDArray[np.void],
         numbers: NDArray[np.int64],
         buffer: NDArray[np.uint8],
         arena: NDArray[np.uint8],
         earlier: NDArray[np.void] | None = None,
+        shown: NDArray[np.uint8] | None = None,
     ) -> None:
         """The batch whose lines are taken from here on."""
 
@@ -61,6 +76,56 @@ MakeLines = Callable[[Callable[[int], Ends], Callable[[int], str | None]], LineM
 """Makes what writes lines, given the ends of a connection and the name of a capture by their indices."""
 
 
+class SelectsLines(Protocol):
+    """Says which exchanges a filter selects (`selection.Selection`). Messages are given by their indices in a batch."""
+
+    def requests(self, messages: Messages, capture: Callable[[int], str | None]) -> NDArray[np.uint8]:
+        """For each message what is known of it; all but requests whose response comes later are `UNDECIDED`."""
+
+    def exchanges(
+        self,
+        messages: Messages,
+        answers: NDArray[np.intp],
+        numbers: NDArray[np.int64],
+        capture: Callable[[int], str | None],
+    ) -> NDArray[np.uint8]:
+        """What is known of the exchanges of these responses; `numbers`: of exchanges, by message."""
+
+    def can_move(self, code: int) -> bool:
+        """Whether requests of a version of an API may have their lines later than it is their turn."""
+
+    def pin(self, exchange: int, answer: bool) -> None:
+        """An exchange was settled, whose messages will be Python's."""
+
+    def unpin(self, exchange: int) -> None:
+        """Its messages were taken."""
+
+
+class _Order(NamedTuple):
+    """The messages that lines are made of: those of the batch, and in front of some responses their requests again."""
+
+    source: NDArray[np.intp]
+    """Of each its index in the batch."""
+    begin: NDArray[np.intp]
+    """Of each message of the batch, and of their end, where what is shown at its place begins."""
+    place: NDArray[np.intp]
+    """Of each message of the batch where it is itself."""
+
+    @classmethod
+    def of(cls, count: int, moved: NDArray[np.intp], answers: NDArray[np.intp]) -> _Order:
+        """That of so many messages; `moved`: requests that are put in front of their responses, too."""
+        source = np.insert(np.arange(count), answers, moved)
+        more = np.zeros(count + 1, np.intp)
+        more[answers] = 1
+        behind = np.cumsum(more)
+        begin = np.arange(count + 1) + behind - more
+        return cls(source, begin, (begin + more)[:count])
+
+
+_AGAIN: Final = -1
+"""`LineRun.take` yields this less the index of a request that was taken before."""
+
+
 class LineRun:
     """The messages of a batch, in their order."""
 
@@ -72,8 +137,12 @@ class LineRun:
         lines: LineMaker,
         detail: Detail,
         repeats: Repeats | None,
+        selects: SelectsLines | None = None,
     ) -> None:
-        """`messages`, `edges`: as `InStep.plain_edges` returns them; `repeats`: bodies that messages may share."""
+        """`messages`, `edges`: as `InStep.plain_edges` returns them; `repeats`: bodies that messages may share.
+
+        `selects`: what says which messages have lines; then `select` has to be called before lines are taken.
+        """
         rows = messages.rows
         self._messages = messages
         self._lines = lines
@@ -87,19 +156,68 @@ class LineRun:
         self._edges = edges
         self._outstanding = outstanding
         self._texts: list[bytes] = []
-        earlier = self._earlier()
+        self._selects = selects
+        self._answers: NDArray[np.uint8] | None = None
+        """Where messages are selected, what is known of their exchanges."""
+        self._earlier_ids = self._earlier()
         lines.use(detail)
         self._is_native: list[bool] = self._native(lines).tolist()
         self._lacking: NDArray[np.int64] | None = self._lack(detail) if detail.level else None
         """At a level that leaves something out: how many messages in front of each one lack something."""
         self._detail = detail
-        lines.bind(
-            rows,
-            self.numbers,
-            np.frombuffer(messages.buffer, np.uint8),
-            np.frombuffer(messages.arena, np.uint8),
-            earlier,
-        )
+        if selects is None:
+            self._bind(rows, self.numbers, self._earlier_ids, None)
+
+    def _bind(
+        self,
+        rows: NDArray[np.void],
+        numbers: NDArray[np.int64],
+        earlier: NDArray[np.void],
+        shown: NDArray[np.uint8] | None,
+    ) -> None:
+        buffer, arena = (np.frombuffer(data, np.uint8) for data in (self._messages.buffer, self._messages.arena))
+        self._lines.bind(rows, numbers, buffer, arena, earlier, shown)
+
+    def select(self, capture: Callable[[int], str | None]) -> None:
+        """Find out which messages have lines, all of which have the numbers of their exchanges by now."""
+        selects, edges, rows = self._selects, self._edges, self._messages.rows
+        assert selects is not None
+        known = np.full(len(rows), UNDECIDED, np.uint8)
+        known[edges.begun] = edges.selected
+        known[edges.answers] = edges.answered["selected"]
+        answers = np.flatnonzero(~self._is_request & (rows["pair"] != NONE))
+        found = selects.exchanges(self._messages, answers, self.numbers, capture)
+        asked = rows["pair"][answers].astype(np.intp)
+        native = np.array(self._is_native, bool)
+        deferred = np.flatnonzero(found == DEFERRED)
+        codes = rows["code"][asked[deferred]].astype(np.int64)
+        can_move = np.zeros(KEYS * VERSIONS, bool)
+        for code in distinct(codes) if len(codes) else ():
+            can_move[code] = selects.can_move(code)
+        found[deferred[~(can_move[codes] & native[asked[deferred]])]] = UNDECIDED
+        known[answers] = known[asked] = found
+        self._answers = known
+        deferred = np.flatnonzero(found == DEFERRED)
+        order = self._order = _Order.of(len(rows), asked[deferred], answers[deferred])
+        is_selected = (known == SELECTED) | ((known == DEFERRED) & ~self._is_request)
+        state = np.where(known == UNDECIDED, LEFT, np.where(is_selected, WRITTEN, READ)).astype(np.uint8)
+        shown = self._shown = state[order.source]
+        self._is_copy = np.ones(len(shown), bool)
+        self._is_copy[order.place] = False
+        shown[self._is_copy] = WRITTEN
+        self._is_native = (native & (state != LEFT))[order.source].tolist()
+        moved = rows[order.source]
+        whole = moved["pair"] != NONE
+        moved["pair"][whole] = order.place[moved["pair"][whole]]
+        earlier = self._earlier_ids
+        earlier["message"] = order.place[earlier["message"]]
+        self._bind(moved, self.numbers[order.source], earlier, shown)
+
+    def answer(self, index: int) -> bool | None:
+        """Whether a message is selected, where that is settled."""
+        if self._answers is None or self._answers[index] == UNDECIDED:
+            return None
+        return bool(self._answers[index] != REJECTED)
 
     def _native(self, lines: LineMaker) -> NDArray[np.bool_]:
         """Which of the messages are of a kind that has lines."""
@@ -187,7 +305,8 @@ class LineRun:
         rows, owners = self._messages.rows, self._messages.owners
         answers = np.flatnonzero(~self._is_request & (rows["pair"] != NONE))
         self.numbers[answers] = self.numbers[rows["pair"][answers]]
-        begins = self._edges.begun
+        edges = self._edges
+        begins = edges.begun
         if not len(begins):
             return
         waits = self._outstanding.number(keys_of(rows[begins]), self.numbers[begins])
@@ -199,6 +318,9 @@ class LineRun:
             version = self._version(index)
             exchange.api, exchange.api_version = version.api, version.version
             exchange.correlation_id = int(rows["correlation"][index])
+        if self._selects is not None:
+            for index, selected in zip(begins[~waits].tolist(), edges.selected[~waits].tolist(), strict=True):
+                self._selects.pin(int(self.numbers[index]), selected == SELECTED)
 
     def requests(self, first: int, last: int) -> int:
         """How many of these messages are requests."""
@@ -217,8 +339,15 @@ class LineRun:
         """time_ns of a message."""
         return int(self._messages.rows["time"][index])
 
-    def take(self, first: int, last: int) -> Iterator[Lines | int]:
-        """The lines of these messages; for one that is Python's its index."""
+    def take(self, first: int, last: int) -> Iterator[Lines | int | list[int]]:
+        """The lines of these messages; for one that is Python's its index.
+
+        Where messages are selected: several indices of such that are undecided; and of a request that was taken before,
+        and is shown only now, `-1 - index`.
+        """
+        if self._selects is not None:
+            yield from self._take_selected(first, last)
+            return
         native = self._is_native
         while first < last:
             if native[first]:
@@ -231,12 +360,55 @@ class LineRun:
                 yield first
                 first += 1
 
+    def _take_selected(self, first: int, last: int) -> Iterator[Lines | int | list[int]]:
+        order, native, shown = self._order, self._is_native, self._shown
+        assert self._answers is not None
+        at, last = int(order.begin[first]), int(order.begin[last])
+        while at < last:
+            stop = at + 1
+            while stop < last and native[stop] == native[at]:
+                stop += 1
+            if not native[at]:
+                others = order.source[at:stop][~self._is_copy[at:stop]]
+                if (self._answers[others] == UNDECIDED).all():
+                    yield others.tolist()
+                else:
+                    yield from others.tolist()
+                at = stop
+                continue
+            for piece in self._lines.take(at, stop):
+                if isinstance(piece, Lines):
+                    begin, at = at, at + piece.count
+                    count = int(np.count_nonzero(shown[begin:at] == WRITTEN))
+                    if count:
+                        yield Lines(piece.data, count, self.time_of(int(order.source[at - 1])))
+                else:
+                    at = piece + 1
+                    index = int(order.source[piece])
+                    if self._is_copy[piece]:
+                        yield _AGAIN - index
+                    else:
+                        self._undecide(index)
+                        yield index
+                    # There may be less now that is native.
+                    break
+
+    def _undecide(self, index: int) -> None:
+        """A request that is shown with its response is Python's: so is its response, which comes later."""
+        assert self._answers is not None
+        if self._answers[index] != DEFERRED or not self._is_request[index]:
+            return
+        answer = int(self._messages.rows["pair"][index])
+        self._answers[[index, answer]] = UNDECIDED
+        for place in range(int(self._order.begin[answer]), int(self._order.place[answer]) + 1):
+            self._is_native[place] = False
+
     def entry(self, index: int) -> PairedEntry:
         """One of the messages, whose exchange has a number."""
         messages = self._messages
         row: tuple[Any, ...] = messages.rows[index].item()
         order, start, first_packet, last_packet, packet, _, time_ns, latency, duration, ordinal = row[:10]
-        connection, size, pair, correlation, _, code, client_id, step, flags = row[10:19]
+        connection, size, pair, correlation, _, code, client_id, step, flags, _, retransmits = row[10:21]
         owner = messages.owners[connection]
         assert owner is not None
         version = version_of(code)
@@ -264,7 +436,7 @@ class LineRun:
             first_packet & PACKET_NUMBER,
             last_packet & PACKET_NUMBER,
             index,
-            0,
+            0 if is_request else retransmits,
         )
 
     def _client_id(self, index: int, pair: int) -> str | bytes | None:

@@ -30,9 +30,11 @@ ROW: Final = np.dtype(
         ("correlation", np.int32),
         ("client_id", np.int32),
         ("code", np.uint16),
+        ("selected", np.uint8),
     ]
 )
-"""A request: the number of its exchange, the times of `feed.MESSAGE`, and `client_id`: an index (-1: null)."""
+"""A request: the number of its exchange, the times of `feed.MESSAGE`, and `client_id`: an index (-1: null).
+`selected`: whether a filter selects it (`line_runs.SELECTED` or `REJECTED`)."""
 
 
 def keys_of(rows: NDArray[np.void]) -> NDArray[np.int64]:

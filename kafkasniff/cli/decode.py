@@ -10,6 +10,7 @@ import click
 
 from kafkasniff.cli.environment import Environment, Exit, Interrupted
 from kafkasniff.cli.hosts_option import hosts_option, take_hosts
+from kafkasniff.cli.line_making import begin_lines, lines_are_made
 from kafkasniff.cli.options import (
     FilterOptions,
     OutputOptions,
@@ -18,11 +19,10 @@ from kafkasniff.cli.options import (
     inspector_arguments,
     inspector_options,
     key_arguments,
-    lines_are_made,
     make_catalog,
-    make_lines,
     make_predicate,
     make_renderer,
+    make_selector,
     make_sink,
     output_options,
     reads_twice,
@@ -89,7 +89,8 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
         jobs = 1
     if jobs is None:
         # One process is as fast where the kernel writes the lines.
-        jobs = 1 if predicate is None and limit is None and lines_are_made(wanted, payload) else usual_jobs(captures)
+        is_native = lines_are_made(wanted, payload, predicate, limited=limit is not None)
+        jobs = 1 if is_native else usual_jobs(captures)
     two_pass = reads_twice(two_pass, captures)
     hosts = take_hosts(options)
     catalog, framing = make_catalog(options), framing_arguments(options)
@@ -146,18 +147,27 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 )
             else:
                 enricher = Enricher(catalog, summary=inspector.summary)
+                selector = make_selector(predicate)
                 lines: LineSink | None = None
-                if predicate is None and writing is None and limit is None:
-                    several = len(captures) > 1
-                    make = make_lines(environment, output, sink, arguments["renderer"], enricher, captures=several)
-                    if make is not None and inspector.write_lines(make):
-                        lines = sink
+                if writing is None and begin_lines(
+                    inspector,
+                    sink,
+                    enricher,
+                    wanted,
+                    payload,
+                    renderer=arguments.get("renderer"),
+                    captures=len(captures) > 1,
+                    terminal=to_terminal,
+                    filtered=None if predicate is None or selector is None else (predicate, selector),
+                    limited=limit is not None,
+                ):
+                    lines = sink
                 run = Pipeline(
                     environment,
                     inspector,
                     target,
                     enricher=enricher,
-                    predicate=predicate,
+                    selector=selector,
                     limit=None if selected else limit,
                     flush=flush,
                     ended=selected.ended if selected else None,

@@ -24,6 +24,7 @@ from kafkasniff.cli.capture_options import (
 from kafkasniff.cli.environment import Environment, Exit, Interrupted
 from kafkasniff.cli.export_options import TABLES, make_export_options, rows_line
 from kafkasniff.cli.hosts_option import hosts_option, take_hosts
+from kafkasniff.cli.line_making import begin_lines
 from kafkasniff.cli.options import (
     FilterOptions,
     OutputOptions,
@@ -33,9 +34,9 @@ from kafkasniff.cli.options import (
     key_arguments,
     make_catalog,
     make_inspector,
-    make_lines,
     make_predicate,
     make_renderer,
+    make_selector,
     make_sink,
     output_options,
     records_wanted,
@@ -193,6 +194,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         ):
             sink: Sink = _NoSink()
             enricher = Enricher(catalog, summary=inspector.summary)
+            selector = make_selector(predicate)
             timed: TimedSink | None = None
             lines: LineSink | None = None
             flush: Callable[[], None] | None = None
@@ -208,16 +210,25 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 )
                 sink = timed = TimedSink(inner)
                 flush = inner.flush
-                if predicate is None and limit is None and not watching:
-                    make = make_lines(environment, output, inner, renderer, enricher, captures=several)
-                    if make is not None and inspector.write_lines(make):
-                        lines = timed
+                if not watching and begin_lines(
+                    inspector,
+                    inner,
+                    enricher,
+                    wanted,
+                    payload,
+                    renderer=renderer,
+                    captures=several,
+                    terminal=output.is_stdout and environment.stdout_tty,
+                    filtered=None if predicate is None or selector is None else (predicate, selector),
+                    limited=limit is not None,
+                ):
+                    lines = timed
             pipeline = Pipeline(
                 environment,
                 inspector,
                 watch.sink(sink),
                 enricher=enricher,
-                predicate=predicate,
+                selector=selector,
                 limit=limit,
                 flush=flush,
                 ended=watch.ended if watching else None,

@@ -16,11 +16,10 @@ from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.cli.output import Output
-    from kafkasniff.enrich import Catalog, Enricher
-    from kafkasniff.filters import Predicate
+    from kafkasniff.enrich import Catalog
+    from kafkasniff.filters import Predicate, Selector
     from kafkasniff.inspector import Inspector
     from kafkasniff.kafka.rendered import Renderer
-    from kafkasniff.line_runs import Ends, LineMaker, MakeLines
     from kafkasniff.payload import Payload
     from kafkasniff.sinks.jsonl import JsonSink
     from kafkasniff.sinks.text import TextSink
@@ -35,12 +34,11 @@ __all__ = [
     "inspector_arguments",
     "inspector_options",
     "key_arguments",
-    "lines_are_made",
     "make_catalog",
     "make_inspector",
-    "make_lines",
     "make_predicate",
     "make_renderer",
+    "make_selector",
     "make_sink",
     "output_options",
     "reads_twice",
@@ -272,6 +270,16 @@ def make_predicate(options: FilterOptions) -> Predicate | None:
     )
 
 
+def make_selector(predicate: Predicate | None) -> Selector | None:
+    """What applies a predicate; None where everything is selected."""
+    if predicate is None:
+        return None
+    # Imported when there is something to select: without, the first line comes sooner.
+    from kafkasniff.filters import Selector
+
+    return Selector(predicate)
+
+
 def _expression(text: str) -> Predicate:
     # Imported where there is one: most runs have none.
     from kafkasniff.filters.expression import parse_filter
@@ -332,57 +340,6 @@ def make_renderer(options: OutputOptions, payload: Payload) -> Renderer | None:
     from kafkasniff.kafka.rendered import Renderer
 
     return Renderer(found, options.bytes_form, shows_nothing, payload.hiding)
-
-
-def lines_are_made(options: OutputOptions, payload: Payload) -> bool:
-    """Whether `make_lines` makes most lines of such an output."""
-    from kafkasniff.native import kernel
-
-    plain = options.form == "json" or not (options.verbose or options.records or payload.hides)
-    return plain and kernel() is not None
-
-
-def make_lines(
-    environment: Environment,
-    output: Output,
-    sink: TextSink | JsonSink,
-    renderer: Renderer | None,
-    enricher: Enricher,
-    *,
-    captures: bool,
-) -> MakeLines | None:
-    """What makes the lines of `sink` for an `Inspector`; None where there is nothing that could.
-
-    `renderer`: that of the inspector; `enricher`: what takes its messages before the sink does; `captures`: there are
-    several, as for `make_sink`.
-    """
-    from kafkasniff.native import kernel
-    from kafkasniff.sinks.text import TextSink
-
-    native = kernel()
-    if native is None:
-        return None
-    if isinstance(sink, TextSink):
-        if not sink.writes_plain_lines:
-            return None
-        text = sink
-
-        def make_text(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> LineMaker:
-            from kafkasniff.sinks.native_text import NativeText
-
-            return NativeText(native, text, ends, capture, enricher)
-
-        return make_text
-    if renderer is None:
-        return None
-    terminal = output.is_stdout and environment.stdout_tty
-
-    def make_json(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> LineMaker:
-        from kafkasniff.sinks.native_lines import NativeLines
-
-        return NativeLines(native, renderer, ends, capture, enricher, names_captures=captures, terminal=terminal)
-
-    return make_json
 
 
 def framing_arguments(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from kafkasniff.packets import NO_TIME, PacketBatch
 
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
-    from kafkasniff.filters import Predicate, Selector
+    from kafkasniff.filters import Selector
 
 __all__ = ["Event", "LineSink", "Parts", "Pipeline", "Sink", "learn_names", "summary_line"]
 
@@ -65,7 +65,7 @@ class Parts:
 
 
 class Pipeline:
-    """Feeds packets to an inspector, its events to a sink: those that `predicate` selects, `limit` messages at most.
+    """Feeds packets to an inspector, its events to a sink: those that `selector` selects, `limit` messages at most.
 
     `enricher`: adds names to the events before they are selected. `flush`: called whenever some events
     were written, for a reader who watches; `lines`: the sink, where the inspector makes lines for it; `ended`:
@@ -79,7 +79,7 @@ class Pipeline:
         sink: Sink,
         *,
         enricher: Enricher,
-        predicate: Predicate | None = None,
+        selector: Selector | None = None,
         limit: int | None = None,
         flush: Callable[[], None] | None = None,
         ended: Callable[[Connection], None] | None = None,
@@ -92,7 +92,7 @@ class Pipeline:
         inspector.count_beside(enricher)
         self._sink = sink
         self._lines = lines
-        self._selector = None if predicate is None else _selector(predicate)
+        self._selector = selector
         self._limit = limit
         self._flush = flush
         self._ended = ended
@@ -207,13 +207,6 @@ def learn_names(
                 shown.clear()
 
     learn(catalog, lambda: open_captures(captures, stdin=environment.stdin), arguments, parts=parts)
-
-
-def _selector(predicate: Predicate) -> Selector:
-    # Imported when there is something to select: without, the first line comes sooner.
-    from kafkasniff.filters import Selector
-
-    return Selector(predicate)
 
 
 def summary_line(summary: Summary, shown: int | None = None) -> str:

@@ -18,7 +18,7 @@ from kafkasniff.filters.fields import Values, values_of
 from kafkasniff.filters.tree import And, Compare, Not, Or, Predicate
 from kafkasniff.moments import Moment
 
-__all__ = ["MAX_SEARCHED", "Test", "compile_pattern", "compiled"]
+__all__ = ["MAX_SEARCHED", "Test", "compile_pattern", "compiled", "holds_of"]
 
 MAX_SEARCHED: Final = 1 << 16
 """Characters (of bytes: bytes) of one value that a pattern is shown: a value may be as long as a message, and a pattern
@@ -88,7 +88,7 @@ def _comparison(compare: Compare) -> Test:
     if isinstance(value, Moment):
         return _timed(root, values, compare.operator, value)
     quantified = _no_value if compare.operator in ("!=", "not in", "!~") else _any_value
-    return quantified(root, values, _holds(compare.operator, value))
+    return quantified(root, values, holds_of(compare.operator, value))
 
 
 def _any_value(root: str, values: Values, holds: _Holds) -> Test:
@@ -123,12 +123,12 @@ def _timed(root: str, values: Values, name: str, moment: Moment) -> Test:
         wanted = moment.resolve(candidate.start_ns)
         if wanted is None:
             return None if root in candidate.unknown else False
-        return quantified(root, values, _holds(name, wanted))(candidate)
+        return quantified(root, values, holds_of(name, wanted))(candidate)
 
     return test
 
 
-def _holds(name: str, wanted: Any) -> _Holds:
+def holds_of(name: str, wanted: Any) -> _Holds:
     """Whether a comparison holds for one value; bodies hold values of any type, and of another type it does not."""
     match name:
         case "exists":

@@ -15,7 +15,7 @@ from kafkasniff.filters.candidate import Candidate
 from kafkasniff.kafka.record_fields import each_records, record_fields
 from kafkasniff.model import Endpoint, Message, Problem, SaslToken
 
-__all__ = ["ALL", "FIELDS", "LATE", "Field", "Kind", "Values", "not_told", "values_at", "values_of"]
+__all__ = ["ALL", "FIELDS", "LATE", "Field", "Kind", "Values", "capture_text", "not_told", "values_at", "values_of"]
 
 Kind = Literal["any", "api", "duration", "error", "flag", "host", "number", "size", "status", "struct", "text", "time"]
 """What a field's values are: which operators and constants it takes. `any`: whatever the constant is; `struct`: it can
@@ -104,8 +104,13 @@ def _part(name: str, attribute: str) -> Values:
 
 def _capture(candidate: Candidate) -> Iterable[Any]:
     name = getattr(candidate.seen, "capture", None)
+    return () if name is None else (capture_text(name),)
+
+
+def capture_text(name: str) -> str:
+    """The name of a capture as filters see it."""
     # File names that are not UTF-8 hold lone surrogates (PEP 383), which nobody can type.
-    return () if name is None else (name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"),)
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _error(candidate: Candidate) -> Iterable[Any]:

@@ -9,14 +9,14 @@ from kafkasniff.filters.candidate import Candidate
 from kafkasniff.filters.closures import compiled
 from kafkasniff.filters.fields import LATE, not_told
 from kafkasniff.filters.tree import Predicate
-from kafkasniff.model import Exchange, Message, Problem, SaslToken
+from kafkasniff.model import Exchange, Lines, Message, Problem, SaslToken
 
 __all__ = ["MAX_DECIDED", "Selector"]
 
 MAX_DECIDED: Final = 1 << 20
 """Exchanges whose answer is remembered until they end; the inspector's own bounds let far fewer be open."""
 
-Event = Message | SaslToken | Exchange | Problem
+Event = Message | Lines | SaslToken | Exchange | Problem
 
 
 class Selector:
@@ -43,6 +43,8 @@ class Selector:
         for event in events:
             if isinstance(event, Message):
                 self._message(event, out)
+            elif isinstance(event, Lines):
+                out.append(event)  # of what was selected before
             elif isinstance(event, Exchange):
                 self._exchange(event, out)
             elif isinstance(event, Problem) and self._last is not None and event.exchange == self._last[0]:
@@ -55,19 +57,28 @@ class Selector:
                     out.append(event)
         return out
 
+    def pin(self, exchange: int, answer: bool) -> None:
+        """An exchange is selected, or not, until it ends or is unpinned."""
+        if len(self._decided) >= MAX_DECIDED:
+            del self._decided[next(iter(self._decided))]
+        self._decided[exchange] = answer
+
+    def unpin(self, exchange: int) -> None:
+        """No more of its messages come."""
+        self._decided.pop(exchange, None)
+
     def _message(self, message: Message, out: list[Event]) -> None:
         assert self._test is not None
         number = message.exchange
-        if message.type == "request" and number is not None:
+        if number is not None and number in self._decided:
+            if self._decided[number]:
+                out.append(message)
+        elif message.type == "request" and number is not None:
             answer = self._test(Candidate(request=message, unknown=LATE, start_ns=self.start_ns))
             if answer is not None:
-                if len(self._decided) >= MAX_DECIDED:
-                    del self._decided[next(iter(self._decided))]
-                self._decided[number] = answer
+                self.pin(number, answer)
                 if answer:
                     out.append(message)
-        elif number is not None and self._decided.get(number):
-            out.append(message)
 
     def _exchange(self, exchange: Exchange, out: list[Event]) -> None:
         assert self._test is not None

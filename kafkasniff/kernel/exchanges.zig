@@ -64,7 +64,7 @@ pub const Names = extern struct {
     }
 };
 
-/// Two messages, by their indices.
+/// Two messages, by their indices. `response` may be NONE: then the row is about the request.
 pub const Pair = extern struct { request: u32, response: u32 };
 
 pub const Row = extern struct {
@@ -74,9 +74,16 @@ pub const Row = extern struct {
     records: i64,
     /// Numbers of the request, see `Role`.
     values: [VALUES]i64,
-    has: packed struct(u32) { records: bool = false, throttle: bool = false, rest: u30 = 0 },
+    has: packed struct(u32) {
+        records: bool = false,
+        throttle: bool = false,
+        /// The request names more than one group or transactional id; then there is none in the row.
+        groups: bool = false,
+        transactions: bool = false,
+        rest: u28 = 0,
+    },
     throttle: i32,
-    /// The first error code, and how many there are.
+    /// The first error code, and how many there are with this row.
     code: i32,
     codes: u32,
     // Names, by their indices
@@ -89,6 +96,9 @@ pub const Row = extern struct {
     topics: u32,
     partitions: u32,
     batches: u32,
+    // How many of them the request names
+    asked_topics: u32,
+    asked_partitions: u32,
 };
 
 pub const Partition = extern struct {
@@ -165,6 +175,8 @@ pub const Exchanges = extern struct {
     batches: [*]columns.Batch,
     shared: [*]Shared,
     batches_size: u64,
+    codes: [*]i32,
+    codes_size: u64,
 
     /// The next pair, also a result.
     next: u64,
@@ -173,9 +185,10 @@ pub const Exchanges = extern struct {
     topics_used: u64,
     partitions_used: u64,
     batches_used: u64,
+    codes_used: u64,
 };
 
-/// What a field says; `kafka/roles.py` gives them to ops.
+/// What a field says; `kafkasniff/roles.py` gives them to ops.
 const Role = enum(u8) {
     none = 0,
     /// Something in this struct has a role.
@@ -213,11 +226,12 @@ pub fn run(call: *Exchanges) calls.Status {
     call.topics_used = 0;
     call.partitions_used = 0;
     call.batches_used = 0;
+    call.codes_used = 0;
     while (call.next < call.pairs_size) : (call.next += 1) {
         if (call.rows_used == call.rows_size) return .no_room;
-        const before = .{ call.requests.used, call.responses.used, call.topics_used, call.partitions_used, call.batches_used };
+        const before = .{ call.requests.used, call.responses.used, call.topics_used, call.partitions_used, call.batches_used, call.codes_used };
         exchange(call) catch |reason| {
-            call.requests.used, call.responses.used, call.topics_used, call.partitions_used, call.batches_used = before;
+            call.requests.used, call.responses.used, call.topics_used, call.partitions_used, call.batches_used, call.codes_used = before;
             if (reason == error.NoRoom) return .no_room;
             continue;
         };
@@ -230,9 +244,9 @@ pub fn run(call: *Exchanges) calls.Status {
 
 fn exchange(call: *Exchanges) Error!void {
     const pair = &call.pairs[call.next];
-    if (pair.request >= call.messages_size or pair.response >= call.messages_size) return error.Odd;
+    const is_whole = pair.response != NONE;
+    if (pair.request >= call.messages_size or (is_whole and pair.response >= call.messages_size)) return error.Odd;
     const asked = &call.messages[pair.request];
-    const answered = &call.messages[pair.response];
     const data = try bytesOf(call, asked);
     const first_batch = call.batches_used;
     const row = &call.rows[call.rows_used];
@@ -252,6 +266,8 @@ fn exchange(call: *Exchanges) Error!void {
         .topics = 0,
         .partitions = 0,
         .batches = 0,
+        .asked_topics = 0,
+        .asked_partitions = 0,
     };
     if (asked.client_id >= 0) {
         const size: usize = @intCast(asked.client_id);
@@ -262,10 +278,7 @@ fn exchange(call: *Exchanges) Error!void {
     }
     if (call.headers != 0) return;
     const request = try Body.of(call, asked, data);
-    const response = try Body.of(call, answered, try bytesOf(call, answered));
     _ = try request.json(call, &call.requests);
-    const noted = try response.json(call, &call.responses);
-    codes(call.call.notes[0..noted], row);
     var facts = Facts{
         .call = call,
         .row = row,
@@ -276,13 +289,23 @@ fn exchange(call: *Exchanges) Error!void {
         .first_partition = call.partitions_used,
     };
     try facts.structure(0, NONE);
-    facts.program = response.program;
-    facts.reader = .{ .bytes = response.data, .at = response.start };
-    facts.is_request = false;
-    try facts.structure(0, NONE);
+    row.asked_topics = @intCast(call.topics_used - facts.first_topic);
+    row.asked_partitions = @intCast(call.partitions_used - facts.first_partition);
+    if (is_whole) {
+        const answered = &call.messages[pair.response];
+        const response = try Body.of(call, answered, try bytesOf(call, answered));
+        const noted = try response.json(call, &call.responses);
+        try codes(call, call.call.notes[0..noted], row);
+        facts.program = response.program;
+        facts.reader = .{ .bytes = response.data, .at = response.start };
+        facts.is_request = false;
+        try facts.structure(0, NONE);
+    }
     row.topics = @intCast(call.topics_used - facts.first_topic);
     row.partitions = @intCast(call.partitions_used - facts.first_partition);
     row.batches = @intCast(call.batches_used - first_batch);
+    row.has.groups = facts.many_groups;
+    row.has.transactions = facts.many_transactions;
     if (facts.many_groups) row.group = NONE;
     if (facts.many_transactions) row.transaction = NONE;
     for (call.partitions[facts.first_partition..call.partitions_used]) |*one| {
@@ -328,12 +351,16 @@ const Body = struct {
     }
 };
 
-fn codes(notes: []const u8, row: *Row) void {
+fn codes(call: *Exchanges, notes: []const u8, row: *Row) Error!void {
     var at: usize = 0;
     while (at < notes.len) {
         const note = notes[at..];
-        if (at == 0) row.code = std.mem.readInt(i32, note[12..16], .little);
+        const code = std.mem.readInt(i32, note[12..16], .little);
+        if (at == 0) row.code = code;
         row.codes += 1;
+        if (call.codes_used == call.codes_size) return error.NoRoom;
+        call.codes[call.codes_used] = code;
+        call.codes_used += 1;
         at += calls.NOTE + @as(usize, std.mem.readInt(u16, note[2..4], .little));
     }
 }
@@ -412,7 +439,7 @@ const Facts = struct {
             switch (@as(Role, @enumFromInt(field.role))) {
                 .none => try self.skip(child),
                 .inside => {
-                    // What a struct says itself stands in front of these (`kafka/roles.py`).
+                    // What a struct says itself stands in front of these (`kafkasniff/roles.py`).
                     if (!done) try self.note(&own);
                     done = true;
                     for (0..if (field.flags.array) try self.length(field) orelse 0 else 1) |_| {

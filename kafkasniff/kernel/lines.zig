@@ -6,6 +6,7 @@
 const calls = @import("call.zig");
 const feed = @import("feed.zig");
 const Hiding = @import("payload.zig").Hiding;
+const isText = @import("text.zig").isText;
 const Json = @import("json.zig").Json;
 const Names = @import("names.zig").Names;
 const programs = @import("program.zig");
@@ -40,6 +41,16 @@ pub const Outcome = enum(i32) {
 };
 
 pub const State = enum(u8) { left = 0, written = 1 };
+
+/// What becomes of a message.
+pub const Shown = enum(u8) {
+    /// It is read as the others are, so that what is to be reported of it is found, and has no line.
+    read = 0,
+    written = 1,
+    /// It is Python's.
+    left = 2,
+    _,
+};
 
 /// A text that is the caller's. Null: not known yet.
 pub const Text = extern struct {
@@ -98,6 +109,13 @@ pub const Source = extern struct {
     /// In the order of their messages.
     earlier: [*]const Earlier,
     earlier_size: u64,
+    /// What becomes of each message; null: all are written.
+    shown: ?[*]const Shown,
+
+    /// What becomes of a message.
+    pub inline fn shownOf(self: *const Source, index: u64) Shown {
+        return (self.shown orelse return .written)[index];
+    }
 
     /// The bytes of a message.
     pub inline fn bytes(self: *const Source, message: *const Message) Error![]const u8 {
@@ -124,6 +142,12 @@ pub const Source = extern struct {
             return (one.text orelse return error.Odd)[0..@intCast(one.size)];
         }
         return error.Odd;
+    }
+
+    /// `Odd` where the client id of a request is not UTF-8, which is to be reported.
+    pub fn checkClientId(self: *const Source, request: *const Message) Error!void {
+        const text = try self.ownClientId(request) orelse return;
+        if (!isText(text)) return error.Odd;
     }
 
     inline fn ownClientId(self: *const Source, request: *const Message) Error!?[]const u8 {
@@ -188,9 +212,10 @@ pub fn run(lines: *Lines) Outcome {
     while (lines.next < lines.last) : (lines.next += 1) {
         const index = lines.next - lines.base;
         lines.states[index] = .left;
-        if (writer.line(lines.next)) {
+        const shown = lines.source.shownOf(lines.next);
+        if (writer.line(lines.next, shown)) {
             lines.states[index] = .written;
-            lines.used = writer.out.at;
+            if (shown == .read) writer.out.at = lines.used else lines.used = writer.out.at;
         } else |reason| {
             writer.out.at = lines.used;
             switch (reason) {
@@ -245,7 +270,7 @@ const Writer = struct {
 
     const Self = @This();
 
-    fn line(self: *Self, index: u64) Stop!void {
+    fn line(self: *Self, index: u64, shown: Shown) Stop!void {
         const lines = self.lines;
         const message = &lines.source.messages[index];
         if (message.code >= feed.KEYS * feed.VERSIONS) return error.Odd;
@@ -253,6 +278,14 @@ const Writer = struct {
         const kind = &lines.kinds[kindOf(message)];
         const api = kind.text.get() orelse return error.NewKind;
         if (message.flags.tags or (kind.program == null and kind.bare == 0)) return error.Odd;
+        if (shown != .written) {
+            if (shown != .read or message.size > lines.most) return error.Odd;
+            const data = try lines.source.bytes(message);
+            if (message.body > data.len) return error.Odd;
+            if (is_request) try lines.source.checkClientId(message);
+            _ = try self.bodyOf(kind, message, index, data);
+            return;
+        }
         if (message.connection >= lines.connections_size) return error.NewConnection;
         const connection = &lines.connections[message.connection];
         if (connection.size == 0) return error.NewConnection;
@@ -297,16 +330,22 @@ const Writer = struct {
             try out.put(capture);
         }
         try out.put(",\"body\":");
-        if (kind.program) |program| {
-            if (lines.names) |names| names.begin(index, message.pair, is_request, kind.tells != 0);
-            const found = self.body(program, data, message.body);
-            if (lines.names) |names| if (names.isAsking()) return error.Asks;
-            const noted = try found;
-            if (noted > 0) try self.errors(noted, if (is_request) null else behind_errors - 1);
-        } else {
-            try out.nothing();
-        }
+        const noted = try self.bodyOf(kind, message, index, data);
+        if (noted > 0) try self.errors(noted, if (is_request) null else behind_errors - 1);
         try out.put("}\n");
+    }
+
+    /// The body of a message; returns the bytes of its error codes in `Call.notes`.
+    inline fn bodyOf(self: *Self, kind: *const Kind, message: *const Message, index: u64, data: []const u8) Stop!usize {
+        const program = kind.program orelse {
+            try self.out.nothing();
+            return 0;
+        };
+        const names = self.lines.names;
+        if (names) |some| some.begin(index, message.pair, message.flags.request, kind.tells != 0);
+        const found = self.body(program, data, message.body);
+        if (names) |some| if (some.isAsking()) return error.Asks;
+        return found;
     }
 
     inline fn captureOf(self: *const Self, message: *const Message) Stop![]const u8 {

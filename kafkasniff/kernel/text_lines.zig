@@ -133,7 +133,8 @@ noinline fn write(lines: *TextLines, walk: *summary_of.Walk) Outcome {
         .walk = walk,
     };
     while (lines.next < lines.last) : (lines.next += 1) {
-        writer.message(lines.next) catch |reason| {
+        const shown = lines.source.shownOf(lines.next);
+        writer.message(lines.next, shown) catch |reason| {
             const message = &lines.source.messages[lines.next];
             switch (reason) {
                 error.NoRoom => return .no_room,
@@ -157,6 +158,10 @@ noinline fn write(lines: *TextLines, walk: *summary_of.Walk) Outcome {
                 },
             }
         };
+        if (shown == .read) {
+            writer.at = lines.used;
+            continue;
+        }
         lines.used = writer.at;
         lines.state = writer.state;
     }
@@ -175,12 +180,18 @@ const Writer = struct {
 
     const Self = @This();
 
-    fn message(self: *Self, index: u64) Stop!void {
+    fn message(self: *Self, index: u64, shown: lines_of.Shown) Stop!void {
         const lines = self.lines;
         const one = &lines.source.messages[index];
         if (one.code >= feed.KEYS * feed.VERSIONS or one.time == feed.NO_TIME or one.flags.tags or one.packet < 0) return error.Odd;
         const told = try self.tell(index);
         const table = if (told == null) try self.tableOf(one) else null;
+        if (shown != .written) {
+            if (shown != .read) return error.Odd;
+            if (one.flags.request) try lines.source.checkClientId(one);
+            if (table) |found| if (found.address != null) try self.summary(found, one, index);
+            return;
+        }
         const label = lines.labels[one.code].get() orelse return error.NewLabel;
         if (one.connection >= lines.connections_size) return error.NewConnection;
         const ends = &lines.connections[one.connection];

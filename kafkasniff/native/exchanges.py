@@ -25,13 +25,13 @@ MAX_ROWS: Final = 16_384
 MAX_TEXT: Final = 4 << 20
 """Rows of one call, and bytes of their requests as text, and of their responses. An exchange with more is Python's."""
 MAX_INSIDE: Final = 32_768
-"""Topics, partitions and batches of all rows of a call, each."""
+"""Topics, partitions, batches and error codes of all rows of a call, each."""
 MAX_NAMES: Final = 32_768
 MAX_NAME_BYTES: Final = 2 << 20
 """Different names of topics, groups and clients in a call."""
 
 PAIR: Final = np.dtype([("request", np.uint32), ("response", np.uint32)])
-"""The messages of an exchange, by their indices."""
+"""The messages of an exchange, by their indices. A response may be `NONE`: then the row is about the request."""
 ROW: Final = np.dtype(
     [
         ("pair", np.uint64),
@@ -40,12 +40,12 @@ ROW: Final = np.dtype(
         ("has", np.uint32),
         *((name, np.int32) for name in ("throttle", "code")),
         *((name, np.uint32) for name in ("codes", "client_id", "group", "transaction", "asked_member", "told_member")),
-        *((name, np.uint32) for name in ("topics", "partitions", "batches")),
+        *((name, np.uint32) for name in ("topics", "partitions", "batches", "asked_topics", "asked_partitions")),
     ],
     align=True,
 )
 """An exchange (`exchanges.Row`)."""
-HAS_RECORDS, HAS_THROTTLE = 1, 2
+HAS_RECORDS, HAS_THROTTLE, HAS_GROUPS, HAS_TRANSACTIONS = 1, 2, 4, 8
 PARTITION: Final = np.dtype(
     [
         *((name, np.int64) for name in ("offset", "watermark", "records", "bytes", "producer_id")),
@@ -122,11 +122,14 @@ class _Exchanges(ctypes.Structure):
         ("batches", ctypes.c_void_p),
         ("shared", ctypes.c_void_p),
         ("batches_size", ctypes.c_uint64),
+        ("codes", ctypes.c_void_p),
+        ("codes_size", ctypes.c_uint64),
         ("next", ctypes.c_uint64),
         ("rows_used", ctypes.c_uint64),
         ("topics_used", ctypes.c_uint64),
         ("partitions_used", ctypes.c_uint64),
         ("batches_used", ctypes.c_uint64),
+        ("codes_used", ctypes.c_uint64),
     )
 
 
@@ -155,6 +158,8 @@ class ExchangeColumns(NamedTuple):
     """`BATCH`, which point into the messages' bytes; none where records are not wanted."""
     shared: NDArray[np.void]
     """`SHARED`, of the batches."""
+    codes: NDArray[np.int32]
+    """Error codes, none of them zero."""
 
 
 class _Room:
@@ -202,12 +207,13 @@ class ExchangeReader:
         call.names.table, call.names.table_size = self._table.ctypes.data, len(self._table)
         inside = 0 if headers else MAX_INSIDE
         self._rows, self._topics = np.zeros(MAX_ROWS, ROW), np.zeros(inside, np.uint32)
-        self._partitions = np.zeros(inside, PARTITION)
+        self._partitions, self._codes = np.zeros(inside, PARTITION), np.zeros(inside, np.int32)
         batches = MAX_INSIDE if records else 0
         self._batches, self._shared = np.zeros(batches, BATCH), np.zeros(batches, SHARED)
         call.rows, call.rows_size = self._rows.ctypes.data, MAX_ROWS
         call.topics, call.topics_size = self._topics.ctypes.data, inside
         call.partitions, call.partitions_size = self._partitions.ctypes.data, inside
+        call.codes, call.codes_size = self._codes.ctypes.data, inside
         call.batches, call.shared, call.batches_size = self._batches.ctypes.data, self._shared.ctypes.data, batches
 
     def read_by(self, code: int, request: int, response: int) -> None:
@@ -242,6 +248,7 @@ class ExchangeReader:
             self._partitions[: call.partitions_used].copy(),
             self._batches[: call.batches_used].copy(),
             self._shared[: call.batches_used].copy(),
+            self._codes[: call.codes_used].copy(),
         )
         # What does not fit into all of the room is Python's.
         return found, call.next + (outcome == NO_ROOM and not count)

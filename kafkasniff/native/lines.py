@@ -18,7 +18,10 @@ from kafkasniff.native.names import LineNames
 __all__ = [
     "CONNECTION_TEXT",
     "EARLIER",
+    "LEFT",
     "MAX_CAPTURES",
+    "READ",
+    "WRITTEN",
     "JsonLines",
     "Kind",
     "LineFacts",
@@ -37,6 +40,8 @@ USUAL_RATIO: Final = 6
 FEW: Final = 64
 """The same where topics were just learnt: more may follow, and lines behind them are written anew."""
 
+READ, WRITTEN, LEFT = range(3)
+"""What becomes of a message: it is read, so that problems are found, and has no line; it has one; it is Python's."""
 _DONE, _NO_ROOM, _COMPRESSED, _NEW_KIND, _NEW_CONNECTION, _NEW_CAPTURE, _ASKS = range(7)
 _LEFT: Final = b"\0"
 
@@ -69,29 +74,33 @@ class Source(ctypes.Structure):
         ("arena_size", ctypes.c_uint64),
         ("earlier", ctypes.c_void_p),
         ("earlier_size", ctypes.c_uint64),
+        ("shown", ctypes.c_void_p),
     )
 
-    def bind(
+    def bind(  # noqa: PLR0917 - once for each batch
         self,
         messages: NDArray[np.void],
         numbers: NDArray[np.int64],
         buffer: NDArray[np.uint8],
         arena: NDArray[np.uint8],
         earlier: NDArray[np.void] | None = None,
+        shown: NDArray[np.uint8] | None = None,
     ) -> tuple[object, ...]:
         """Set all of them, see `JsonLines.bind`; returns what has to be kept as long as they are used."""
         if (
             len(numbers) < len(messages)
             or numbers.dtype != np.int64
             or (earlier is not None and earlier.dtype != EARLIER)
+            or (shown is not None and (len(shown) < len(messages) or shown.dtype != np.uint8))
         ):
-            raise ValueError("numbers of exchanges, or earlier client ids, that are none")
+            raise ValueError("numbers of exchanges, earlier client ids, or what is shown, that are none")
         numbers = np.ascontiguousarray(numbers)
         self.messages, self.messages_size, self.numbers = messages.ctypes.data, len(messages), numbers.ctypes.data
         self.buffer, self.buffer_size = buffer.ctypes.data, len(buffer)
         self.arena, self.arena_size = arena.ctypes.data, len(arena)
         self.earlier, self.earlier_size = (0, 0) if earlier is None else (earlier.ctypes.data, len(earlier))
-        return messages, numbers, buffer, arena, earlier
+        self.shown = None if shown is None else shown.ctypes.data
+        return messages, numbers, buffer, arena, earlier, shown
 
 
 class _Lines(ctypes.Structure):
@@ -200,20 +209,21 @@ class JsonLines:
             if index < len(self._connections):
                 self._connections["size"][index] = 0
 
-    def bind(
+    def bind(  # noqa: PLR0917 - once for each batch
         self,
         messages: NDArray[np.void],
         numbers: NDArray[np.int64],
         buffer: NDArray[np.uint8],
         arena: NDArray[np.uint8],
         earlier: NDArray[np.void] | None = None,
+        shown: NDArray[np.uint8] | None = None,
     ) -> None:
         """From here on write these messages (`feed.MESSAGE`).
 
-        `numbers`: of their exchanges; `buffer`, `arena`: where their bytes are; `earlier`: as `EARLIER`. All of them
-        stay as they are until the last line is taken.
+        `numbers`: of their exchanges; `buffer`, `arena`: where their bytes are; `earlier`: as `EARLIER`; `shown`: of
+        `READ`, `WRITTEN` and `LEFT`. All of them stay as they are until the last line is taken.
         """
-        self._bound = self._lines.source.bind(messages, numbers, buffer, arena, earlier)
+        self._bound = self._lines.source.bind(messages, numbers, buffer, arena, earlier, shown)
         self._buffers = buffer, arena
         if self._names is not None:
             self._names.bind(len(messages))

@@ -154,13 +154,14 @@ class TextLines:
             if index < len(self._connections):
                 self._connections[index] = 0
 
-    def bind(
+    def bind(  # noqa: PLR0917 - as above
         self,
         messages: NDArray[np.void],
         numbers: NDArray[np.int64],
         buffer: NDArray[np.uint8],
         arena: NDArray[np.uint8],
         earlier: NDArray[np.void] | None = None,
+        shown: NDArray[np.uint8] | None = None,
         *,
         told: tuple[NDArray[np.void], NDArray[np.uint8]] | None = None,
     ) -> None:
@@ -169,7 +170,7 @@ class TextLines:
         `told`: what lines show, of `TOLD`, one for each, and the texts.
         """
         lines = self._lines
-        bound: list[Any] = [lines.source.bind(messages, numbers, buffer, arena, earlier)]
+        bound: list[Any] = [lines.source.bind(messages, numbers, buffer, arena, earlier, shown)]
         if self._names is not None:
             self._names.bind(len(messages))
         lines.told, lines.texts, lines.texts_size = None, 0, 0

@@ -183,7 +183,7 @@ def _selected(
     places: list[int] = []
     chosen: list[Output] = []
     for index, event in zip(indices, events, strict=True):
-        passed = selector.feed((event,))  # type: ignore[arg-type]  # there are no accounts of connections
+        passed: list[Any] = selector.feed((event,))  # type: ignore[arg-type]  # there are no accounts of connections
         places += [index] * len(passed)
         chosen += passed
     return places, chosen

@@ -39,9 +39,9 @@ from kafkasniff.native.exchanges import (
 from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, VERSIONS
 from kafkasniff.native.library import Kernel, kernel
 from kafkasniff.paired import PairColumns
+from kafkasniff.roles import ExchangeKind, exchange_kind
 from kafkasniff.rows.exchanges import capture_name
 from kafkasniff.rows.native_records import Batches, NativeRecords
-from kafkasniff.rows.roles import ExchangeKind, exchange_kind
 from kafkasniff.rows.schemas import PARTITION
 from kafkasniff.rows.staged import STAGED
 from kafkasniff.streams import PACKET_SHIFT
@@ -297,6 +297,7 @@ def _some(columns: ExchangeColumns, right: Bools) -> ExchangeColumns:
         responses=texts(columns.responses),
         topics=columns.topics[np.repeat(right, rows["topics"])],
         partitions=columns.partitions[np.repeat(right, rows["partitions"])],
+        codes=columns.codes[np.repeat(right, rows["codes"])],
     )
 
 

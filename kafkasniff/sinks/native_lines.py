@@ -111,18 +111,19 @@ class NativeLines:
         for way in self._ways.values():
             way.lines.forget(connections)
 
-    def bind(
+    def bind(  # noqa: PLR0917 - once for each batch
         self,
         messages: NDArray[np.void],
         numbers: NDArray[np.int64],
         buffer: NDArray[np.uint8],
         arena: NDArray[np.uint8],
         earlier: NDArray[np.void] | None = None,
+        shown: NDArray[np.uint8] | None = None,
     ) -> None:
         """The batch whose lines are taken from here on; see `JsonLines.bind`."""
         assert self._way is not None
         self._added.bind(messages, numbers, buffer, arena)
-        self._way.lines.bind(messages, numbers, buffer, arena, earlier)
+        self._way.lines.bind(messages, numbers, buffer, arena, earlier, shown)
 
     def take(self, first: int, last: int) -> Iterator[Lines | int]:
         """The lines of these messages, of one or more at a time; for one that is Python's its index."""

@@ -69,19 +69,20 @@ class NativeText:
         self._kinds: dict[tuple[int, int, bool], bool] = {}
         """Which of those seen have lines; as many as there are versions."""
 
-    def bind(
+    def bind(  # noqa: PLR0917 - once for each batch
         self,
         messages: NDArray[np.void],
         numbers: NDArray[np.int64],
         buffer: NDArray[np.uint8],
         arena: NDArray[np.uint8],
         earlier: NDArray[np.void] | None = None,
+        shown: NDArray[np.uint8] | None = None,
         *,
         told: tuple[NDArray[np.void], NDArray[np.uint8]] | None = None,
     ) -> None:
         """The batch that is written from here on; see `TextLines.bind`."""
         self._added.bind(messages, numbers, buffer, arena)
-        self._lines.bind(messages, numbers, buffer, arena, earlier, told=told)
+        self._lines.bind(messages, numbers, buffer, arena, earlier, shown, told=told)
 
     def use(self, detail: Detail) -> None:
         """Write at the current level of `detail` from here on."""

@@ -15,7 +15,7 @@ from kafkasniff.kafka.dissectors import api, api_keys
 from kafkasniff.kafka.message_plan import request_plan, response_plan
 from kafkasniff.native import kernel
 from kafkasniff.paired import PairColumns
-from kafkasniff.rows.roles import exchange_kind
+from kafkasniff.roles import exchange_kind
 from tests.choice import DEEP
 from tests.conftest import shipped_captures
 from tests.craft import kafka_bytes as kafka

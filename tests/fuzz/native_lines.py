@@ -17,7 +17,7 @@ from kafkasniff.native.caller import Program
 from kafkasniff.native.exchanges import ExchangeReader
 from kafkasniff.native.feed import KEYS, MESSAGE, NONE, VERSIONS
 from kafkasniff.native.text_lines import TABLE
-from kafkasniff.rows.roles import exchange_kind
+from kafkasniff.roles import exchange_kind
 from tests.conftest import shipped_captures
 from tests.fuzz.compiled import Room, compiled
 from tests.native.feed_messages import Native, batches, recorded

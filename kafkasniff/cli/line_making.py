@@ -1,0 +1,120 @@
+"""Which lines of a run the native kernel writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafkasniff.cli.options import OutputOptions, make_renderer
+
+if TYPE_CHECKING:
+    from kafkasniff.enrich import Enricher
+    from kafkasniff.filters import Predicate, Selector
+    from kafkasniff.inspector import Inspector
+    from kafkasniff.kafka.rendered import Renderer
+    from kafkasniff.line_runs import Ends, LineMaker, MakeLines
+    from kafkasniff.native.library import Kernel
+    from kafkasniff.payload import Payload
+    from kafkasniff.sinks.jsonl import JsonSink
+    from kafkasniff.sinks.text import TextSink
+
+__all__ = ["begin_lines", "lines_are_made"]
+
+
+def lines_are_made(options: OutputOptions, payload: Payload, predicate: Predicate | None, *, limited: bool) -> bool:
+    """Whether the kernel writes most lines of such an output."""
+    from kafkasniff.native import kernel
+
+    plain = options.form == "json" or not (options.verbose or options.records or payload.hides)
+    if limited or not plain or kernel() is None:
+        return False
+    if predicate is None:
+        return True
+    from kafkasniff.selection import asks_columns
+
+    return asks_columns(predicate)
+
+
+def begin_lines(
+    inspector: Inspector,
+    sink: TextSink | JsonSink,
+    enricher: Enricher,
+    options: OutputOptions,
+    payload: Payload,
+    *,
+    renderer: Renderer | None,
+    captures: bool,
+    terminal: bool,
+    filtered: tuple[Predicate, Selector] | None,
+    limited: bool,
+) -> bool:
+    """Have the kernel write lines of `sink`, as far as it can; whether it does.
+
+    `renderer`: that of the inspector; `enricher`: what takes its messages before the sink does; `captures`: there are
+    several, as for `make_sink`; `filtered`: what is shown, if not everything; `limited`: so many messages only.
+    """
+    from kafkasniff.native import kernel
+
+    native = kernel()
+    if native is None:
+        return False
+    if filtered is None:
+        make = None if limited else _maker(native, sink, renderer, enricher, captures=captures, terminal=terminal)
+        return make is not None and inspector.write_lines(make)
+    from kafkasniff.selection import Selection, asks_columns
+
+    if not asks_columns(filtered[0]):
+        return False
+    # Filters look at bodies as dicts, so the inspector has no renderer.
+    own = make_renderer(options, payload)
+    make = None if limited else _maker(native, sink, own, enricher, captures=captures, terminal=terminal)
+    secrets = inspector.decode_options.show_secrets
+    selection = Selection(*filtered, native, show_secrets=secrets, writes=make is not None)
+    return inspector.write_lines(_reader(native, enricher) if make is None else make, selection)
+
+
+def _reader(native: Kernel, enricher: Enricher) -> MakeLines:
+    """What reads messages without writing them."""
+
+    def make(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> LineMaker:
+        from kafkasniff.enrich.plan import shows_nothing
+        from kafkasniff.kafka.rendered import Renderer
+        from kafkasniff.sinks.native_lines import NativeLines
+
+        return NativeLines(native, Renderer(native, "auto", shows_nothing), ends, capture, enricher)
+
+    return make
+
+
+def _maker(
+    native: Kernel,
+    sink: TextSink | JsonSink,
+    renderer: Renderer | None,
+    enricher: Enricher,
+    *,
+    captures: bool,
+    terminal: bool,
+) -> MakeLines | None:
+    """What makes the lines of `sink`; None where there is nothing that could."""
+    from kafkasniff.sinks.text import TextSink
+
+    if isinstance(sink, TextSink):
+        if not sink.writes_plain_lines:
+            return None
+        text = sink
+
+        def make_text(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> LineMaker:
+            from kafkasniff.sinks.native_text import NativeText
+
+            return NativeText(native, text, ends, capture, enricher)
+
+        return make_text
+    if renderer is None:
+        return None
+
+    def make_json(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> LineMaker:
+        from kafkasniff.sinks.native_lines import NativeLines
+
+        return NativeLines(native, renderer, ends, capture, enricher, names_captures=captures, terminal=terminal)
+
+    return make_json
