@@ -163,6 +163,14 @@ UNUSUAL: dict[str, Say] = {
         lambda n: kafka.response(n, b"\1\5\1x" + b"\0\0\0\0\0\0\1\0"),
     ),
     "a body cut": _exchange(lambda n: kafka.request(12, 0, n, kafka.string("group")), lambda n: kafka.response(n, b"")),
+    "ahead, more than a body": _sent(
+        ("client", lambda n: _heartbeat(n * 1000)),
+        ("client", lambda n: _heartbeat(n * 1000 + 1)),
+        ("client", lambda n: _heartbeat(n * 1000 + 2)),
+        ("client", lambda n: _heartbeat(n * 1000 + 3)),
+        ("broker", lambda n: kafka.response(n * 1000, kafka.int16(0) + b"more")),
+        ("broker", lambda n: _all_heard(range(n * 1000 + 1, n * 1000 + 4))),
+    ),
     "more than a body": _exchange(_heartbeat, lambda n: kafka.response(n, kafka.int16(0) + b"more")),
     "a version of tomorrow": _exchange(lambda n: kafka.request(12, 9, n, b"whatever", flexible=True), _heard),
     "an API of tomorrow": _exchange(lambda n: kafka.request(900, 0, n, b"whatever"), _heard),
@@ -437,7 +445,7 @@ def test_what_is_out_of_order_or_comes_twice_stays_with_the_kernel(*, exchanges:
 LOSSY = [
     *sorted(USUAL),
     *("in a row", "crossing", "in pieces", "one and a piece", "many in a segment", "the same id"),
-    *("acks 0", "acks 0, many", "acks 0, version 9"),
+    *("acks 0", "acks 0, many", "acks 0, version 9", "more than a body", "ahead, more than a body"),
 ]
 
 
@@ -451,17 +459,26 @@ LOSSY = [
 @example(said=[["heartbeat"] * 60], lost=[(11, 1)], repeated=[], cuts=[5, 15, 60], exchanges=True)
 @example(said=[["heartbeat"] * 60], lost=[(12, 1)], repeated=[], cuts=[5, 15, 60], exchanges=True)
 @example(said=[["in a row"] * 30], lost=[(12, 1), (14, 2)], repeated=[10, 13], cuts=[50], exchanges=False)
+@example(said=[["heartbeat"] * 60], lost=[(10, 1)], repeated=[10], cuts=[60], exchanges=True)
+@example(said=[["heartbeat"] * 60], lost=[(12, 1)], repeated=[12], cuts=[60], exchanges=True)
 @example(
-    said=[[*["heartbeat"] * 40, "the same id", *["heartbeat"] * 9]],
+    said=[[*["heartbeat"] * 40, "the same id", "the same id", "more than a body", *["heartbeat"] * 9]],
     lost=[(6, 1)],
     repeated=[],
-    cuts=[60, 80],
+    cuts=[60],
+    exchanges=True,
+)
+@example(
+    said=[[*["heartbeat"] * 40, "ahead, more than a body", *["heartbeat"] * 3]],
+    lost=[(10, 1), (124, 1)],
+    repeated=[],
+    cuts=[60],
     exchanges=True,
 )
 def test_gaps_anywhere(
     said: list[list[str]], lost: list[tuple[int, int]], repeated: list[int], cuts: list[int], *, exchanges: bool
 ) -> None:
-    """`lost`: from where on packets are missing, and how many; `repeated`: those that come again at the end."""
+    """`lost`: from where on packets are missing, and how many; `repeated`: those that come at the end, too."""
     before, after = talks(said)
     again = [after[place]._replace(time_ns=after[-1].time_ns + 1) for place in repeated if place < len(after)]
     gone = {place + one for place, count in lost for one in range(count)}
