@@ -31,7 +31,6 @@ from kafkasniff.native.library import kernel
 from kafkasniff.packets import PacketBatch
 from kafkasniff.paired import ColumnTurns, PairColumns, PairedEntry, PairFinder, entries
 from kafkasniff.paired_messages import tell_request, tell_response
-from kafkasniff.repeats import Repeats
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed, Item
 from kafkasniff.tcp import Reassembler, TcpConnection
 from kafkasniff.tcp.plan import Key
@@ -70,8 +69,6 @@ class Inspector:
       into exchanges
     - `headers`: of bodies read those only that later messages are read by, or that tell whether a response will come
     - `keys`: secrets that decrypt TLS, besides those in the captures
-    - `shares`: for which key, version and direction of messages a body may be one object for all of them that have the
-      same bytes, which saves reading them again; for readers who change no such body. None: each has its own
     - `renderer`: makes bodies of which only a JSON sink's line is wanted; None: all are dicts
     - `memory`: budget in bytes for all that is kept between two batches (`memory_limits`); None: 1 GiB
 
@@ -92,7 +89,6 @@ class Inspector:
         connections: bool = False,
         headers: bool = False,
         keys: KeyLog | None = None,
-        shares: Callable[[int, int, Direction], bool] | None = None,
         renderer: Renderer | None = None,
         memory: int | None = None,
     ) -> None:
@@ -114,11 +110,10 @@ class Inspector:
         self._only_capture: str | None = None
         """The capture's name, where there was one alone so far."""
         self._known_brokers: set[tuple[int, int, int]] = set()
-        self._repeats = None if shares is None else Repeats(shares)
         self._renderer = renderer
         self._maker: BodyMaker | None = renderer
         native = kernel()
-        if renderer is None and shares is None and native is not None and not headers:
+        if renderer is None and native is not None and not headers:
             self._maker = PackedBodies(native)
         self._memory = MemoryBudget(checked_memory(memory))
         self._in_step: InStep | None = None
@@ -401,7 +396,7 @@ class Inspector:
                     self._lines = self._make_lines(self._ends, self._capture_at)
                 self._lines.forget(self._gone)
                 self._gone.clear()
-                self._run = LineRun(messages, edges, in_step.outstanding, self._lines, detail, self._repeats)
+                self._run = LineRun(messages, edges, in_step.outstanding, self._lines, detail)
         keyed += in_step.edges(messages, plain)
         back = in_step.take_back(fed.back)
         if len(messages.rows) and not lines:
@@ -414,7 +409,7 @@ class Inspector:
             if detail.hides:
                 in_step.count_hidden_pairs(messages)
             elif others is None or others.any():
-                keyed += entries(messages, options, self._repeats, self._maker, others)
+                keyed += entries(messages, options, self._maker, others)
         left = batch if len(fed.left) == len(batch) else left_rows(batch, fed.left, clock)
         return left, back
 

@@ -18,7 +18,6 @@ from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, VERSIONS
 from kafkasniff.native.lines import EARLIER
 from kafkasniff.outstanding import Outstanding, keys_of
 from kafkasniff.paired import Open, Paired, PairedEntry
-from kafkasniff.repeats import Repeats
 from kafkasniff.versions import Version, distinct, version_of
 
 __all__ = ["Ends", "LineMaker", "LineRun", "MakeLines"]
@@ -64,16 +63,15 @@ MakeLines = Callable[[Callable[[int], Ends], Callable[[int], str | None]], LineM
 class LineRun:
     """The messages of a batch, in their order."""
 
-    def __init__(  # noqa: PLR0917 - once for each batch
+    def __init__(
         self,
         messages: Messages,
         edges: Edges,
         outstanding: Outstanding,
         lines: LineMaker,
         detail: Detail,
-        repeats: Repeats | None,
     ) -> None:
-        """`messages`, `edges`: as `InStep.plain_edges` returns them; `repeats`: bodies that messages may share."""
+        """`messages`, `edges`: as `InStep.plain_edges` returns them."""
         rows = messages.rows
         self._messages = messages
         self._lines = lines
@@ -83,7 +81,7 @@ class LineRun:
         self.numbers: NDArray[np.int64] = np.zeros(len(rows), np.int64)
         """Of exchanges, by message, as far as they were given."""
         self._open: list[Open | None] = [None] * len(rows)
-        self._kinds = [Paired(data, self._open, detail.decode, repeats) for data in (messages.buffer, messages.arena)]
+        self._kinds = [Paired(data, self._open, detail.decode) for data in (messages.buffer, messages.arena)]
         self._edges = edges
         self._outstanding = outstanding
         self._texts: list[bytes] = []

@@ -20,7 +20,6 @@ from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.waits import Turns
 from kafkasniff.model import Message
 from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, TAGS, VERSIONS
-from kafkasniff.repeats import Repeats
 from kafkasniff.streams import NO_TIME
 from kafkasniff.versions import Version, distinct, version_of
 
@@ -62,18 +61,12 @@ the exchange before."""
 class Paired:
     """What messages of one batch have in common: `buffer` with their bytes, and their exchanges."""
 
-    __slots__ = ("ahead", "buffer", "context", "open", "repeats")
+    __slots__ = ("ahead", "buffer", "context", "open")
 
-    def __init__(
-        self, buffer: bytes, exchanges: list[Open | None], options: DecodeOptions, repeats: Repeats | None = None
-    ) -> None:
+    def __init__(self, buffer: bytes, exchanges: list[Open | None], options: DecodeOptions) -> None:
         self.buffer = buffer
         self.ahead: Ahead | None = None
         """Bodies, by the index of the message."""
-        self.repeats = repeats
-        """Bodies that may be those of several messages."""
-        if repeats is not None:
-            repeats.use(options)
         self.context = DecodeContext(options)
         """Of all messages in which there is nothing to note (`message.decode_body`)."""
         self.open = exchanges
@@ -111,13 +104,12 @@ class PairColumns(NamedTuple):
 def entries(
     messages: Messages,
     options: DecodeOptions,
-    repeats: Repeats | None = None,
     maker: BodyMaker | None = None,
     chosen: Bools | None = None,
 ) -> list[PairedEntry]:
     """The messages of exchanges that are whole, or those chosen of them, in their order.
 
-    `repeats`: bodies that messages may share; `maker`: makes bodies, some at a time.
+    `maker`: makes bodies, some at a time.
     """
     rows = messages.rows
     whole = rows["pair"] != NONE
@@ -128,9 +120,9 @@ def entries(
     is_request, in_arena = (rows["flags"] & REQUEST) > 0, (rows["flags"] & ARENA) > 0
     exchange = np.where(is_request, index, rows["pair"])
     open_: list[Open | None] = [None] * len(messages.rows)
-    kinds = [Paired(messages.buffer, open_, options, repeats)]
+    kinds = [Paired(messages.buffer, open_, options)]
     if in_arena.any():
-        kinds.append(Paired(messages.arena, open_, options, repeats))
+        kinds.append(Paired(messages.arena, open_, options))
     if maker is not None and maker.use(options):
         for paired, mine in zip(kinds, (~in_arena, in_arena), strict=False):
             if mine.any():

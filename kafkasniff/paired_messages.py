@@ -35,7 +35,7 @@ def tell_request(entry: PairedEntry, number: int, capture: str | None) -> tuple[
     made = _NOTHING
     if client_id.__class__ is not bytes and context.options.bodies:
         context.base = start
-        made = _made(paired, version, version.request, own, position + version.flexible, start + size)
+        made = _made(paired, version.request, own, position + version.flexible, start + size)
     body, rendered, errors = made
     first_packet &= PACKET_NUMBER
     last_packet &= PACKET_NUMBER
@@ -92,7 +92,7 @@ def tell_response(entry: PairedEntry, opened: Open, capture: str | None) -> Mess
     made = _NOTHING
     if context.options.bodies and not (flexible and (size < 5 or data[start + 4])):
         context.base = start
-        made = _made(paired, version, version.response, own, start + 4 + flexible, start + size)
+        made = _made(paired, version.response, own, start + 4 + flexible, start + size)
     body, rendered, errors = made
     first_packet &= PACKET_NUMBER
     last_packet &= PACKET_NUMBER
@@ -149,9 +149,7 @@ _Made = tuple[Body | None, RenderedBody | None, tuple[ErrorCode, ...]]
 _NOTHING: Final[_Made] = (None, None, ())
 
 
-def _made(  # noqa: PLR0917 - once for each message
-    paired: Paired, version: Version, plan: Plan, index: int, position: int, end: int
-) -> _Made:
+def _made(paired: Paired, plan: Plan, index: int, position: int, end: int) -> _Made:
     """The body of the message at this index; none where there is more to report than a body. Hot."""
     made = None if paired.ahead is None else paired.ahead.take(index)
     if made.__class__ is RenderedBody:
@@ -160,9 +158,7 @@ def _made(  # noqa: PLR0917 - once for each message
         return None, made, ()
     if made is not None:
         return made, None, ()  # type: ignore[return-value]  # as above
-    if paired.repeats is None:
-        return decode_body(plan, paired.buffer, position, end, paired.context), None, ()
-    return paired.repeats.body(version, plan, paired.buffer, position, end, paired.context), None, ()
+    return decode_body(plan, paired.buffer, position, end, paired.context), None, ()
 
 
 def _message(

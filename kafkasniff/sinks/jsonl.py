@@ -26,13 +26,11 @@ from kafkasniff.model import (
     RenderedBody,
     RenderedRecords,
     SaslToken,
-    SharedBody,
 )
 from kafkasniff.payload import SHOWN, BesideRecords, Payload
 from kafkasniff.sinks.json_pieces import PIECE_BYTES, PLACE, BytesForm, Pieces, bytes_default
 from kafkasniff.sinks.lines import ByteStream, LineWriter
 from kafkasniff.sinks.printable import visible_json
-from kafkasniff.sinks.shared import MadeOfShared
 from kafkasniff.sinks.times import rfc3339
 
 __all__ = [
@@ -239,11 +237,9 @@ class JsonSink:
         self._lines = LineWriter(stream)
         self._dumps = partial(orjson.dumps, default=self._default, option=orjson.OPT_APPEND_NEWLINE)
         self._plain = json_default(form)
-        self._body_dumps = partial(orjson.dumps, default=self._plain)
         self._apart: list[bytes] = []
         """Large JSON of the line that is being made, in order: orjson would copy it several times."""
         self._pieces = Pieces(form, payload.record if payload.hides else None)
-        self._shared: MadeOfShared[orjson.Fragment] = MadeOfShared()
         self._capture = capture
         # By the number of the connection; a look-up by `Endpoint` has to compare its fields.
         self._ends: dict[int | None, _Ends] = {}
@@ -275,8 +271,6 @@ class JsonSink:
             large = body.__class__ is LargeBody
             if body.__class__ is RenderedBody:
                 body = self._fragment(body.json)
-            elif body.__class__ is SharedBody:
-                body = self._shared.made.get(id(body)) or self._share(body)
             elif body is not None and event.api_key is not None and may_have_floats(event.api_key):
                 body = _finite(body)
             ends = self._ends.get(event.connection)
@@ -330,10 +324,6 @@ class JsonSink:
             # As below; what is left out of the line holds nothing of the kind.
             pieces = self._pieces.of(_encodable({**item, "body": None}) | {"body": body}, body)
         return map(visible_json, pieces) if self._terminal else pieces
-
-    def _share(self, body: SharedBody) -> orjson.Fragment:
-        """A body that other messages may have, too, as JSON."""
-        return self._shared.keep(body, orjson.Fragment(self._body_dumps(_finite(body))))
 
     def flush(self) -> None:
         """Hand on all lines so far."""

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kafkasniff.model import Body, Endpoint, Exchange, LargeBody, Lines, Message, Problem, SaslToken, SharedBody
+from kafkasniff.model import Body, Endpoint, Exchange, LargeBody, Lines, Message, Problem, SaslToken
 from kafkasniff.payload import SHOWN, BesideRecords, Payload
 from kafkasniff.sinks.lines import ByteStream, TextWriter, joined
 from kafkasniff.sinks.paint import COLOUR, PLAIN, Paint
 from kafkasniff.sinks.printable import display_width, printable, word
-from kafkasniff.sinks.shared import MadeOfShared
 from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.sinks.summaries.sasl import message_phrase
@@ -137,7 +136,6 @@ class TextSink:
         self._exchange_width = 4
         self._correlation_width = 7
         self._clients = _Column(8)
-        self._told: MadeOfShared[str] = MadeOfShared()
         self._arrows = self._encodable("→←")
 
     def _encodable(self, text: str) -> bool:
@@ -156,11 +154,7 @@ class TextSink:
                 for piece in pieces:
                     self._add(piece)
             else:
-                # Nearly always so: a line of its own, and nothing else. `apart` says the same.
-                told = self._told.made.get(id(event.body))
-                if told is None:
-                    told = self._tell(event)
-                self.put(event, told, "")
+                self.put(event, self._tell(event), "")
         elif isinstance(event, Problem):
             self._problem(event)
         elif isinstance(event, SaslToken):
@@ -168,11 +162,9 @@ class TextSink:
         # An exchange was told by its messages, and its end without an answer by a problem.
 
     def _tell(self, message: Message) -> str:
-        """What a message tells, kept where other messages may have its body, too."""
+        """What a message tells."""
         told = summary(message, self._paint)
-        if message.body_version is not None:
-            return _read_as(message, told)
-        return self._told.keep(message.body, told) if isinstance(message.body, SharedBody) else told
+        return told if message.body_version is None else _read_as(message, told)
 
     def flush(self) -> None:
         """Hand on all lines so far."""
@@ -200,8 +192,7 @@ class TextSink:
             if message.problems or self._verbosity
             else iter(())
         )
-        told = summary(message, self._paint)
-        return told if message.body_version is None else _read_as(message, told), below
+        return self._tell(message), below
 
     def put_below(self, piece: str) -> None:
         """Write further lines below the message that came last."""
