@@ -32,7 +32,6 @@ from kafkasniff.native.library import kernel
 from kafkasniff.packets import PacketBatch
 from kafkasniff.paired import ColumnTurns, Open, PairColumns, PairedEntry, PairedRun, PairFinder
 from kafkasniff.paired_messages import tell_request, tell_response
-from kafkasniff.repeats import Repeats
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed, Item
 from kafkasniff.tcp import Reassembler, TcpConnection
 from kafkasniff.tcp.plan import Key
@@ -84,8 +83,6 @@ class Inspector:
       into exchanges
     - `headers`: of bodies read those only that later messages are read by, or that tell whether a response will come
     - `keys`: secrets that decrypt TLS, besides those in the captures
-    - `shares`: for which key, version and direction of messages a body may be one object for all of them that have the
-      same bytes, which saves reading them again; for readers who change no such body. None: each has its own
     - `renderer`: makes bodies of which only a JSON sink's line is wanted; None: all are dicts
     - `memory`: budget in bytes for all that is kept between two batches (`memory_limits`); None: 1 GiB
 
@@ -106,7 +103,6 @@ class Inspector:
         connections: bool = False,
         headers: bool = False,
         keys: KeyLog | None = None,
-        shares: Callable[[int, int, Direction], bool] | None = None,
         renderer: Renderer | None = None,
         memory: int | None = None,
     ) -> None:
@@ -128,11 +124,10 @@ class Inspector:
         self._only_capture: str | None = None
         """The capture's name, where there was one alone so far."""
         self._known_brokers: set[tuple[int, int, int]] = set()
-        self._repeats = None if shares is None else Repeats(shares)
         self._renderer = renderer
         self._maker: BodyMaker | None = renderer
         native = kernel()
-        if renderer is None and shares is None and native is not None and not headers:
+        if renderer is None and native is not None and not headers:
             self._maker = PackedBodies(native)
         self._memory = MemoryBudget(checked_memory(memory))
         self._in_step: InStep | None = None
@@ -475,9 +470,7 @@ class Inspector:
                     self._lines = self._make_lines(self._ends, self._capture_at)
                 self._lines.forget(self._gone)
                 self._gone.clear()
-                self._run = LineRun(
-                    messages, edges, in_step.outstanding, self._lines, self._detail, self._repeats, selects
-                )
+                self._run = LineRun(messages, edges, in_step.outstanding, self._lines, self._detail, selects)
         elif finder is not None and not self._detail.hides:
             options = self._detail.decode
             messages, plain = in_step.whole(messages, lambda code: finder.may_take(code, options))
@@ -519,7 +512,7 @@ class Inspector:
             assert self._in_step is not None
             self._in_step.count_hidden_pairs(messages)
         elif others is None or others.any():
-            self._paired = PairedRun(messages, options, self._repeats, self._maker, others)
+            self._paired = PairedRun(messages, options, self._maker, others)
 
     def _adopt(self, in_step: InStep, deltas: list[Delta], back: list[TcpConnection]) -> int:
         """Hand on the connections that are in step now; returns how many."""

@@ -17,7 +17,6 @@ from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, VERSIONS
 from kafkasniff.native.lines import EARLIER, LEFT, READ, WRITTEN
 from kafkasniff.outstanding import Outstanding, keys_of
 from kafkasniff.paired import Open, Paired, PairedEntry, until
-from kafkasniff.repeats import Repeats
 from kafkasniff.streams import PACKET_NUMBER
 from kafkasniff.versions import Version, distinct, version_of
 
@@ -136,10 +135,9 @@ class LineRun:
         outstanding: Outstanding,
         lines: LineMaker,
         detail: Detail,
-        repeats: Repeats | None,
         selects: SelectsLines | None = None,
     ) -> None:
-        """`messages`, `edges`: as `InStep.plain_edges` returns them; `repeats`: bodies that messages may share.
+        """`messages`, `edges`: as `InStep.plain_edges` returns them.
 
         `selects`: what says which messages have lines; then `select` has to be called before lines are taken.
         """
@@ -152,7 +150,7 @@ class LineRun:
         self.numbers: NDArray[np.int64] = np.zeros(len(rows), np.int64)
         """Of exchanges, by message, as far as they were given."""
         self._open: list[Open | None] = [None] * len(rows)
-        self._kinds = [Paired(data, self._open, detail.decode, repeats) for data in (messages.buffer, messages.arena)]
+        self._kinds = [Paired(data, self._open, detail.decode) for data in (messages.buffer, messages.arena)]
         self._edges = edges
         self._outstanding = outstanding
         self._texts: list[bytes] = []

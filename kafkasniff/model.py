@@ -38,16 +38,6 @@ Body = dict[str, Any]
 """A decoded body by the protocol's names in snake_case; bytes stay bytes, uuids are strings of 22 characters."""
 
 
-class SharedBody(dict[str, Any]):
-    """A body that several messages have, in a run that allows it (`Inspector`): nobody changes it.
-
-    All of them are of one API, version and direction and have nothing but it to tell, so that what is made of the body
-    can be kept by its identity.
-    """
-
-    __slots__ = ()
-
-
 class LargeBody(dict[str, Any]):
     """A body that takes much memory (`LARGE_BODY`), so that sinks render it in pieces; else a dict like any other."""
 

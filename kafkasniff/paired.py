@@ -21,7 +21,6 @@ from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.waits import Turns
 from kafkasniff.model import Message
 from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, TAGS, VERSIONS
-from kafkasniff.repeats import Repeats
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER
 from kafkasniff.versions import Version, distinct, version_of
 
@@ -65,18 +64,12 @@ retransmissions since the exchange before."""
 class Paired:
     """What messages of one batch have in common: `buffer` with their bytes, and their exchanges."""
 
-    __slots__ = ("ahead", "bodies", "buffer", "context", "open", "repeats")
+    __slots__ = ("ahead", "bodies", "buffer", "context", "open")
 
-    def __init__(
-        self, buffer: bytes, exchanges: list[Open | None], options: DecodeOptions, repeats: Repeats | None = None
-    ) -> None:
+    def __init__(self, buffer: bytes, exchanges: list[Open | None], options: DecodeOptions) -> None:
         self.buffer = buffer
         self.ahead: Ahead | None = None
         """Bodies, by the index of the message."""
-        self.repeats = repeats
-        """Bodies that may be those of several messages."""
-        if repeats is not None:
-            repeats.use(options)
         self.context = DecodeContext(options)
         """Of all messages in which there is nothing to note (`message.decode_body`)."""
         self.bodies = options.bodies
@@ -120,14 +113,13 @@ class PairedRun:
     Their entries are made some at a time: the memory of an entry is many times that of a row, and Python's cycle
     collector goes through all those that are there.
 
-    `repeats`: bodies that messages may share; `maker`: makes bodies, some at a time.
+    `maker`: makes bodies, some at a time.
     """
 
     def __init__(
         self,
         messages: Messages,
         options: DecodeOptions,
-        repeats: Repeats | None = None,
         maker: BodyMaker | None = None,
         chosen: Bools | None = None,
     ) -> None:
@@ -140,9 +132,9 @@ class PairedRun:
         self._orders: list[int] = rows["order"].tolist()
         in_arena = (rows["flags"] & ARENA) > 0
         open_: list[Open | None] = [None] * len(messages.rows)
-        self._kinds = [Paired(messages.buffer, open_, options, repeats)]
+        self._kinds = [Paired(messages.buffer, open_, options)]
         if in_arena.any():
-            self._kinds.append(Paired(messages.arena, open_, options, repeats))
+            self._kinds.append(Paired(messages.arena, open_, options))
         if maker is not None and maker.use(options):
             for paired, mine in zip(self._kinds, (~in_arena, in_arena), strict=False):
                 if mine.any():

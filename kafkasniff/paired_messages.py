@@ -153,10 +153,7 @@ def _read(  # noqa: PLR0917 - where the body is
     """A body that was not made ahead, of the message that begins at `start`; None where there is more to report."""
     context, plan = paired.context, version.request if direction == "request" else version.response
     context.base = start
-    if paired.repeats is None:
-        body = decode_body(plan, paired.buffer, position, end, context)
-    else:
-        body = paired.repeats.body(version, plan, paired.buffer, position, end, context)
+    body = decode_body(plan, paired.buffer, position, end, context)
     if body is not None:
         _count(paired, version.key, direction, end - start, body)
     return body

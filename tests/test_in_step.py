@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from benchmarks import small_messages
 from kafkasniff.accounts import InspectedConnection
 from kafkasniff.capture import open_captures
-from kafkasniff.enrich import leaves_alone
 from kafkasniff.inspector import Inspector
 from kafkasniff.model import Connection, Exchange, Message, Problem
 from kafkasniff.paired import PairedEntry
@@ -283,7 +282,6 @@ OPTIONS = st.fixed_dictionaries(
         "connections": st.booleans(),
         "records": st.sampled_from(["full", "columns", "skip"]),
         "max_frame": st.sampled_from([100 << 20, 1000]),
-        "shares": st.sampled_from([None, leaves_alone]),
     }
 )
 

@@ -24,7 +24,7 @@ from kafkasniff.inspector import Inspector, Output
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.detail import Detail
 from kafkasniff.kafka.record_batch import Batch, HeldRecords
-from kafkasniff.model import Connection, Endpoint, Exchange, Message, Problem, SharedBody
+from kafkasniff.model import Connection, Endpoint, Exchange, Message, Problem
 from kafkasniff.state import dump, dump_inspector, load_inspector
 from kafkasniff.state.graph import Graph, Layout
 from kafkasniff.state.layouts import layouts
@@ -406,7 +406,7 @@ def test_a_batch_keeps_its_bytes_and_records() -> None:
     values = Values[Message](Message)
     batch = Batch({"compression": "gzip"})
     batch.held, batch.records, batch.uncompressed = HeldRecords(b"wire", 9), [{"key": b"k"}], 12
-    given = Message("request", 1, body=SharedBody(topic_data=[{"records": {"batches": [{}, batch]}}]))
+    given = Message("request", 1, body={"topic_data": [{"records": {"batches": [{}, batch]}}]})
     again = values.load(values.dump(given))
     assert list(batches(again)) == [(HeldRecords(b"wire", 9), [{"key": b"k"}], 12)]
     assert again == given

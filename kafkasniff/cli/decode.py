@@ -107,10 +107,9 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.pipeline import Pipeline, learn_names, summary_line
     from kafkasniff.cli.progress import Progress, wants_progress
-    from kafkasniff.enrich import Enricher, leaves_alone
+    from kafkasniff.enrich import Enricher
     from kafkasniff.inspector import Inspector
 
-    arguments["shares"] = leaves_alone
     if predicate is None and writing is None:
         arguments["renderer"] = make_renderer(wanted, payload)
     # Which connections are written is told at their ends.

@@ -303,11 +303,10 @@ def make_inspector(
 
     `grows`: a key log is being written; `renderer`: see `make_renderer`.
     """
-    from kafkasniff.enrich import leaves_alone
     from kafkasniff.inspector import Inspector
 
     arguments = inspector_arguments(options, records, exchanges=exchanges, grows=grows)
-    return Inspector(**arguments, connections=connections, shares=leaves_alone, renderer=renderer)
+    return Inspector(**arguments, connections=connections, renderer=renderer)
 
 
 def inspector_arguments(

@@ -52,23 +52,15 @@ class _Way(NamedTuple):
     records: tuple[str, ...]
     scalars: tuple[str, ...]
     """Arrays of numbers and strings."""
-    inner: tuple[tuple[str, int, str | None, _Way | None], ...]
-    """Arrays of structs, and structs with something to be counted: `each` of theirs, the one `records` field where
-    nothing else counts in them, and their way where more does."""
+    inner: tuple[tuple[str, _Way], ...]
+    """Arrays of structs, and structs with something to be counted."""
     nested: str | None = None
     """What a message that lies in this one is told as; only of a whole message."""
-    quick: _Quick | None = None
-    """The same in short, where it has the form of Kafka's own messages; only of a whole message."""
 
-
-class _Quick(NamedTuple):
-    """Records in an array of partitions in an array of topics, and arrays of plain structs beside either."""
-
-    beside: tuple[str, ...]
-    topics: str
-    partitions: str
-    records: str
-    in_partition: tuple[str, ...]
+    @property
+    def counts(self) -> bool:
+        """Whether there is anything to be counted in such a struct."""
+        return bool(self.records or self.scalars or self.inner)
 
 
 @lru_cache(maxsize=1024)  # keys come from the wire
@@ -88,49 +80,15 @@ def _way_of(message: MessageDefinition) -> _Way | None:
     if not (message.has_records or message.nested):
         return None
     way = _way(message.fields)
-    return (
-        way._replace(quick=_quick(message)) if message.nested is None else way._replace(nested=f"_{message.nested[1]}")
-    )
-
-
-def _quick(message: MessageDefinition) -> _Quick | None:
-    """None where the message has another form."""
-    root = _way(message.fields)
-    deep = [field for field in message.fields if _counts(_way(field.fields))]
-    if root.records or root.scalars or len(deep) != 1 or not deep[0].array:
-        return None
-    topic = _way(deep[0].fields)
-    partitions = [field for field in deep[0].fields if field.type == "struct" and field.array]
-    if topic.records or topic.scalars or len(topic.inner) != 1 or len(partitions) != 1:
-        return None
-    partition, records = _way(partitions[0].fields), _plain_records(partitions[0].fields)
-    if records is None or partition.scalars or any(plain or below for _, _, plain, below in partition.inner):
-        return None
-    beside = tuple(name for name, *_ in root.inner if name != deep[0].name)
-    return _Quick(beside, deep[0].name, partitions[0].name, records, tuple(name for name, *_ in partition.inner))
-
-
-def _counts(way: _Way) -> bool:
-    return bool(way.records or way.scalars or way.inner)
+    return way if message.nested is None else way._replace(nested=f"_{message.nested[1]}")
 
 
 def _way(fields: tuple[FieldDefinition, ...]) -> _Way:
     records = tuple(field.name for field in fields if field.type == "records")
     scalars = tuple(field.name for field in fields if field.array and field.type not in {"struct", "records"})
-    inner: list[tuple[str, int, str | None, _Way | None]] = []
-    for field in fields:
-        way = _way(field.fields)
-        counts = _counts(way)
-        if field.type == "struct" and (field.array or counts):
-            plain = _plain_records(field.fields) if counts and not (way.scalars or way.inner) else None
-            inner.append((field.name, way.each, plain, way if counts and plain is None else None))
-    return _Way(2 * RECORD_BYTES if records else RECORD_BYTES, records, scalars, tuple(inner))
-
-
-def _plain_records(fields: tuple[FieldDefinition, ...]) -> str | None:
-    """The `records` field of a struct; None where it has several, or an array."""
-    found = [field for field in fields if field.type == "records"]
-    return found[0].name if len(found) == 1 and not found[0].array else None
+    structs = [(field, _way(field.fields)) for field in fields if field.type == "struct"]
+    inner = tuple((field.name, way) for field, way in structs if field.array or way.counts)
+    return _Way(2 * RECORD_BYTES if records else RECORD_BYTES, records, scalars, inner)
 
 
 def has_records(api_key: int | None, direction: Direction) -> bool:
@@ -148,8 +106,6 @@ def likely_bytes(api_key: int | None, direction: Direction, size: int, body: Bod
     way = _way_of_request(api_key) if direction == "request" else _way_of_response(api_key)
     if way is None:
         return size * BODY_RATIO
-    if way.quick is not None:
-        return size + _quickly_counted(way.quick, body)
     total = _counted(way, body)
     if way.nested is None:
         return size + total
@@ -159,54 +115,27 @@ def likely_bytes(api_key: int | None, direction: Direction, size: int, body: Bod
     return size * BODY_RATIO + total
 
 
-def _quickly_counted(quick: _Quick, body: Body) -> int:
-    """The same as `_counted` in half the time. Hot."""
-    beside, topics, partitions, records, in_partition = quick
-    total = 0
-    for name in beside:
-        total += RECORD_BYTES * len(body.get(name) or ())
-    for topic in body.get(topics) or ():
-        total += RECORD_BYTES
-        for partition in topic.get(partitions) or ():
-            total += 2 * RECORD_BYTES
-            field = partition.get(records)
-            if field is not None:
-                total += _records(field)
-            for name in in_partition:
-                value = partition.get(name)
-                if value:
-                    total += RECORD_BYTES * len(value)
-    return total
-
-
 def _counted(way: _Way, struct: Body) -> int:
     """What is counted in a struct. Hot."""
     total = 0
-    _, records, scalars, inner, _, _ = way
-    for name in records:
+    for name in way.records:
         value = struct.get(name)
         if value.__class__ is list:
             for one in value:
                 total += 0 if one is None else _records(one)
         elif value is not None:
             total += _records(value)
-    for name in scalars:
+    for name in way.scalars:
         total += SCALAR_BYTES * len(struct.get(name) or ())
-    for name, each, plain, below in inner:
+    for name, inner in way.inner:
         value = struct.get(name)
         if not value:
             continue
-        if value.__class__ is dict:
-            value = (value,)
-        total += each * len(value)
-        if plain is not None:
-            for one in value:
-                field = one.get(plain)
-                if field is not None:
-                    total += _records(field)
-        elif below is not None:
-            for one in value:
-                total += _counted(below, one)
+        structs = (value,) if value.__class__ is dict else value
+        total += inner.each * len(structs)
+        if inner.counts:
+            for one in structs:
+                total += _counted(inner, one)
     return total
 
 

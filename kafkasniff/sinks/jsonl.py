@@ -26,13 +26,11 @@ from kafkasniff.model import (
     RenderedBody,
     RenderedRecords,
     SaslToken,
-    SharedBody,
 )
 from kafkasniff.payload import SHOWN, BesideRecords, Payload
 from kafkasniff.sinks.json_pieces import PIECE_BYTES, PLACE, BytesForm, Pieces, bytes_default
 from kafkasniff.sinks.lines import ByteStream, LineWriter
 from kafkasniff.sinks.printable import visible_json
-from kafkasniff.sinks.shared import MadeOfShared
 from kafkasniff.sinks.times import rfc3339
 
 __all__ = [
@@ -46,8 +44,8 @@ __all__ = [
     "plain_text",
 ]
 
-CONNECTIONS_KEPT: Final = 4096
-"""Connections whose ends are kept as text."""
+ENDPOINTS_KEPT: Final = 4096
+"""Endpoints that are kept as text."""
 
 Default = Callable[[Any], Any]
 
@@ -106,7 +104,7 @@ def plain(value: Any, form: BytesForm = "auto") -> Any:
     return _finite(value)
 
 
-@lru_cache(maxsize=CONNECTIONS_KEPT)
+@lru_cache(maxsize=ENDPOINTS_KEPT)
 def _endpoint(endpoint: Endpoint | None) -> str | None:
     return None if endpoint is None else str(endpoint)
 
@@ -116,24 +114,15 @@ def problem_objects(problems: tuple[Problem, ...]) -> list[dict[str, Any]]:
     return [{"kind": one.kind, "detail": one.detail, "offset": one.offset} for one in problems]
 
 
-_Ends = tuple[Endpoint | None, Endpoint | None, str | None, str | None]
-"""Client and broker of a connection, and how they are written."""
-
-
-def _ends(message: Message) -> _Ends:
-    client, broker = message.client, message.broker
-    return client, broker, _endpoint(client), _endpoint(broker)
-
-
-def _message(message: Message, body: Any, ends: _Ends, capture: bool) -> dict[str, Any]:
+def _message(message: Message, body: Any, capture: bool) -> dict[str, Any]:
     """The object of a message in the contract's order of keys. Hot: one dict literal, the rare keys added after it."""
     item: dict[str, Any] = {
         "type": message.type,
         "exchange": message.exchange,
         "connection": message.connection,
         "time": rfc3339(message.time_ns),
-        "client": ends[2],
-        "broker": ends[3],
+        "client": _endpoint(message.client),
+        "broker": _endpoint(message.broker),
         "api_key": message.api_key,
         "api": message.api,
         "api_version": message.api_version,
@@ -203,7 +192,7 @@ def _problem(problem: Problem) -> dict[str, Any]:
 
 def message_object(message: Message, *, form: BytesForm = "auto", capture: bool = False) -> dict[str, Any]:
     """What the line of a message holds, as plain values in the contract's order; `capture`: name the capture, too."""
-    item: dict[str, Any] = plain(_message(message, message.body, _ends(message), capture), form)
+    item: dict[str, Any] = plain(_message(message, message.body, capture), form)
     return item
 
 
@@ -239,14 +228,10 @@ class JsonSink:
         self._lines = LineWriter(stream)
         self._dumps = partial(orjson.dumps, default=self._default, option=orjson.OPT_APPEND_NEWLINE)
         self._plain = json_default(form)
-        self._body_dumps = partial(orjson.dumps, default=self._plain)
         self._apart: list[bytes] = []
         """Large JSON of the line that is being made, in order: orjson would copy it several times."""
         self._pieces = Pieces(form, payload.record if payload.hides else None)
-        self._shared: MadeOfShared[orjson.Fragment] = MadeOfShared()
         self._capture = capture
-        # By the number of the connection; a look-up by `Endpoint` has to compare its fields.
-        self._ends: dict[int | None, _Ends] = {}
 
     def write_lines(self, lines: Lines) -> None:
         """Write lines that are made already."""
@@ -275,16 +260,9 @@ class JsonSink:
             large = body.__class__ is LargeBody
             if body.__class__ is RenderedBody:
                 body = self._fragment(body.json)
-            elif body.__class__ is SharedBody:
-                body = self._shared.made.get(id(body)) or self._share(body)
             elif body is not None and event.api_key is not None and may_have_floats(event.api_key):
                 body = _finite(body)
-            ends = self._ends.get(event.connection)
-            if ends is None or ends[0] is not event.client or ends[1] is not event.broker:
-                if len(self._ends) >= CONNECTIONS_KEPT:
-                    self._ends.clear()
-                ends = self._ends[event.connection] = _ends(event)
-            item = _message(event, body, ends, self._capture)
+            item = _message(event, body, self._capture)
             if large:
                 return self._in_pieces(item, body)
         elif isinstance(event, Problem):
@@ -330,10 +308,6 @@ class JsonSink:
             # As below; what is left out of the line holds nothing of the kind.
             pieces = self._pieces.of(_encodable({**item, "body": None}) | {"body": body}, body)
         return map(visible_json, pieces) if self._terminal else pieces
-
-    def _share(self, body: SharedBody) -> orjson.Fragment:
-        """A body that other messages may have, too, as JSON."""
-        return self._shared.keep(body, orjson.Fragment(self._body_dumps(_finite(body))))
 
     def flush(self) -> None:
         """Hand on all lines so far."""

@@ -1,6 +1,6 @@
 """Text for people: one line per message, aligned; the body as a tree below it where asked for.
 
-Lines are put together by plain string formatting; whatever repeats (endpoints, API labels, the clock's second) is kept
+Lines are put together by plain string formatting; whatever repeats (endpoints, API labels) is kept
 ready with its colours and padding. Columns start narrow and grow with what they have to hold, never back. Every string
 from the wire goes through `kafkasniff.sinks.printable`.
 """
@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kafkasniff.model import Body, Endpoint, Exchange, LargeBody, Lines, Message, Problem, SaslToken, SharedBody
+from kafkasniff.model import Body, Endpoint, Exchange, LargeBody, Lines, Message, Problem, SaslToken
 from kafkasniff.payload import SHOWN, BesideRecords, Payload
 from kafkasniff.sinks.lines import ByteStream, TextWriter, joined
 from kafkasniff.sinks.paint import COLOUR, PLAIN, Paint
 from kafkasniff.sinks.printable import display_width, printable, word
-from kafkasniff.sinks.shared import MadeOfShared
 from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.sinks.summaries.sasl import message_phrase
-from kafkasniff.sinks.times import THREE_DIGITS, clock_time, date_of, duration
+from kafkasniff.sinks.times import clock_time, date_of, duration
 from kafkasniff.sinks.tree import body_tree, bytes_dump
 
 __all__ = ["CLIENT_WIDTH", "LINE_CACHE", "PROBLEMS_SHOWN", "TextSink", "TextState"]
@@ -125,10 +124,6 @@ class TextSink:
         self._width = width
         self._captures = captures
         self._capture: str | None = None
-        # What the clock shows down to the millisecond and to the second, and which since the epoch they are.
-        self._clock = self._second_clock = ""
-        self._millisecond: int | None = None
-        self._second: int | None = None
         self._day = ""
         # connection → its endpoints, and both ways to show them, padded
         self._pairs: dict[int | None, tuple[Endpoint | None, Endpoint | None, str, str]] = {}
@@ -137,7 +132,6 @@ class TextSink:
         self._exchange_width = 4
         self._correlation_width = 7
         self._clients = _Column(8)
-        self._told: MadeOfShared[str] = MadeOfShared()
         self._arrows = self._encodable("→←")
 
     def _encodable(self, text: str) -> bool:
@@ -156,11 +150,7 @@ class TextSink:
                 for piece in pieces:
                     self._add(piece)
             else:
-                # Nearly always so: a line of its own, and nothing else. `apart` says the same.
-                told = self._told.made.get(id(event.body))
-                if told is None:
-                    told = self._tell(event)
-                self.put(event, told, "")
+                self.put(event, self._tell(event), "")
         elif isinstance(event, Problem):
             self._problem(event)
         elif isinstance(event, SaslToken):
@@ -168,11 +158,9 @@ class TextSink:
         # An exchange was told by its messages, and its end without an answer by a problem.
 
     def _tell(self, message: Message) -> str:
-        """What a message tells, kept where other messages may have its body, too."""
+        """What a message tells."""
         told = summary(message, self._paint)
-        if message.body_version is not None:
-            return _read_as(message, told)
-        return self._told.keep(message.body, told) if isinstance(message.body, SharedBody) else told
+        return told if message.body_version is None else _read_as(message, told)
 
     def flush(self) -> None:
         """Hand on all lines so far."""
@@ -200,8 +188,7 @@ class TextSink:
             if message.problems or self._verbosity
             else iter(())
         )
-        told = summary(message, self._paint)
-        return told if message.body_version is None else _read_as(message, told), below
+        return self._tell(message), below
 
     def put_below(self, piece: str) -> None:
         """Write further lines below the message that came last."""
@@ -215,13 +202,7 @@ class TextSink:
         """
         if self._captures and message.capture != self._capture:
             self._turn_capture(message.capture)
-        time_ns = message.time_ns
-        if time_ns is None:
-            clock, digits = _NO_TIME, ""
-        else:
-            millisecond, rest = divmod(time_ns // 1000, 1000)
-            clock = self._clock if millisecond == self._millisecond else self._turn_clock(millisecond)
-            digits = THREE_DIGITS[rest]
+        clock = self._time(message.time_ns)
         api_key = (message.api_key, message.api_version)
         api = self._apis.ready.get(api_key) or self.label(*api_key, message.api)
         exchange = "#?" if message.exchange is None else f"#{message.exchange}"
@@ -241,11 +222,11 @@ class TextSink:
         if message.type == "request":
             client = message.client_id
             shown = self._clients.ready.get(client) or self._clients.pad(client, _client(client))
-            line = f"{clock}{digits}  {pair[2]}  {api}  {number}  {_NO_LATENCY}  {shown}  {told}"
+            line = f"{clock}  {pair[2]}  {api}  {number}  {_NO_LATENCY}  {shown}  {told}"
         else:
             ns = message.latency_ns
             latency = _NO_LATENCY if ns is None else duration(ns).rjust(LATENCY_WIDTH)
-            line = f"{clock}{digits}  {pair[3]}  {api}  {number}  {latency}  {self._clients.blank}  {told}"
+            line = f"{clock}  {pair[3]}  {api}  {number}  {latency}  {self._clients.blank}  {told}"
         if not told:
             line = line.rstrip()
         self._add(f"{line}\n{below}" if below else line)
@@ -254,24 +235,11 @@ class TextSink:
         """The clock, after a line with the date where the day is another one."""
         if time_ns is None:
             return _NO_TIME
-        millisecond, rest = divmod(time_ns // 1000, 1000)
-        clock = self._clock if millisecond == self._millisecond else self._turn_clock(millisecond)
-        return f"{clock}{THREE_DIGITS[rest]}"
-
-    def _turn_clock(self, millisecond: int) -> str:
-        """The clock down to this millisecond since the epoch, from now on `_clock`."""
-        second, rest = divmod(millisecond, 1000)
-        if second != self._second:
-            time_ns = second * 1_000_000_000
-            day = date_of(time_ns)
-            if day != self._day:
-                self._day = day
-                self._add(f"{self._paint.dim}{day} UTC{self._paint.reset}")
-            self._second = second
-            self._second_clock = clock_time(time_ns)[:9]
-        self._millisecond = millisecond
-        clock = self._clock = f"{self._second_clock}{THREE_DIGITS[rest]}"
-        return clock
+        day = date_of(time_ns)
+        if day != self._day:
+            self._day = day
+            self._add(f"{self._paint.dim}{day} UTC{self._paint.reset}")
+        return clock_time(time_ns)
 
     def _turn_capture(self, capture: str | None) -> None:
         self._capture = capture
@@ -350,10 +318,7 @@ class TextSink:
     def resume(self, state: TextState, lines: bytes) -> None:
         """Take lines that the kernel has written, and continue behind them."""
         self._lines.add_encoded(lines)
-        day, self._capture, self._exchange_width, self._correlation_width, width = state
-        if day != self._day:
-            self._day = day
-            self._millisecond = self._second = None
+        self._day, self._capture, self._exchange_width, self._correlation_width, width = state
         if width != self._clients.width:
             self._clients.widen(width)
 

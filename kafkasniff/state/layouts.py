@@ -196,7 +196,7 @@ _RUNS: Final = (
         without=frozenset(
             {
                 *("_gone", "_in_step", "_lines", "_make_lines", "_maker", "_memory", "_paired", "_rows_at_once"),
-                *("_renderer", "_repeats", "_run", "_selects", "slice_bytes"),
+                *("_renderer", "_run", "_selects", "slice_bytes"),
             }
         ),
         views={"_reassembler": lambda inspector: inspector.reassembler},

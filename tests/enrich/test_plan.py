@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
-from kafkasniff.enrich.plan import Plan, data_plan, message_plan, named_topics
+from kafkasniff.enrich import Catalog, Enricher
+from kafkasniff.enrich.plan import Plan, data_plan, leaves_alone, message_plan, named_topics
 from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.layout import Field, Struct
-from kafkasniff.model import Direction
+from kafkasniff.kafka.message import decode_request, decode_response
+from kafkasniff.model import Direction, Message
+from tests.vectors.reader import Vector, vectors
 
 
 def structs(layout: Struct) -> list[Struct]:
@@ -134,3 +139,41 @@ def test_records() -> None:
     assert data_plan("ShareSnapshotKey", 17) is None
     assert data_plan("Nonsense", 0) is None
     assert data_plan("OffsetCommitKey", None) is None
+
+
+class _KnowsAll(Catalog):
+    def topic(self, topic_id: object) -> str | None:
+        return "__consumer_offsets"
+
+
+def test_bodies_that_are_left_alone_are() -> None:
+    """By an enricher that knows a name for each id, on all messages that Kafka's classes write."""
+    alone: set[tuple[int, int, str]] = set()
+    changed: set[tuple[int, int, str]] = set()
+    for vector in vectors():
+        message = _message(vector)
+        if message is None or message.body is None:
+            continue
+        before = copy.deepcopy(message.body)
+        Enricher(_KnowsAll()).feed([message])
+        assert message.api_key is not None
+        assert message.api_version is not None
+        kind = message.api_key, message.api_version, message.type
+        if message.body != before:
+            changed.add(kind)
+        if leaves_alone(*kind):
+            alone.add(kind)
+    assert not alone & changed
+    assert len(alone) > 500
+    assert len(changed) > 50
+
+
+def _message(vector: Vector) -> Message | None:
+    if vector.kind == "request":
+        decoded = decode_request(vector.data, 0, len(vector.data))
+    elif vector.kind == "response" and vector.key is not None:
+        decoded = decode_response(vector.data, 0, len(vector.data), vector.key, vector.version)
+    else:
+        return None
+    kind = "request" if vector.kind == "request" else "response"
+    return Message(kind, 0, api_key=vector.key, api_version=vector.version, body=decoded.body, exchange=1)

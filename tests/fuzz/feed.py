@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from itertools import chain, zip_longest
 from typing import Any, Final
 
-from kafkasniff.enrich import leaves_alone
 from kafkasniff.inspector import Inspector
 from kafkasniff.packets import ACK, FIN, RST, SYN
 from kafkasniff.streams import NO_TIME
@@ -251,8 +250,6 @@ def options_of(how: int) -> tuple[int, dict[str, Any]]:
     options: dict[str, Any] = {"exchanges": bool(how & 1), "connections": bool(how & 2), "records": records}
     if how & 4:
         options["max_frame"] = 2000
-    if how & 8:
-        options["shares"] = leaves_alone
     return how >> 6, options
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, zip_longest
 from typing import Any, Final
 
-from kafkasniff.enrich import Enricher, leaves_alone
+from kafkasniff.enrich import Enricher
 from kafkasniff.inspector import Inspector
 from kafkasniff.model import Exchange, Message, Problem, SaslToken
 from kafkasniff.packets import ACK, FIN, RST, SYN, PacketBatch
@@ -55,7 +55,6 @@ _SMALL: Final = 8
 _FINISHED: Final = 16
 _RESET: Final = 32
 _ONE_SIDED: Final = 64
-_SHARED: Final = 128
 
 _BROKER: Final = 1
 """Bits of a segment's first byte: the broker sends it; """
@@ -193,8 +192,6 @@ def options_of(how: int) -> dict[str, Any]:
     options: dict[str, Any] = {"show_secrets": bool(how & _SHOWN), "ports": (9092,) if how & _FORCED else ()}
     if how & _SMALL:
         options["max_frame"] = MAX_FRAME
-    if how & _SHARED:
-        options["shares"] = leaves_alone
     return options
 
 
@@ -233,7 +230,7 @@ def _whole(talk: tuple[Said, ...], longest: int) -> list[Said]:
 
 def seeds() -> list[bytes]:
     talks = [kept for talk in conversations() if (kept := _whole(talk, 3000))]
-    ways = (_BEGUN | _FINISHED, 0, _BEGUN | _SHOWN, _FORCED, _BEGUN | _RESET, _ONE_SIDED, _BEGUN | _SHARED)
+    ways = (_BEGUN | _FINISHED, 0, _BEGUN | _SHOWN, _FORCED, _BEGUN | _RESET, _ONE_SIDED)
     found = []
     for number, said in enumerate(spread(talks, 60)):
         how = ways[number % len(ways)]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kafkasniff.capture import open_captures
-from kafkasniff.enrich import Enricher, leaves_alone
+from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.inspector import Inspector
 from kafkasniff.kafka.rendered import Renderer
@@ -48,7 +48,7 @@ def lines(
 ) -> tuple[bytes, int]:
     """The JSON lines of packets, and how many bodies the kernel made of them."""
     renderer = Renderer(the_kernel(), form, reads_nothing, payload.hiding) if native else None
-    inspector = Inspector(exchanges=False, shares=leaves_alone, renderer=renderer, **options)
+    inspector = Inspector(exchanges=False, renderer=renderer, **options)
     enricher = Enricher(summary=inspector.summary)
     out = io.BytesIO()
     sink = JsonSink(out, form=form, payload=payload)

@@ -13,7 +13,6 @@ from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.embedded import may_have_floats
 from kafkasniff.model import Endpoint, ErrorCode, Exchange, Problem, SaslToken
 from kafkasniff.sinks.jsonl import (
-    CONNECTIONS_KEPT,
     JsonSink,
     body_json,
     event_object,
@@ -80,13 +79,6 @@ def test_a_connection_number_with_other_endpoints_shows_them() -> None:
         (None, None),
     ]
     assert lines(*events) == [json.loads(json.dumps(message_object(one))) for one in events]
-
-
-def test_kept_ends_are_bounded() -> None:
-    sink = JsonSink(io.BytesIO())
-    for number in range(CONNECTIONS_KEPT + 10):
-        sink.write(message(connection=number))
-    assert len(sink._ends) <= CONNECTIONS_KEPT
 
 
 def test_negative_latencies_stay_so() -> None:
