@@ -246,9 +246,8 @@ class Account:
             self.responses += 1
             return
         self.requests += 1
-        client_id = event.client_id
-        if client_id is not None and client_id not in self.client_ids and len(self.client_ids) < MAX_CLIENT_IDS:
-            self.client_ids[client_id] = None
+        if event.client_id is not None:
+            self.name(event.client_id)
         decoded = event.decoded
         software = client_software(decoded.api_key)
         if software is not None and decoded.body is not None:
@@ -264,31 +263,39 @@ class Account:
         """Count the end of an exchange. Hot."""
         self.problems += len(event.problems)
         self.unanswered += event.status in _WITHOUT
-        self.before_software = self.before_software or self.software[0] is None
+        self.over()
 
     def request(self, client_id: str | bytes | None, problems: int) -> None:
         """Count a request that says nothing of its client but the id. Hot."""
         self.problems += problems
         self.requests += 1
-        if client_id is not None and client_id not in self.client_ids and len(self.client_ids) < MAX_CLIENT_IDS:
+        if client_id is not None:
+            self.name(client_id)
+
+    def name(self, client_id: str | bytes) -> None:
+        """Note a client id. Hot."""
+        if client_id not in self.client_ids and len(self.client_ids) < MAX_CLIENT_IDS:
             self.client_ids[client_id] = None
+
+    def over(self) -> None:
+        """An exchange is over. Hot."""
+        self.before_software = self.before_software or self.software[0] is None
 
     def pairs(self, client_ids: Sequence[str | None]) -> None:
         """Count exchanges of which nothing is known but their headers, by the client ids of their requests. Hot."""
-        known = self.client_ids
         for client_id in dict.fromkeys(client_ids):
-            if client_id is not None and client_id not in known and len(known) < MAX_CLIENT_IDS:
-                known[client_id] = None
+            if client_id is not None:
+                self.name(client_id)
         self.requests += len(client_ids)
         self.responses += len(client_ids)
-        self.before_software = self.before_software or self.software[0] is None
+        self.over()
 
     def response(self, problems: int, *, ends: bool) -> None:
         """Count a response; `ends`: that, with nothing else to tell, its exchange is over, too. Hot."""
         self.problems += problems
         self.responses += 1
         if ends:
-            self.before_software = self.before_software or self.software[0] is None
+            self.over()
 
 
 class ConnectionEnd:

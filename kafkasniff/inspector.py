@@ -30,7 +30,7 @@ from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, Beside, MemoryBud
 from kafkasniff.model import Connection, Direction, Exchange, Lines, Message, Problem, SaslToken, Summary
 from kafkasniff.native.library import kernel
 from kafkasniff.packets import PacketBatch
-from kafkasniff.paired import ColumnTurns, Open, PairColumns, PairedEntry, PairedRun, PairFinder
+from kafkasniff.paired import AccountTurns, ColumnTurns, Open, PairColumns, PairedEntry, PairedRun, PairFinder
 from kafkasniff.paired_messages import tell_request, tell_response
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed, Item
 from kafkasniff.tcp import Reassembler, TcpConnection
@@ -337,14 +337,15 @@ class Inspector:
         for part in self._parts(batch):
             columns: list[PairColumns] = []
             keyed = self._collect(part, columns, finder)
+            told = {entry[1] for entry in keyed}
+            if self._paired is not None:
+                told |= self._paired.places
+            accounts = AccountTurns(columns, told) if self._want_connections else None
             if all(found.facts is None for found in columns):
                 self.slice_bytes = 0
                 yield [], columns
                 columns = []
-            told = {entry[1] for entry in keyed}
-            if self._paired is not None:
-                told |= self._paired.places
-            turns = ColumnTurns(columns, told)
+            turns = ColumnTurns(columns, told, accounts)
             for events in self._slices(keyed, turns):
                 yield events, []
                 del events
@@ -401,7 +402,7 @@ class Inspector:
             events += taken.events
             if not lines:
                 self._take_pairs(taken.messages, keyed, columns, finder)
-        keyed += [(order, owner.place, within, owner, event) for order, within, owner, event in events]
+        keyed += _placed(events)
         # In front of notes, whose lines are told by themselves: a batch may end between the two.
         self._tell_key_log(batch.end_order - batch.packets, -1, keyed)
         for index, note in enumerate(batch.notes):
@@ -555,7 +556,7 @@ class Inspector:
             late = self._in_step.late()
             assert keyed is not None or not late, "see `settle`"
             if keyed is not None:
-                keyed += late
+                keyed += _placed(late)
 
     def _forget(self) -> None:
         """Begin anew with what the kernel knows, all of which is back."""
@@ -565,21 +566,8 @@ class Inspector:
 
     def _count_columns(self, found: PairColumns) -> None:
         """Count exchanges that are columns."""
-        count = len(found.asked)
-        self.summary.requests += count
-        self.summary.responses += count
-        if not self._want_connections:
-            return
-        connection = found.asked["connection"].astype(np.int64)
-        by_connection = np.argsort(connection, kind="stable")
-        counts = np.bincount(connection, minlength=len(found.owners)).tolist()
-        names = [*found.names, None]
-        client_ids = [names[index] for index in np.minimum(found.client_id, len(found.names))[by_connection].tolist()]
-        first = 0
-        for owner, number in zip(found.owners, counts, strict=True):
-            if owner is not None and owner.account is not None and number:
-                owner.account.pairs(client_ids[first : first + number])
-            first += number
+        self.summary.requests += len(found.asked)
+        self.summary.responses += len(found.asked)
 
     def _relieve(self, batch: PacketBatch, keyed: list[_Keyed]) -> None:
         """End connections where all of them together take too much memory."""
@@ -1095,6 +1083,11 @@ connection and an `Event | Problem | ConnectionEnd`, or a `PairedEntry`, which i
 _EVENT: Final = 5
 _VERDICT: Final = -1
 """Place of a verdict within its packet: in front of the message that it comes of."""
+
+
+def _placed(events: Iterable[tuple[int, int, InspectedConnection, Event]]) -> list[_Keyed]:
+    """Events of connections, all of which have their numbers."""
+    return [(order, owner.place, within, owner, event) for order, within, owner, event in events]
 
 
 def _place(tcp: TcpConnection) -> int:

@@ -9,12 +9,13 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import islice, repeat
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.accounts import InspectedConnection
+from kafkasniff.accounts import Account, InspectedConnection
 from kafkasniff.in_step import EVENTS, Messages
 from kafkasniff.kafka.ahead import Ahead, BodyMaker
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions
@@ -24,7 +25,17 @@ from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, TAGS, VERSIONS
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER
 from kafkasniff.versions import Version, distinct, version_of
 
-__all__ = ["ColumnTurns", "Open", "PairColumns", "PairFinder", "Paired", "PairedEntry", "PairedRun", "until"]
+__all__ = [
+    "AccountTurns",
+    "ColumnTurns",
+    "Open",
+    "PairColumns",
+    "PairFinder",
+    "Paired",
+    "PairedEntry",
+    "PairedRun",
+    "until",
+]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -125,6 +136,10 @@ class PairedRun:
     ) -> None:
         whole = messages.rows["pair"] != NONE
         index = np.flatnonzero(whole if chosen is None else whole & chosen)
+        order = messages.rows["order"][index]
+        if (order[1:] < order[:-1]).any():
+            # Requests of earlier batches come last (`InStep.whole`).
+            index = index[np.lexsort((messages.rows["step"][index], order))]
         self._index = index
         self._rows = rows = messages.rows[index]
         self._owners = messages.owners
@@ -243,10 +258,13 @@ class ColumnTurns:
     """The turns of requests (`kafka.waits.Turns`) whose exchanges are columns, between those that are told one by one.
 
     The columns of `batch` get their `behind_ns` and `muted_ns`; `told`: places of the connections with
-    exchanges that are told one by one.
+    exchanges that are told one by one; `accounts`: has its turns at the same time.
     """
 
-    def __init__(self, batch: Sequence[PairColumns], told: Container[int]) -> None:
+    def __init__(
+        self, batch: Sequence[PairColumns], told: Container[int], accounts: AccountTurns | None = None
+    ) -> None:
+        self._accounts = accounts
         self._columns = [found for found in batch if found.facts is not None]
         self._turns: dict[int, Turns] = {}
         """By the place of a connection."""
@@ -290,12 +308,16 @@ class ColumnTurns:
 
     def until(self, place: int, order: int, within: int) -> None:
         """Take those of the connection at this place that come before what is told now."""
+        if self._accounts is not None:
+            self._accounts.until(place, order, within)
         waiting = self._waiting.get(place)
         while waiting and self._rows[waiting[0]][:2] < (order, within):
             self._take(place, waiting.popleft())
 
     def finish(self) -> None:
         """Take all others: nothing else is told."""
+        if self._accounts is not None:
+            self._accounts.finish()
         for place, waiting in self._waiting.items():
             for index in waiting:
                 self._take(place, index)
@@ -311,6 +333,72 @@ class ColumnTurns:
         behind, muted = self._turns[place].answer(asked, done, latency, throttle, at_once=bool(at_once))
         if behind or muted:
             self._behind[index], self._muted[index] = behind, muted
+
+
+class AccountTurns:
+    """Counts exchanges that are columns for their connections, between what is told one by one.
+
+    What depends on the order waits for its turn: which client id came first, and whether an exchange was over before
+    the client said what it is. `told`: places of the connections with anything that is told one by one.
+    """
+
+    def __init__(self, batch: Sequence[PairColumns], told: Container[int]) -> None:
+        self._waiting: dict[int, tuple[Account, deque[tuple[int, int, str | None]]]] = {}
+        """By the place of a connection, with order and place in the packet: client ids; None: an exchange is over."""
+        if not batch:
+            return
+        asked = np.concatenate([found.asked for found in batch])
+        answered = np.concatenate([found.answered for found in batch])
+        client_ids = [name for found in batch for name in _client_ids(found)]
+        connection = asked["connection"].astype(np.int64)
+        by_connection = np.lexsort((asked["step"], asked["order"], connection))
+        connection = connection[by_connection]
+        starts = np.flatnonzero(np.append(True, connection[1:] != connection[:-1]))
+        stops = np.append(starts[1:], len(connection))
+        owners = batch[0].owners
+        for number, start, stop in zip(connection[starts].tolist(), starts.tolist(), stops.tolist(), strict=True):
+            owner, own = _owner(owners, number), by_connection[start:stop]
+            if owner.account is None:
+                continue
+            ids = [client_ids[index] for index in own.tolist()]
+            if owner.place not in told:
+                owner.account.pairs(ids)
+                continue
+            owner.account.requests += len(own)
+            owner.account.responses += len(own)
+            over = answered[own][np.lexsort((answered["step"][own], answered["order"][own]))[:1]]
+            named = zip(asked["order"][own].tolist(), (asked["step"][own] * EVENTS).tolist(), ids, strict=True)
+            turns = [turn for turn in named if turn[2] is not None]
+            turns += zip(over["order"].tolist(), (over["step"] * EVENTS).tolist(), (None,), strict=True)
+            self._waiting[owner.place] = owner.account, deque(sorted(turns, key=itemgetter(0, 1)))
+
+    def until(self, place: int, order: int, within: int) -> None:
+        """Take those of the connection at this place that come before what is told now."""
+        found = self._waiting.get(place)
+        if found is None:
+            return
+        account, waiting = found
+        while waiting and waiting[0][:2] < (order, within):
+            _take_turn(account, waiting.popleft()[2])
+
+    def finish(self) -> None:
+        """Take all others: nothing else is told."""
+        for account, waiting in self._waiting.values():
+            for _, _, client_id in waiting:
+                _take_turn(account, client_id)
+        self._waiting.clear()
+
+
+def _client_ids(found: PairColumns) -> list[str | None]:
+    names = [*found.names, None]
+    return [names[index] for index in np.minimum(found.client_id, len(found.names)).tolist()]
+
+
+def _take_turn(account: Account, client_id: str | None) -> None:
+    if client_id is None:
+        account.over()
+    else:
+        account.name(client_id)
 
 
 def _owner(owners: Sequence[InspectedConnection | None], number: int) -> InspectedConnection:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
 from kafkasniff.enrich import Enricher
-from kafkasniff.enrich.plan import leaves_alone, shows_nothing
+from kafkasniff.enrich.plan import shows_nothing
 from kafkasniff.filters import Selector
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.inspector import Inspector
@@ -100,7 +100,7 @@ def shown(
     predicate = parse_filter(expression)
     selector, enricher = Selector(predicate), Enricher()
     records: Any = "full" if form == "json" else "metadata"
-    inspector = kind(exchanges=True, records=records, shares=leaves_alone)
+    inspector = kind(exchanges=True, records=records)
     sink: TextSink | JsonSink = JsonSink(found.out) if form == "json" else TextSink(found.out)
     renderer = Renderer(native, "auto", shows_nothing)
 

@@ -77,10 +77,12 @@ class Ends(NamedTuple):
     owners: list[InspectedConnection | None]
     ids: Ints
     columns: dict[str, pa.Array]
+    final: bool
+    """No client is unknown: a connection that began in the kernel has one with its first request."""
 
     @classmethod
     def of(cls, owners: list[InspectedConnection | None]) -> Ends:
-        """Of these owners, whose clients are known."""
+        """Of these owners."""
         ids = np.array([0 if owner is None else owner.identify() for owner in owners], np.int64)
         both = [(None, None) if owner is None else (owner.client, owner.broker) for owner in owners]
         columns = {"connection_id": pa.array(ids)}
@@ -88,7 +90,8 @@ class Ends(NamedTuple):
             ends = [one[which] for one in both]
             columns[f"{side}_ip"] = pa.array([end and end.address for end in ends], pa.string())
             columns[f"{side}_port"] = pa.array([end and end.port for end in ends], pa.int32())
-        return cls(owners, ids, columns)
+        final = all(owner is None or owner.client is not None for owner in owners)
+        return cls(owners, ids, columns, final)
 
 
 class ExchangeFinder:
@@ -132,7 +135,7 @@ class ExchangeFinder:
         rows = messages.rows
         reader = self._use(options)
         # Owners are compared by identity, which costs next to nothing; mostly they are those of the batch before.
-        if self._ends.owners != messages.owners:
+        if not self._ends.final or self._ends.owners != messages.owners:
             self._ends = Ends.of(messages.owners)
         ids = self._ends.ids
         # Only exchanges that are emitted one by one count retransmissions.
