@@ -298,8 +298,10 @@ class Inspector:
                 piece = -1 - piece if counted else piece  # noqa: PLW2901 - both say which message
                 at = piece + 1
                 number, answer = int(run.numbers[piece]), run.answer(piece)
-                if self._selects is not None and answer is not None:
-                    self._selects.pin(number, answer)
+                pins = self._selects if answer is not None and number not in run.pinned else None
+                if pins is not None:
+                    assert answer is not None
+                    pins.pin(number, answer)
                 self._tell_paired(run.entry(piece), out, number, run.problems(piece), ends=answer is None)
                 # It counts itself.
                 if counted:
@@ -309,8 +311,8 @@ class Inspector:
                     began -= run.is_request(piece)
                 yield out.copy()
                 out.clear()
-                if self._selects is not None and answer is not None:
-                    self._selects.unpin(number)
+                if pins is not None:
+                    pins.unpin(number)
         self.slice_bytes = 0
         self.summary.requests += began
         self.summary.responses += last - first - others - began

@@ -155,6 +155,8 @@ class LineRun:
         self._outstanding = outstanding
         self._texts: list[bytes] = []
         self._selects = selects
+        self.pinned: set[int] = set()
+        """Exchanges that began here and were settled, and end by Python."""
         self._answers: NDArray[np.uint8] | None = None
         """Where messages are selected, what is known of their exchanges."""
         self._earlier_ids = self._earlier()
@@ -318,7 +320,9 @@ class LineRun:
             exchange.correlation_id = int(rows["correlation"][index])
         if self._selects is not None:
             for index, selected in zip(begins[~waits].tolist(), edges.selected[~waits].tolist(), strict=True):
-                self._selects.pin(int(self.numbers[index]), selected == SELECTED)
+                given = int(self.numbers[index])
+                self._selects.pin(given, selected == SELECTED)
+                self.pinned.add(given)
 
     def requests(self, first: int, last: int) -> int:
         """How many of these messages are requests."""

@@ -115,7 +115,8 @@ def test_text_is_the_default(wire: Wire) -> None:
 def test_a_full_ring_takes_bodies_and_tells_it(wire: Wire) -> None:
     wire.backlog = 0.75
     result = kafkasniff("live", "-i", "eth0", "--format", "json", "--duration", "0.05")
-    assert result.objects[0]["kind"] == "live-behind"
+    # The first look alone does not show that the backlog stays.
+    assert next(item["kind"] for item in result.objects if item["type"] == "problem") == "live-behind"
     messages = [item for item in result.objects if item["type"] != "problem"]
     without = [item for item in messages if any(one["kind"] == "body-skipped" for one in item["problems"])]
     assert len(messages) == 46
@@ -166,7 +167,7 @@ def test_the_lines_of_a_slice_are_written_at_once(
     result = kafkasniff("live", "-i", "eth0", "-q", "--duration", "50ms", *options, stdout=stdout)
     assert result.code == 0
     written = [(size, lines) for size, lines in slices if lines]
-    assert len(written) > 5
+    assert len(written) > 3
     assert sum(size for size, _ in written) >= 40
     for size, lines in written:
         assert len(lines) == 1, f"{size} events were written as {lines} lines"
