@@ -10,6 +10,7 @@ from typing import Final, Self
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkasniff.capture.raw import Interface, NoteValue, Parsed, RawPackets
 from kafkasniff.capture.resync import (
@@ -23,6 +24,8 @@ from kafkasniff.capture.resync import (
     find_chain,
 )
 from kafkasniff.model import Problem
+from kafkasniff.native.headers import find_records
+from kafkasniff.native.library import kernel
 
 __all__ = ["HEADER_SIZE", "PcapParser", "PcapState", "is_pcap"]
 
@@ -91,6 +94,7 @@ class PcapParser:
         self._longest = max(LARGEST_SNAPLEN, min(snaplen, LARGEST_RECORD))
         u4 = self._order + "u4"
         self._header = np.dtype([("seconds", u4), ("fraction", u4), ("captured", u4), ("wire", u4)])
+        self._kernel = kernel()
         self._lost_at: int | None = None
         """Offset in the file of the corrupt place that the way back from is being searched."""
         self._last_seconds: int | None = None
@@ -173,36 +177,36 @@ class PcapParser:
             data, position, ended=ended, header=self._record, candidates=self._candidates, step=self._step
         )
 
+    def _starts(self, data: bytes, position: int, end: int) -> tuple[NDArray[np.int64], int, bool]:
+        """Where the records in `data[position:end]` begin whose lengths are there, whole or not.
+
+        Also returns where the record behind them begins, and whether its length cannot be that of a record.
+        """
+        if self._kernel is not None:
+            big = self._order == ">"
+            return find_records(self._kernel, data, position, end, self._record, self._longest, big=big)
+        # Per packet only its length is read here; everything else is read by columns.
+        starts: list[int] = []
+        length = struct.Struct(self._order + "I").unpack_from
+        while position + LENGTH_AT + 4 <= end:
+            (captured,) = length(data, position + LENGTH_AT)
+            if captured > self._longest:
+                return np.array(starts, np.int64), position, True
+            starts.append(position)
+            position += captured + self._record
+        return np.array(starts, np.int64), position, False
+
     def _scan(self, data: bytes, position: int, end: int, *, ended: bool) -> tuple[RawPackets | None, int, int]:
         """Records in `data[position:end]`: (packets, where they end, bytes needed to go on, 0 at a corrupt record)."""
-        # The only per-packet Python of the fast path, hence its form: from length field to length field until one is
-        # outside of the data or implausible. Everything else is read by columns.
-        starts: list[int] = []
-        append = starts.append
-        length = struct.Struct(self._order + "I").unpack_from
-        record, longest = self._record, self._longest
-        part = data if end == len(data) else memoryview(data)[:end]
         first = position
-        need = record
-        position += LENGTH_AT
-        try:
-            while True:
-                (captured,) = length(part, position)
-                if captured > longest:
-                    need = 0
-                    break
-                append(position)
-                position += captured + record
-        except struct.error:
-            pass  # the next length is not there yet
-        position -= LENGTH_AT
-        if starts and position > end:
+        places, position, corrupt = self._starts(data, position, end)
+        need = 0 if corrupt else self._record
+        if len(places) and position > end:
             # The last record is not whole.
-            start = starts.pop() - LENGTH_AT
-            position, need = start, position - start
-        if not starts:
+            start = int(places[-1])
+            places, position, need = places[:-1], start, position - start
+        if not len(places):
             return None, first, need
-        places = np.array(starts, np.int64) - LENGTH_AT
         heads = np.ndarray((end - 15,), "V16", data, strides=(1,))[places].view(self._header)
         captured_column = heads["captured"].astype(np.int64)
         wire = heads["wire"].astype(np.int64)
@@ -233,7 +237,7 @@ class PcapParser:
         interface = self.interfaces[0]
         packets = RawPackets.build(
             data,
-            places + record,
+            places + self._record,
             captured_column,
             np.maximum(wire, captured_column),
             seconds * 1_000_000_000 + heads["fraction"].astype(np.int64) * self._unit,

@@ -8,6 +8,7 @@ pub const headers = @import("headers.zig");
 const json = @import("json.zig");
 pub const lines = @import("lines.zig");
 const packing = @import("pack.zig");
+pub const pcap = @import("pcap.zig");
 const payloads = @import("payload.zig");
 const programs = @import("program.zig");
 const reading = @import("reader.zig");
@@ -42,6 +43,11 @@ pub export fn kafkasniff_identity() [*:0]const u8 {
 /// 1 where these bytes are a program: any other must not be used.
 pub export fn kafkasniff_check(program: [*]const u8, size: u64) i32 {
     return @intFromBool(programs.check(program[0..size]));
+}
+
+/// Where the records of a pcap file begin.
+pub export fn kafkasniff_pcap_records(records: *pcap.Records) void {
+    records.read();
 }
 
 /// Headers of packets to columns.

@@ -1,4 +1,4 @@
-"""Headers of packets to columns, by the kernel (`kernel/headers.zig`)."""
+"""Records of pcap files and headers of packets, by the kernel (`kernel/pcap.zig`, `kernel/headers.zig`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kafkasniff.native.library import Kernel
 from kafkasniff.packets import COLUMNS
 
-__all__ = ["FROM_HEADERS", "read_headers"]
+__all__ = ["FROM_HEADERS", "find_records", "read_headers"]
 
 FROM_HEADERS: Final = tuple(name for name in COLUMNS if name not in {"order", "capture", "number", "time_ns"})
 """The columns that headers yield; the others come from what a capture says of each packet."""
@@ -32,6 +32,30 @@ class _Packets(ctypes.Structure):
         ("found", ctypes.c_uint64),
         ("left_found", ctypes.c_uint64),
     )
+
+
+class _Records(ctypes.Structure):
+    """`Records` of `kernel/pcap.zig`."""
+
+    _fields_ = (
+        ("data", ctypes.c_char_p),
+        *((name, ctypes.c_uint64) for name in ("end", "position", "header", "longest", "big")),
+        ("starts", ctypes.c_void_p),
+        *((name, ctypes.c_uint64) for name in ("room", "found", "corrupt")),
+    )
+
+
+def find_records(  # noqa: PLR0917 - what a pcap file is
+    kernel: Kernel, data: bytes, position: int, end: int, header: int, longest: int, *, big: bool
+) -> tuple[NDArray[np.int64], int, bool]:
+    """Where the records of a pcap file in `data[position:end]` begin, as `PcapParser._starts` returns them.
+
+    `header`: bytes of a record's header; `longest`: bytes captured of a packet at most; `big`: numbers are big-endian.
+    """
+    starts = np.empty((end - position) // header + 1, np.int64)
+    call = _Records(data, end, position, header, longest, big, starts.ctypes.data, len(starts))
+    kernel.pcap_records(ctypes.addressof(call))
+    return starts[: call.found], call.position, bool(call.corrupt)
 
 
 def read_headers(

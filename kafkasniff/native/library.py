@@ -69,6 +69,9 @@ class Kernel:
         self.summaries = library.kafkasniff_summaries
         self.summaries.argtypes = (ctypes.POINTER(SummaryCall), ctypes.c_char_p, number, ctypes.POINTER(Item), number)
         self.summaries.restype = number
+        self.pcap_records = library.kafkasniff_pcap_records
+        self.pcap_records.argtypes = (pointer,)
+        self.pcap_records.restype = None
         self.headers = library.kafkasniff_headers
         self.headers.argtypes = (pointer,)
         self.headers.restype = None

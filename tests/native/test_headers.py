@@ -14,6 +14,7 @@ import pytest
 
 from kafkasniff.capture import open_captures
 from kafkasniff.capture.decode import PacketDecoder
+from kafkasniff.capture.pcap import PcapParser
 from kafkasniff.capture.raw import Interface, RawPackets
 from kafkasniff.native import library
 from kafkasniff.native.headers import read_headers
@@ -196,3 +197,29 @@ def test_captures(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in COLUMNS:
             assert getattr(one, name).dtype == getattr(other, name).dtype == COLUMNS[name]
             assert getattr(one, name).tolist() == getattr(other, name).tolist(), name
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("size", [16, 24])
+def test_records_of_pcap_files(order: str, size: int) -> None:
+    """The kernel and Python find the same records, in every piece of good and bad data."""
+    rng = random.Random(size)
+    magic = 0xA1B2C3D4 if size == 16 else 0xA1B2CD34
+    parser = PcapParser(struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, 262_144, 1), "a.pcap", 0)
+    found = 0
+    for _ in range(200):
+        lengths = [rng.choice([0, 1, 60, 1500, 262_144, 262_145, 1 << 31]) for _ in range(rng.randrange(12))]
+        data = b"".join(
+            struct.pack(order + "IIII", 1, 2, length, length).ljust(size, b"\0") + bytes(min(length, 262_144))
+            for length in lengths
+        )
+        for end in {len(data), *(rng.randrange(len(data) + 1) for _ in range(20))}:
+            begin = rng.choice([0, 0, rng.randrange(end + 1)])
+            ways = []
+            for native in (the_kernel(), None):
+                parser._kernel = native
+                starts, position, corrupt = parser._starts(data, begin, end)
+                ways.append((starts.tolist(), position, corrupt))
+            assert ways[0] == ways[1], (begin, end)
+            found += len(ways[0][0])
+    assert found > 1000
