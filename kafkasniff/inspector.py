@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.accounts import Account, ConnectionEnd, InspectedConnection, OpenExchange, endpoint
-from kafkasniff.in_step import InStep, left_rows
+from kafkasniff.in_step import InStep, Messages, left_rows
 from kafkasniff.kafka.connection import ConnectionOptions
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.detail import Detail, LeftOut, Level
@@ -23,9 +23,11 @@ from kafkasniff.kafka.events import Event, ExchangeEvent, MessageEvent, ProblemE
 from kafkasniff.kafka.framing import MAX_FRAME
 from kafkasniff.kafka.packed_bodies import PackedBodies
 from kafkasniff.kafka.weight import BODY_RATIO, likely_bytes
-from kafkasniff.line_runs import Ends, LineMaker, LineRun, MakeLines
+from kafkasniff.line_runs import LineRun, LineWriter, MakeLines
+from kafkasniff.lines_ahead import LinesAhead, Window
 from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, Beside, MemoryBudget, checked_memory, message_limits
 from kafkasniff.model import Connection, Direction, Exchange, Lines, Message, Problem, SaslToken, Summary
+from kafkasniff.native.feed import Fed
 from kafkasniff.native.library import kernel
 from kafkasniff.packets import PacketBatch
 from kafkasniff.paired import PairColumns, PairedEntry, entries, pair_columns
@@ -35,6 +37,7 @@ from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed, Ite
 from kafkasniff.tcp import Reassembler, TcpConnection
 from kafkasniff.tcp.plan import Key
 from kafkasniff.tcp.reassembly import Delta
+from kafkasniff.threads import Task
 from kafkasniff.tls.keylog import KeyLog
 
 if TYPE_CHECKING:
@@ -120,10 +123,15 @@ class Inspector:
         self._memory = MemoryBudget(checked_memory(memory))
         self._in_step: InStep | None = None
         self._make_lines: MakeLines | None = None
-        self._lines: LineMaker | None = None
+        self._writer: LineWriter | None = None
         """Made when there is a message for it: it takes longer than the first lines."""
+        self._ahead: LinesAhead | None = None
+        """Threads that make lines, where there are any."""
         self._run: LineRun | None = None
         """Messages of the packets that were taken last, whose lines are made."""
+        self._runs = 0
+        self._named: list[tuple[str, str]] = []
+        """Names that the packets that were taken last came with."""
         self._gone: list[int] = []
         """Indices of connections in step that others may have, where lines are made."""
         self.begin_in_step()
@@ -145,23 +153,17 @@ class Inspector:
             self._in_step = InStep(native, self._options, idle=self._reassembler.idle)
             self._reassembler.elsewhere = self._memory.in_step = self._in_step
 
-    def write_lines(self, make: MakeLines) -> bool:
+    def write_lines(self, make: MakeLines, ahead: LinesAhead | None = None) -> bool:
         """From here on `feed_lines` may yield `Lines` instead of messages; False where none are made.
 
         `make`: returns what writes lines, given the ends of a connection and the name of a capture by their indices.
+        `ahead`: threads that write them ahead; what batches yield comes some batches later then.
         """
         # Who wants exchanges or connections has to have their messages.
         if self._in_step is None or self._want_exchanges or self._want_connections:
             return False
-        self._make_lines = make
+        self._make_lines, self._ahead = make, ahead
         return True
-
-    def _ends(self, index: int) -> Ends:
-        """The number of a connection whose lines are made, its client and its broker."""
-        assert self._run is not None
-        owner = self._run.owners[index]
-        assert owner is not None
-        return owner.number, owner.client, owner.broker
 
     def feed(self, batch: PacketBatch) -> list[Output]:
         """Take the next packets in capture order."""
@@ -182,14 +184,22 @@ class Inspector:
         if self._make_lines is None:
             yield from self.feed_slices(batch)
             return
+        ahead = self._ahead
         for part in self._parts(batch):
-            keyed = self._collect(part, lines=True)
-            keyed.sort()
-            if self._run is None:
-                yield from self._slices(keyed)
-            else:
-                yield from self._with_lines(self._run, keyed)
-                self._run = None
+            if ahead is None:
+                yield from self._tell_window(self._window(part, None))
+                continue
+            # The kernel takes packets while Python reports what came of those two parts before.
+            fed = self._begin_in_step(part, ahead)
+            if (window := ahead.due()) is not None:
+                yield from self._tell_window(window)
+            ahead.add(self._window(part, fed))
+
+    def close_lines(self) -> Iterator[Sequence[Shown]]:
+        """`close_slices` behind `feed_lines`."""
+        while self._ahead is not None and (window := self._ahead.next()) is not None:
+            yield from self._tell_window(window)
+        yield from self.close_slices()
 
     def close_slices(self) -> Iterator[list[Output]]:
         """`close` in slices, as `feed_slices`, one connection after the other.
@@ -213,43 +223,65 @@ class Inspector:
             yield out
             del out
 
-    def _with_lines(self, run: LineRun, keyed: list[_Keyed]) -> Iterator[list[Shown]]:
-        """Events, and lines of messages between them."""
-        self.slice_bytes = 0
-        out: list[Shown] = []
+    def _window(self, batch: PacketBatch, fed: Task[tuple[Messages, Fed]] | None) -> Window:
+        """What the next packets yield, with the numbers of all exchanges that begin; to be reported later."""
+        keyed = self._collect(batch, lines=True, fed=fed)
+        keyed.sort()
+        run, self._run = self._run, None
+        names, self._named = self._named, []
         stops: list[int] = []
         at = 0
-        for order, place, within, _, _ in keyed:
-            at = run.until(order, place, within, at)
-            stops.append(at)
-        # Lines are made ahead, so the numbers of all exchanges have to be known.
-        run.number(self._exchanges, [stop for stop, entry in zip(stops, keyed, strict=True) if _begins(entry[4])])
-        at = run.after_events(0)
-        for stop, (_, _, _, connection, event) in zip(stops, keyed, strict=True):
-            if stop > at:
-                yield from self._lines_of(run, at, stop, out)
-            at = run.after_events(max(stop, at))
-            self._tell(connection, event, out)
+        begun = [index for index, entry in enumerate(keyed) if _begins(entry[4])]
+        if run is None:
+            numbers = list(range(self._exchanges + 1, self._exchanges + 1 + len(begun)))
+            self._exchanges += len(begun)
+        else:
+            for order, place, within, _, _ in keyed:
+                at = run.until(order, place, within, at)
+                stops.append(at)
+            numbers = run.number(self._exchanges, [stops[index] for index in begun])
+            self._exchanges += len(begun) + run.begun
+        opened: dict[int, OpenExchange] = {}
+        for index, number in zip(begun, numbers, strict=True):
+            _, _, _, connection, event = keyed[index]
+            opened[index] = connection.exchanges[event.ordinal] = OpenExchange(number)
+        return Window(keyed, run, [] if run is None else run.between(stops), names, opened)
+
+    def _tell_window(self, window: Window) -> Iterator[Sequence[Shown]]:
+        """Report what is in a window; those before it were reported."""
+        for address, name in window.names:
+            if len(self.names) < MAX_NAMES:
+                self.names[address] = name
+        self.slice_bytes = 0
+        out: list[Shown] = []
+        ranges = iter(window.ranges)
+        first, last = next(ranges, (0, 0))
+        if last > first:
+            yield from self._lines_of(window, first, last, out)
+        for index, (_, _, _, connection, event) in enumerate(window.keyed):
+            first, last = next(ranges, (0, 0))
+            self._tell(connection, event, out, window.begun.get(index))
             if len(out) >= SLICE or self.slice_bytes > SLICE_BYTES:
                 yield out
                 out = []
                 self.slice_bytes = 0
-        if at < len(run):
-            yield from self._lines_of(run, at, len(run), out)
+            if last > first:
+                yield from self._lines_of(window, first, last, out)
         yield out
 
-    def _lines_of(self, run: LineRun, first: int, last: int, out: list[Shown]) -> Iterator[list[Shown]]:
+    def _lines_of(self, window: Window, first: int, last: int, out: list[Shown]) -> Iterator[list[Shown]]:
         """Put lines of messages behind what is in `out`, which is yielded when it is much."""
-        assert self._lines is not None
-        most = 1 if self._lines.at_once else SLICE
+        assert self._writer is not None
+        run = window.run
+        assert run is not None
+        most = 1 if self._writer.lines.at_once else SLICE
         began = run.requests(first, last)
-        self._exchanges += began
         others = 0
         if len(out) >= most:
             yield out.copy()
             out.clear()
         at = first
-        for piece in run.take(first, last):
+        for piece in window.take(first, last, self._writer):
             if isinstance(piece, Lines):
                 at += piece.count
                 out.append(Lines(piece.data, piece.count, run.time_of(at - 1)))
@@ -304,11 +336,17 @@ class Inspector:
         yield batch
 
     def _collect(
-        self, batch: PacketBatch, columns: list[PairColumns] | None = None, *, lines: bool = False
+        self,
+        batch: PacketBatch,
+        columns: list[PairColumns] | None = None,
+        *,
+        lines: bool = False,
+        fed: Task[tuple[Messages, Fed]] | None = None,
     ) -> list[_Keyed]:
         """What the next packets yield, in no order.
 
-        `columns`: where exchanges are put that can be columns; `lines`: messages that can have lines are left (`_run`).
+        `columns`: where exchanges are put that can be columns; `lines`: messages that can have lines are left (`_run`),
+        and so are names (`_named`); `fed`: of `_begin_in_step`.
         """
         if batch.captures:
             self._captures = batch.captures
@@ -320,7 +358,7 @@ class Inspector:
         back: list[TcpConnection] = []
         left = batch
         if self._in_step is not None and len(self._in_step) and len(batch):
-            left, back = self._take_in_step(self._in_step, batch, keyed, columns, lines=lines)
+            left, back = self._take_in_step(self._in_step, batch, keyed, columns, fed, lines=lines)
         deltas = self._reassembler.feed(left)
         opened = self._reassembler.opened
         opened.sort(key=lambda connection: connection.first_order)
@@ -338,6 +376,8 @@ class Inspector:
             elif isinstance(note.value, bytes):
                 self.keys.add_captured(note.value, note.order)
                 self._tell_key_log(note.order, index, keyed)
+            elif lines:
+                self._named.append(note.value)
             elif len(self.names) < MAX_NAMES:
                 self.names[note.value[0]] = note.value[1]
         self._take(deltas, keyed)
@@ -352,24 +392,29 @@ class Inspector:
         batch: PacketBatch,
         keyed: list[_Keyed],
         columns: list[PairColumns] | None,
+        begun: Task[tuple[Messages, Fed]] | None,
         *,
         lines: bool,
     ) -> tuple[PacketBatch, list[TcpConnection]]:
         """Take the packets of connections in step; returns the others, and the connections that fell out of step."""
         clock = self._reassembler.clock_at(batch)
-        messages, fed = in_step.feed(batch, clock)
+        messages, fed = in_step.feed(batch, clock) if begun is None else begun.result()
         self.summary.bytes_stream += fed.bytes
         self.summary.bytes_decoded += fed.framed
         options = self._detail.decode
         plain: NDArray[np.bool_] | None = None
         if lines and len(messages.rows):
             assert self._make_lines is not None
-            if self._lines is None:
-                self._lines = self._make_lines(self._ends, self._capture_at)
+            if self._writer is None:
+                self._writer = LineWriter(self._make_lines, self._capture_at)
+                if self._ahead is not None:
+                    self._ahead.write_by(self._writer, self._make_lines, self._capture_at)
             plain, answers = in_step.plain_edges(messages)
-            self._lines.forget(self._gone)
-            self._gone.clear()
-            self._run = LineRun(messages, self._lines, options, plain, answers, self._repeats)
+            self._runs += 1
+            for writer in (self._writer,) if self._ahead is None else self._ahead.writers:
+                writer.forget(self._runs, self._gone)
+            self._gone = []
+            self._run = LineRun(messages, self._writer.lines, options, plain, answers, self._repeats, self._runs)
         keyed += in_step.edges(messages, plain)
         back = in_step.take_back(fed.back)
         if len(messages.rows) and not lines:
@@ -384,16 +429,28 @@ class Inspector:
         left = batch if len(fed.left) == len(batch) else left_rows(batch, fed.left, clock)
         return left, back
 
+    def _begin_in_step(self, batch: PacketBatch, ahead: LinesAhead) -> Task[tuple[Messages, Fed]] | None:
+        """Have the packets of connections in step taken by another thread, until `_collect` is called with them."""
+        in_step = self._in_step
+        if in_step is None or not len(in_step) or not len(batch):
+            return None
+        clock = self._reassembler.clock_at(batch)
+        return ahead.feed(lambda _: in_step.feed(batch, clock))
+
     def _adopt(self, in_step: InStep, deltas: list[Delta], back: list[TcpConnection]) -> None:
         """Hand on the connections that are in step now."""
         for tcp in {id(tcp): tcp for tcp in (*(tcp for tcp, _ in deltas), *back)}.values():
             if tcp.closed:
                 place = in_step.forget(tcp)
-                if place >= 0 and self._lines is not None:
+                if place >= 0 and self._writer is not None:
                     self._gone.append(place)
             elif in_step.adopt(tcp):
-                assert isinstance(tcp.owner, InspectedConnection)
-                self._memory.note(tcp.owner, tcp)
+                owner = tcp.owner
+                assert isinstance(owner, InspectedConnection)
+                if owner.client is None and owner.kafka.client is not None:
+                    # The verdict may be reported later than lines are made.
+                    owner.assign(owner.kafka.client)
+                self._memory.note(owner, tcp)
 
     def _recall(self) -> None:
         """Take all connections back from the kernel, for whoever looks at them."""
@@ -692,14 +749,18 @@ class Inspector:
             summary.problems += len(message.problems)
 
     def _tell(
-        self, connection: InspectedConnection | None, event: Event | Problem | ConnectionEnd, out: _Sinking
+        self,
+        connection: InspectedConnection | None,
+        event: Event | Problem | ConnectionEnd,
+        out: _Sinking,
+        begun: OpenExchange | None = None,
     ) -> None:
-        """Hot: once for each event."""
+        """Report an event; `begun`: the exchange that begins with it, where that is known. Hot: once for each event."""
         if connection is None:
             assert isinstance(event, Problem)
             self._problem(event, out)
         elif isinstance(event, MessageEvent):
-            self._message(connection, event, out)
+            self._message(connection, event, out, begun)
         elif isinstance(event, ExchangeEvent):
             self._exchange(connection, event, out)
         elif isinstance(event, ProblemEvent):
@@ -726,10 +787,13 @@ class Inspector:
     def _capture_at(self, index: int) -> str | None:
         return self._captures[index] if index < len(self._captures) else None
 
-    def _message(self, connection: InspectedConnection, event: MessageEvent, out: _Sinking) -> None:
+    def _message(
+        self, connection: InspectedConnection, event: MessageEvent, out: _Sinking, exchange: OpenExchange | None
+    ) -> None:
         """Hot: once for each message."""
         frame, decoded = event.frame, event.read(self._renderer)
-        exchange = connection.exchanges.get(event.ordinal)
+        if exchange is None:
+            exchange = connection.exchanges.get(event.ordinal)
         if exchange is None:
             exchange = connection.exchanges[event.ordinal] = OpenExchange(self._next_exchange())
         if not (event.is_request or self._want_exchanges):

@@ -50,7 +50,8 @@ class NativeLines:
         terminal: bool = False,
     ) -> None:
         self._kernel = kernel
-        self._renderer = renderer
+        # Lines may be made in a thread of their own.
+        self._renderer = renderer.another()
         self._ends = ends
         self._capture_name = capture
         self._names_captures = names_captures

@@ -194,8 +194,8 @@ _RUNS: Final = (
         # Which bodies messages may share, and how much memory there is, is for those who resume it to say.
         without=frozenset(
             {
-                *("_gone", "_in_step", "_lines", "_make_lines", "_maker", "_memory"),
-                *("_renderer", "_repeats", "_run", "slice_bytes"),
+                *("_ahead", "_gone", "_in_step", "_make_lines", "_maker", "_memory", "_named"),
+                *("_renderer", "_repeats", "_run", "_runs", "_writer", "slice_bytes"),
             }
         ),
         views={"_reassembler": lambda inspector: inspector.reassembler},

@@ -94,11 +94,13 @@ def test_what_cannot_be_opened(tmp_path: Path) -> None:
     assert result.err.count("\n") == 1
 
 
-@pytest.fixture
-def busy(large: Path) -> Iterator[Process]:
-    """A run whose reader does not read, so that it waits in the midst, with two processes more."""
+@pytest.fixture(params=["threads", "processes"])
+def busy(request: pytest.FixtureRequest, large: Path) -> Iterator[Process]:
+    """A run whose reader does not read, so that it waits in the midst, with threads or with two processes more."""
+    # Filters read messages as objects.
+    options = [] if request.param == "threads" else ["--filter", "size > 0"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "kafkasniff", "decode", "--jobs", "2", "--format", "json", str(large)],
+        [sys.executable, "-m", "kafkasniff", "decode", "--jobs", "2", "--format", "json", *options, str(large)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,
@@ -130,6 +132,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="ch
 
 
 @needs_proc
+@pytest.mark.parametrize("busy", ["processes"], indirect=True)
 def test_a_worker_that_dies(busy: Process) -> None:
     pids = workers(busy)
     assert len(pids) == 2
@@ -173,6 +176,7 @@ def test_a_reader_that_goes_away(busy: Process) -> None:
 
 
 @needs_proc
+@pytest.mark.parametrize("busy", ["processes"], indirect=True)
 def test_no_worker_outlives_the_first_process(busy: Process) -> None:
     pids = workers(busy)
     busy.kill()
