@@ -17,13 +17,12 @@ import msgspec
 
 from benchmarks.compare_report import line, section
 from benchmarks.comparisons import GROUPS, QUICK, Comparison, Settings, plan
-from benchmarks.generate import DATA, FORMS, TARGETS_ONLY, captures, made_with
+from benchmarks.generate import BY_NAME, DATA, FORMS, captures, made_with
 from benchmarks.machine import compile_package, hardware, load_average, today, tshark_version, versions
 from benchmarks.processes import CommandFailedError
 from benchmarks.results_page import PAGE, write_section
 
 SECTION: Final = "tshark"
-COMPARED: Final = tuple(form for form in FORMS if form not in TARGETS_ONLY)
 RESULTS: Final = "results.json"
 LEAST_RUNS: Final = 5
 LEAST_START_RUNS: Final = 15
@@ -55,9 +54,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument(
-        "--forms", type=_some(COMPARED), default=list(COMPARED), help=f"by commas: {', '.join(COMPARED)} [all]"
-    )
+    made.add_argument("--forms", type=_some(FORMS), default=list(FORMS), help=f"by commas: {', '.join(FORMS)} [all]")
     made.add_argument(
         "--groups", type=_some(GROUPS), default=list(GROUPS), help=f"by commas: {', '.join(GROUPS)} [all]"
     )
@@ -105,7 +102,7 @@ def _made_by(settings: Settings, options: argparse.Namespace) -> str:
 def _chosen(options: argparse.Namespace, name: str) -> list[str]:
     """Empty where all are."""
     found: list[str] = getattr(options, name)
-    return [] if len(found) == len({"forms": COMPARED, "groups": GROUPS}[name]) else found
+    return [] if len(found) == len({"forms": FORMS, "groups": GROUPS}[name]) else found
 
 
 def _measure(results: Results, options: argparse.Namespace, data: Path, stored: Path) -> bool:
@@ -168,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _made_by(settings, options),
             settings,
             told,
-            {form: sizes for form, sizes in made_with(data).items() if form in COMPARED},
+            made_with(data),
         )
         if before is not None:
             if (before.settings, before.versions, before.captures) != (settings, told, results.captures):
@@ -187,8 +184,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def missing(made: dict[str, Any]) -> list[str]:
-    """Forms that were not there to be measured."""
-    return [form for form in COMPARED if form not in made]
+    """Forms that were not there to be measured, but for those that are made only where they are named."""
+    return [form for form in FORMS if form not in made and form not in BY_NAME]
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from benchmarks.measures import (
     LEAST_TSHARK_S,
     PCAPNG_TARGET,
     PEAK_TARGET,
+    RATE_TARGETS,
     START_TARGETS,
     TARGETS,
     TITLES,
@@ -73,6 +74,8 @@ def section(comparisons: Sequence[Comparison], machine: Sequence[str], made_by: 
         for name in names:
             if found := by_group.get(group):
                 parts += [f"### {TITLES[name]}", *_beside(found, name)]
+    if found := by_group.get("tables"):
+        parts += ["### Everything as Parquet: `export`", _tables(found)]
     if found := by_group.get("pcapng"):
         parts += ["### pcap and pcapng, text", _formats(found)]
     if found := by_group.get("memory"):
@@ -98,7 +101,7 @@ def _misses(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def _judged(one: Comparison) -> list[tuple[str, float, float]]:
-    """Every figure of a comparison that has a target: its name, itself and the target."""
+    """Every figure of a comparison that has a target: its name, itself and the target, which is the most it may be."""
     if one.group in BESIDE:
         names: list[Measure] = [name for measures in BESIDE.values() for name in measures if name in one.runs]
         return [
@@ -106,6 +109,8 @@ def _judged(one: Comparison) -> list[tuple[str, float, float]]:
             for name in names
             if one.form in TARGETS[name]
         ]
+    if one.group == "tables":
+        return [("CPU s per GB, tables", 1000 / _rate(one), 1000 / RATE_TARGETS[one.form])]
     if one.group == "pcapng":
         return [("pcapng", ratio(one.runs["pcapng"], one.runs["pcap"], "cpu"), PCAPNG_TARGET)]
     if one.group == "memory":
@@ -176,6 +181,23 @@ def _formats(found: Sequence[Comparison]) -> str:
         times = (f"{median(one.runs[name], 'cpu'):.2f}" for name in ("pcap", "pcapng"))
         rows.append([one.form, _mb(one.bytes), *times, f"{value:.2f}", *against(value, PCAPNG_TARGET)])
     return table(["capture", "MB", "CPU s, pcap", "CPU s, pcapng", "ratio", "target", "met"], rows)
+
+
+def _rate(one: Comparison) -> float:
+    """MB of capture for each second of CPU."""
+    return one.bytes / MB / median(one.runs["tables"], "cpu")
+
+
+def _tables(found: Sequence[Comparison]) -> str:
+    rows: list[list[object]] = []
+    for one in found:
+        runs, rate, target = one.runs["tables"], _rate(one), RATE_TARGETS[one.form]
+        times = (f"{median(runs, 'cpu'):.2f}", f"{median(runs, 'wall'):.2f}", f"{rate:.0f}")
+        met = "yes" if rate >= target else "**no**"
+        sizes = (f"{_peak(runs) / MB:.0f}", _mb(median(runs, "written")))
+        rows.append([one.form, _mb(one.bytes), len(runs), *times, f"≥ {target:g}", met, *sizes])
+    head = ["capture", "MB", "runs", "CPU s", "wall s", "MB per CPU s", "target", "met", "peak MB", "written MB"]
+    return table(head, rows)
 
 
 def _growths(one: Comparison) -> list[tuple[str, int, int, float]]:

@@ -20,15 +20,15 @@ from benchmarks.timing import Run, in_turn
 VERSIONS: Final = ("A", "A-new", "B", "B-new", "Bx", "Bx-new", "C", "C-new")
 """Forms that everything is measured on."""
 
-LINES_ONLY: Final = ("B-ipv6",)
+LINES_ONLY: Final = ("B-ipv6", "C-deep", "mixed")
 PCAPNG: Final = ("A", "C")
 SHARED: Final = ("A", "B", "C")
-"""Forms that `--jobs` is measured on."""
+"""Forms that `--jobs` and the export of all tables are measured on."""
 
 FLAT: Final = ("A", "B", "Bx", "C")
 """Forms of which half is measured, too."""
 
-GROUPS: Final = ("lines", "fields", "ek", "pcapng", "memory", "jobs", "start")
+GROUPS: Final = ("lines", "fields", "ek", "tables", "pcapng", "memory", "jobs", "start")
 LIMIT_S: Final = 3600
 """Of the one run of `--jobs` whose memory is watched."""
 
@@ -81,6 +81,9 @@ def plan(captures: Mapping[str, Capture], data: Path, settings: Settings) -> Ite
         for shown in BESIDE:
             if form in captures and (shown == "lines" or form not in LINES_ONLY):
                 yield Task(shown, form, partial(work.beside_tshark, captures[form], shown))
+    for form in SHARED:
+        if form in captures:
+            yield Task("tables", form, partial(work.tables, captures[form]))
     for form in PCAPNG:
         if form in captures and f"{form}-pcapng" in captures:
             yield Task("pcapng", form, partial(work.formats, captures[form], captures[f"{form}-pcapng"]))
@@ -110,6 +113,11 @@ class Bench:
         requests = requests_of(part.path, part.ports, self._folder)
         runs = in_turn(commands, self._folder, self._settings.runs)
         return self._comparison(shown, part, runs, whole=part is capture, requests=requests)
+
+    def tables(self, capture: Capture) -> Comparison:
+        """Everything that there is in a capture, as Parquet."""
+        commands = {"tables": ours(capture.path, "tables", self._folder)}
+        return self._comparison("tables", capture, in_turn(commands, self._folder, self._settings.runs))
 
     def formats(self, capture: Capture, pcapng: Capture) -> Comparison:
         """The same packets in both formats of capture files."""

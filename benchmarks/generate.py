@@ -49,8 +49,8 @@ FORMS: Final = {
     "start": "100 packets, for the time until the first line",
 }
 
-TARGETS_ONLY: Final = ("C-deep", "mixed")
-"""Forms for `benchmarks.targets` alone; made only if they are named."""
+BY_NAME: Final = ("C-deep", "mixed")
+"""Forms that are made only if they are named."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,7 +248,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.generate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     described = "; ".join(f"{form}: {what}" for form, what in FORMS.items())
-    usual = f"(default: all but {', '.join(TARGETS_ONLY)})"
+    usual = f"(default: all but {', '.join(BY_NAME)})"
     parser.add_argument("forms", nargs="*", metavar="FORM", help=f"{described.replace('%', '%%')} {usual}")
     for field in dataclasses.fields(Sizes):
         if field.name != "format":
@@ -268,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     data.mkdir(parents=True, exist_ok=True)
     maker = Maker(data, dataclasses.replace(QUICK if options.quick else Sizes(), **given))
     failed: dict[str, list[str]] = {}
-    for form in options.forms or [form for form in FORMS if form not in TARGETS_ONLY]:
+    for form in options.forms or [form for form in FORMS if form not in BY_NAME]:
         if options.missing and maker.is_there(form):
             continue
         try:

@@ -20,17 +20,16 @@ PAGE = Path(__file__).parent.parent / "docs" / "coverage.md"
 _INTRODUCTION = """\
 # Coverage
 
-Which versions of which APIs kafkasniff decodes, and what proves that it does so rightly. Written by `make golden` from
-the definitions in [dissectors/](../dissectors/README.md) and from what the tests compared; `kafkasniff api --coverage`
-prints the same counts.
+Which API versions kafkasniff decodes, and how that is verified. `make golden` writes this page from the definitions in
+[dissectors/](../dissectors/README.md) and from test results; `kafkasniff api --coverage` prints the same counts.
 
-- **V**: messages that Apache Kafka's own classes wrote, every field and every null of the version among them, decode to
-  what Kafka's own JSON converters say ([tests/vectors](../tests/vectors/README.md)).
-- **C**: messages of real clients and brokers, in [captures/](../captures/README.md), decode to what Kafka's classes
-  read from the same bytes ([tests/evidence](../tests/evidence/README.md)).
+- **V** (vectors): messages written by Apache Kafka's own classes, covering every field and every null of the version,
+  decode to the output of Kafka's own JSON converters ([tests/vectors](../tests/vectors/README.md)).
+- **C** (captures): messages of real clients and brokers in [captures/](../captures/README.md) decode to what Kafka's
+  classes read from the same bytes ([tests/evidence](../tests/evidence/README.md)).
 
-Of an API a version counts when this holds for request and response. Nothing else counts as proof: not that two parts of
-kafkasniff agree, and not that a message decodes without an error.
+A version of an API counts if this holds for both request and response. Nothing else counts: neither agreement between
+two parts of kafkasniff, nor decoding without an error.
 """
 
 
@@ -50,7 +49,7 @@ def _row(*cells: object) -> str:
 
 
 def _totals(found: Proven) -> Iterator[str]:
-    yield "\n## Pairs of API and version\n" + _table("first released in", "defined", "proven", "V", "C")
+    yield "\n## API versions\n" + _table("first released in", "defined", "proven", "V", "C")
     for since, *numbers in count_by_release(found.pairs):
         yield _row("no release" if since == "none" else since, *numbers)
 
@@ -78,7 +77,8 @@ def _release(key: int, version: int) -> str:
 
 def _apis(found: Proven) -> Iterator[str]:
     newest = releases()[-1]
-    yield "\n## APIs\n\nA version that only ever came with an opt-in says so. Listeners are those of any release.\n"
+    yield "\n## APIs\n\n`(opt-in)` marks versions that no release enables by default. "
+    yield "Listeners are those of any release.\n"
     yield _table("key", "API", "versions, first in", f"{newest} accepts", "listeners", "proof")
     for key in api_keys():
         one = api(key)
@@ -93,7 +93,7 @@ def _reasons(kind: str) -> Iterator[str]:
     """Why there is no proof, and what there is instead."""
     entries = [entry for entry in unproduced() if entry.kind == kind]
     if entries:
-        yield "\nNot proven so, and why; what checks them instead:\n\n"
+        yield "\nNot proven this way, with the reason and the check that replaces it:\n\n"
     for entry in entries:
         yield f"- {entry.name} {version_ranges(entry.versions)}: {entry.reason} {entry.otherwise}\n"
 
@@ -102,7 +102,8 @@ def _structures(found: Proven) -> Iterator[str]:
     by_file: dict[str, list[DataDefinition]] = defaultdict(list)
     for definition in data_definitions().values():
         by_file[definition.file].append(definition)
-    yield "\n## Headers, records and what lies in bytes\n\nReleases are those whose schema files hold the structure.\n"
+    yield "\n## Headers, records and structures in bytes fields\n\n"
+    yield "Releases are those whose schema files define the structure.\n"
     for file, definitions in by_file.items():
         yield f"\n### {_title(file)}\n" + _table("name", "kind", "id", "versions", "releases", "proof")
         for one in definitions:
@@ -129,7 +130,7 @@ def _title(file: str) -> str:
 
 def _batches(found: Proven) -> Iterator[str]:
     names = {0: "message set", 1: "message set", 2: "record batch"}
-    yield "\n## Batches of records\n" + _table("magic", "called", "proof")
+    yield "\n## Record batches\n" + _table("magic", "name", "proof")
     for magic, proof in sorted(found.batches.items()):
         yield _row(magic, names[magic], _code(proof))
 
@@ -140,7 +141,7 @@ def _captures(found: Proven) -> Iterator[str]:
     for (key, version), proof in sorted(found.pairs.items()):
         for capture in proof.captures:
             by_capture[capture][key].append(version)
-    yield "\n## What the captures prove\n" + _table("capture", "pairs", "of which")
+    yield "\n## Evidence by capture\n" + _table("capture", "API versions", "list")
     for capture, versions in sorted(by_capture.items()):
         told = [
             f"{one.name} {version_ranges(versions[key])}" for key in sorted(versions) if (one := api(key)) is not None

@@ -70,13 +70,16 @@ class _Questions(click.Group):
     subcommand_metavar="QUESTION CAPTURE...|DIR [OPTIONS]",
     options_metavar="",
 )
-@click.option("--list", "listed", is_flag=True, help="The questions, one line each.")
+@click.option("--list", "listed", is_flag=True, help="List the questions, one per line.")
 @click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Of --list.", show_default=True
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Format of --list.", show_default=True
 )
 @click.pass_context
 def analyze_command(context: click.Context, /, listed: bool, form: str) -> int:
-    """Ask a question about captures, or the tables of an export (DIR); QUESTION --help tells its options."""
+    """Answer a question about captures, or about the tables of an export (DIR).
+
+    QUESTION --help shows the options of a question.
+    """
     environment: Environment = context.obj
     if listed:
         _list(environment, form)
@@ -109,28 +112,28 @@ def _command(question: type[Accumulator[Any]]) -> click.Command:
 
     parameters: list[click.Parameter] = [click.Argument(["sources"], nargs=-1, required=True, metavar="CAPTURE...|DIR")]
     parameters += [_option(one) for one in parameters_of(question)]
-    times = "RFC 3339, HH:MM:SS (UTC) or +10s from the first exchange."
+    times = "RFC 3339, HH:MM:SS (UTC), or +10s after the first exchange."
     parameters += [
-        click.Option(["--since"], metavar="TIME", help=f"Only rows from then on: {times}"),
-        click.Option(["--until"], metavar="TIME", help="The same; up to and including this time."),
+        click.Option(["--since"], metavar="TIME", help=f"Only rows from this time on: {times}"),
+        click.Option(["--until"], metavar="TIME", help="Only up to and including this time, in the same forms."),
         click.Option(
             ["--format", "form"],
             type=click.Choice(["text", "json", "parquet"]),
             help="A table, JSON lines, or Parquet [default: text; parquet for FILE.parquet].",
         ),
-        click.Option(["-o", "--output"], metavar="FILE", help="Write there, not to stdout."),
+        click.Option(["-o", "--output"], metavar="FILE", help="Write to FILE instead of stdout."),
         *([click.Option(["--hosts"], metavar="FILE", help=HOSTS_HELP)] if question.asks_hosts else []),
         click.Option(
             ["--engine"],
             type=click.Choice(["local", "spark"]),
             default="local",
-            help="What reads the tables [default: local].",
+            help="Engine that reads the tables [default: local].",
         ),
-        click.Option(["--master"], metavar="URL", help="Spark's master, with --engine spark [default: local[*]]."),
+        click.Option(["--master"], metavar="URL", help="Spark master, with --engine spark [default: local[*]]."),
         click.Option(
-            ["--color"], type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text."
+            ["--color"], type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text."
         ),
-        click.Option(["-v", "--verbose"], count=True, help="Say where an internal error is."),
+        click.Option(["-v", "--verbose"], count=True, help="Show the traceback of an internal error."),
         click.Option(["-q", "--quiet"], is_flag=True, help="No notes on stderr."),
     ]
 

@@ -23,15 +23,17 @@ __all__ = ["api_command"]
 @click.command("api")
 @click.argument("name", required=False, metavar="[NAME|KEY]")
 @click.argument("version", required=False, type=click.IntRange(min=0), metavar="[VERSION]")
-@click.option("--release", metavar="RELEASE", help="What a release of Apache Kafka speaks, such as 3.9.")
+@click.option("--release", metavar="RELEASE", help="APIs and versions of an Apache Kafka release, such as 3.9.")
 @click.option(
     *("--program", "--code", "program"),
     is_flag=True,
-    help="The programs of one version, which the native kernel decodes by.",
+    help="Print the programs by which the native kernel decodes one version.",
 )
-@click.option("--coverage", is_flag=True, help="Pairs of API and version that are defined, and those that are proven.")
+@click.option(
+    "--coverage", is_flag=True, help="Print which versions of APIs are defined and which are proven by tests."
+)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or JSON.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
 @click.pass_obj
 def api_command(
     environment: Environment,
@@ -44,9 +46,9 @@ def api_command(
     form: str,
     color: str,
 ) -> None:
-    """The protocol's APIs: all of them, one by name or key, or one version of it.
+    """Show the protocol's APIs: all of them, one by name or key, or one version.
 
-    A NAME may also be that of a record or another structure, such as ConfigRecord or RequestHeader.
+    NAME may also be a record or another structure, such as ConfigRecord or RequestHeader.
     """
     if name is None and program:
         raise UsageError("--program needs an API and a version")

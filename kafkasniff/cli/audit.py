@@ -22,32 +22,35 @@ __all__ = ["audit_command"]
 
 @click.command("audit")
 @click.argument("paths", nargs=-1, required=True, metavar="CAPTURE|DIR...")
-@click.option("--target", required=True, metavar="RELEASE", help="The release that brokers are to have, such as 4.0.")
+@click.option("--target", required=True, metavar="RELEASE", help="Release that the brokers will run, such as 4.0.")
 @click.option(
-    "--from", "older", metavar="RELEASE", help="Also: what the target offers beyond this release and is not used yet."
+    "--from",
+    "older",
+    metavar="RELEASE",
+    help="Also list what the target adds since this release and no client uses yet.",
 )
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or one JSON object.")
-@click.option("-o", "--output", metavar="FILE", help="Write there, not to stdout.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
 @click.option(
     "--port",
     "ports",
     multiple=True,
     type=click.IntRange(1, 65535),
     metavar="N",
-    help="Of captures only these ports, taken as Kafka (repeatable). Default: Kafka on any port, found by content.",
+    help="In captures, decode these ports as Kafka and ignore others (repeatable). Default: detect Kafka by content.",
 )
-@click.option("--keylog", metavar="FILE", help="Decrypt TLS with the secrets in this file (SSLKEYLOGFILE).")
+@click.option("--keylog", metavar="FILE", help="Decrypt TLS with the secrets in this file (SSLKEYLOGFILE format).")
 @MEMORY
 @hosts_option
-@click.option("-v", "--verbose", count=True, help="Say where an internal error is.")
+@click.option("-v", "--verbose", count=True, help="Show the traceback of an internal error.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, summary or notes on stderr.")
 @click.pass_obj
 def audit_command(environment: Environment, /, paths: tuple[str, ...], **options: Any) -> int:
-    """Tell which clients speak API versions that a release of Kafka lacks, and what they need.
+    """Find clients that use API versions a Kafka release no longer has, and what they need.
 
-    Reads captures and folders of `kafkasniff export`, all of them together; `-` is a capture on stdin. Exit code 1
-    where a client would be refused, or may be.
+    Reads captures and folders of `kafkasniff export` together; `-` is a capture on stdin. The exit code is 1 if a
+    client would or might be refused.
     """
     environment.verbosity, quiet = options["verbose"], options["quiet"]
     hosts = take_hosts(options)

@@ -51,23 +51,23 @@ def capture_options(command: _Command) -> _Command:
                 "interfaces",
                 multiple=True,
                 metavar="INTERFACE",
-                help="Where to listen: eth0, lo, any, or a number of -D; repeatable.",
+                help="Capture on eth0, lo, any, or a number from -D (repeatable).",
             ),
-            click.option("-D", "--list-interfaces", is_flag=True, help="List the interfaces, and that is all."),
+            click.option("-D", "--list-interfaces", is_flag=True, help="List the interfaces and exit."),
             click.option(
                 "-s",
                 "--snaplen",
                 type=click.IntRange(1, 262_144),
                 metavar="BYTES",
-                help="Capture only so many bytes of a packet [default: all].",
+                help="Capture at most this many bytes of each packet [default: all].",
             ),
             click.option(
                 "--buffer-size",
                 type=click.IntRange(1, 4096),
                 metavar="MIB",
-                help="What the kernel keeps for us, for each interface [default: 64 MiB].",
+                help="Size of the operating system's capture buffer for each interface [default: 64 MiB].",
             ),
-            click.option("--promiscuous", is_flag=True, help="Packets for other machines, too."),
+            click.option("--promiscuous", is_flag=True, help="Capture packets for other machines as well."),
         ]
     ):
         command = option(command)
@@ -82,28 +82,28 @@ def write_options(command: _Command) -> _Command:
                 "-w",
                 "--write",
                 metavar="FILE",
-                help="Keep the packets of Kafka's connections, as pcapng. With -q messages are not printed, "
-                "unless -o says where.",
+                help="Write the packets of Kafka connections to FILE as pcapng. With -q, messages are printed only if "
+                "-o is given.",
             ),
-            click.option("--write-all", is_flag=True, help="Keep all packets."),
+            click.option("--write-all", is_flag=True, help="With --write: write all packets."),
             click.option(
                 "-C",
                 "--rotate-size",
                 metavar="SIZE",
-                help="A new file when one is larger: millions of bytes, or 512k, 64m, 1g (KiB, MiB, GiB).",
+                help="Start a new file when one exceeds SIZE: millions of bytes, or 512k, 64m, 1g (KiB, MiB, GiB).",
             ),
             click.option(
                 "-G",
                 "--rotate-every",
                 metavar="DURATION",
-                help="A new file after this time (seconds, or 10m, 1h); FILE holds a time (%Y%m%dT%H%M%S …).",
+                help="Start a new file after this time (seconds, or 10m, 1h); FILE contains a time (%Y%m%dT%H%M%S …).",
             ),
             click.option(
                 "-W",
                 "--rotate-files",
                 type=click.IntRange(1, 1_000_000),
                 metavar="N",
-                help="Keep the last N files only.",
+                help="Keep only the last N files.",
             ),
         ]
     ):

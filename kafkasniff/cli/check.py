@@ -36,36 +36,36 @@ FAIL_ON: Final = ("error", "warning", "note", "never")
 @click.command("check")
 @click.argument("sources", nargs=-1, metavar="CAPTURE|DIR...")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or one JSON object.")
-@click.option("-o", "--output", metavar="FILE", help="Write there, not to stdout.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
     default="warning",
     show_default=True,
-    help="Exit code 1 with findings that are at least as bad as this.",
+    help="Exit with code 1 if a finding is at least this severe.",
 )
-@click.option("--only", multiple=True, metavar="DETECTOR", help="Only these detectors (repeatable, comma lists).")
-@click.option("--skip", multiple=True, metavar="DETECTOR", help="All detectors but these (repeatable, comma lists).")
+@click.option("--only", multiple=True, metavar="DETECTOR", help="Run only these detectors (repeatable, comma lists).")
+@click.option("--skip", multiple=True, metavar="DETECTOR", help="Skip these detectors (repeatable, comma lists).")
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="DETECTOR.FIELD=VALUE",
-    help="Another threshold (repeatable), as late-answers.late=5s; --list tells them.",
+    help="Change a threshold, such as late-answers.late=5s (repeatable); --list shows all.",
 )
-@click.option("--list", "listed", is_flag=True, help="The detectors with their thresholds.")
+@click.option("--list", "listed", is_flag=True, help="List the detectors and their thresholds.")
 @framing_options
 @filter_options
 @topic_ids_option
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text.")
-@click.option("-v", "--verbose", count=True, help="Say where an internal error is.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
+@click.option("-v", "--verbose", count=True, help="Show the traceback of an internal error.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
 @click.pass_obj
 def check_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
-    """Look for trouble in captures, or in exports (folders): findings, worst first, with evidence and advice.
+    """Find problems in captures or exports (folders): findings by severity, with evidence and advice.
 
-    Several captures are one timeline, as for decode. Filters are for captures. Exit code 1 where something is found
-    that is at least as bad as --fail-on says.
+    Several captures form one timeline, as in decode. Filters apply to captures only. The exit code is 1 if a finding
+    is at least as severe as --fail-on.
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     predicate = make_predicate(split_options(FilterOptions, options))

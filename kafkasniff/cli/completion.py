@@ -24,7 +24,7 @@ _HELP: Final = """Print a script that lets a shell complete commands, options an
 
 \b
 bash: eval "$(kafkasniff completion bash)" in ~/.bashrc
-zsh:  eval "$(kafkasniff completion zsh)" in ~/.zshrc, behind compinit
+zsh:  eval "$(kafkasniff completion zsh)" in ~/.zshrc, after compinit
 fish: kafkasniff completion fish > ~/.config/fish/completions/kafkasniff.fish
 """
 

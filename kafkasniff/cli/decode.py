@@ -63,7 +63,9 @@ SWITCH_SECONDS: Final = 0.0005
 @inspector_options
 @payload_options
 @filter_options
-@click.option("--two-pass", is_flag=True, help="Read twice, so that names told later are known from the beginning.")
+@click.option(
+    "--two-pass", is_flag=True, help="Read the captures twice, so that names learned late apply from the start."
+)
 @topic_ids_option
 @hosts_option
 @click.option("-c", "--count", type=click.IntRange(1), metavar="N", help="Stop after N messages.")
@@ -78,9 +80,9 @@ SWITCH_SECONDS: Final = 0.0005
 @verbosity_options
 @click.pass_obj
 def decode_command(environment: Environment, /, captures: tuple[str, ...], **options: Any) -> int:
-    """Decode captures: pcap or pcapng files, also compressed, or folders of them; `-` reads stdin as it comes.
+    """Decode pcap and pcapng files, also compressed, or folders of them; `-` reads stdin as data arrives.
 
-    Several files are one timeline: connections go on from one to the next.
+    Several files form one timeline: connections continue from one file to the next.
     """
     environment.verbosity = options["verbose"]
     captures = take_captures(environment, captures)

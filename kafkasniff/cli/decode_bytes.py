@@ -19,7 +19,7 @@ __all__ = ["decode_bytes_command"]
 
 @click.command("decode-bytes")
 @click.argument("data", nargs=-1, required=True, metavar="HEX|BASE64|-")
-@click.option("--response", is_flag=True, help="It is a response; these do not say what they answer, so:")
+@click.option("--response", is_flag=True, help="Decode a response, which needs --api and --version.")
 @click.option("--api", "api_name", metavar="NAME|KEY", help="API of the response.")
 @click.option("--version", type=click.IntRange(0, 0x7FFF), metavar="N", help="Version of the response.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or JSON.")
@@ -28,18 +28,18 @@ __all__ = ["decode_bytes_command"]
     "bytes_form",
     type=click.Choice(["auto", "base64", "hex"]),
     default="auto",
-    help="Bytes in JSON: auto is text where they are UTF-8.",
+    help="How JSON shows bytes; auto: as text if they are UTF-8, else base64.",
 )
-@click.option("--show-secrets", is_flag=True, help="Show passwords, SASL tokens and the like.")
-@click.option("-o", "--output", metavar="FILE", help="Write there, not to stdout.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text.")
-@click.option("-v", "--verbose", count=True, help="The body as a tree, too.")
+@click.option("--show-secrets", is_flag=True, help="Show passwords, SASL tokens and other secrets.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
+@click.option("-v", "--verbose", count=True, help="Also show the body as a tree.")
 @click.pass_obj
 def decode_bytes_command(environment: Environment, /, data: tuple[str, ...], **options: Any) -> int:
     """Decode one message: a request, or with --response, --api and --version a response.
 
-    The bytes are hex (plain, with separators, or a hexdump), base64, or with `-` any of these or raw bytes on stdin. A
-    length prefix in front is recognised.
+    The bytes are hex (plain, with separators, or a hexdump) or base64. With `-` they come from stdin, in these forms
+    or raw. A leading length prefix is recognised.
     """
     environment.verbosity = options["verbose"]
     from kafkasniff.cli.output import Output

@@ -41,13 +41,13 @@ _TIMES: Final = ("first", "last")
 @click.command("diff")
 @click.argument("before", metavar="CAPTURE|DIR")
 @click.argument("after", metavar="CAPTURE|DIR")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="A screen, or one object.")
-@click.option("-o", "--output", metavar="FILE", help="Write there, not to stdout.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or one JSON object.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
 @click.option(
     "--only",
     multiple=True,
     metavar="LIST",
-    help="Compare only these: versions, rates, latency, sizes, errors, topics, batching, clients, brokers "
+    help="Compare only these lists: versions, rates, latency, sizes, errors, topics, batching, clients, brokers "
     "(repeatable, comma lists).",
 )
 @click.option(
@@ -56,7 +56,7 @@ _TIMES: Final = ("first", "last")
     default=10.0,
     show_default=True,
     metavar="PERCENT",
-    help="By how much a number must change.",
+    help="Report numbers that change by at least this much.",
 )
 @click.option(
     "--min-count",
@@ -64,7 +64,7 @@ _TIMES: Final = ("first", "last")
     default=1,
     show_default=True,
     metavar="N",
-    help="How often what is on one side only must be seen there.",
+    help="Report what only one side has if it occurs there at least N times.",
 )
 @click.option(
     "--significance",
@@ -72,22 +72,23 @@ _TIMES: Final = ("first", "last")
     default=0.05,
     show_default=True,
     metavar="P",
-    help="How probable a false difference may be in each list.",
+    help="Accepted probability of a false difference in each list.",
 )
-@click.option("--all", "everything", is_flag=True, help="Show what is the same, too (json has it).")
+@click.option("--all", "everything", is_flag=True, help="Also show what did not change (json always does).")
 @click.option("--top", type=click.IntRange(1), metavar="N", help=f"Rows of each list [default: {TOP}; with json, all].")
 @framing_options
 @filter_options
 @topic_ids_option
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text.")
-@click.option("-v", "--verbose", count=True, help="Say where an internal error is.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
+@click.option("-v", "--verbose", count=True, help="Show the traceback of an internal error.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
 @click.pass_obj
 def diff_command(environment: Environment, /, before: str, after: str, **options: Any) -> int:
-    """Compare two captures or exports (folders), as of before and after a change.
+    """Compare two captures or exports (folders), such as before and after a change.
 
-    Tells what differs by more than chance, and by enough to matter: versions, rates, latencies, sizes, errors, topics,
-    batching, clients and brokers. Exit code 1 where something does. Filters are for captures.
+    Reports differences that are statistically significant and large enough to matter: versions, rates, latencies,
+    sizes, errors, topics, batching, clients and brokers. The exit code is 1 if there are any. Filters apply to captures
+    only.
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     predicate = make_predicate(split_options(FilterOptions, options))

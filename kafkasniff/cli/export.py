@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,22 +40,26 @@ __all__ = ["export_command"]
 
 @click.command("export")
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
-@click.option("-o", "--output", required=True, metavar="DIR", help="The folder for the tables.")
+@click.option("-o", "--output", required=True, metavar="DIR", help="Folder for the tables.")
 @click.option(
-    "--tables", default=",".join(TABLES), metavar="NAMES", help=f"Which, by commas [default: {', '.join(TABLES)}]."
+    "--tables",
+    default=",".join(TABLES),
+    metavar="NAMES",
+    help=f"Tables to write, separated by commas [default: {', '.join(TABLES)}].",
 )
-@click.option("--records/--no-records", default=False, help="Records in the bodies, too; they are in their own table.")
-@click.option("--no-bodies", is_flag=True, help="Header columns alone: bodies are not read, what they tell is null.")
+@click.option(
+    "--records/--no-records", default=False, help="Also include records in the bodies; they have a table of their own."
+)
+@click.option("--no-bodies", is_flag=True, help="Do not decode bodies; columns that need them are null.")
 @click.option("--no-json", is_flag=True, help="Leave the columns request_body and response_body null.")
 @click.option(
-    "--engine", type=click.Choice(["local", "spark"]), default="local", help="What makes the tables [default: local]."
+    "--engine",
+    type=click.Choice(["local", "spark"]),
+    default="local",
+    help="Engine that makes the tables [default: local].",
 )
-@click.option(
-    "--master", metavar="URL", help="With --engine spark: where Spark runs [default: this machine, all cores]."
-)
-@click.option(
-    "--conf", multiple=True, metavar="NAME=VALUE", help="With --engine spark: a property of Spark; may be repeated."
-)
+@click.option("--master", metavar="URL", help="Spark master, with --engine spark [default: this machine, all cores].")
+@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="Spark property, with --engine spark (repeatable).")
 @click.option(
     "--jobs",
     type=click.IntRange(1, 256),
@@ -71,10 +74,10 @@ __all__ = ["export_command"]
 @verbosity_options
 @click.pass_obj
 def export_command(environment: Environment, /, captures: tuple[str, ...], output: str, **options: Any) -> int:
-    """Write tables of what captures hold, as Parquet files by day, into a folder.
+    """Decode captures into a folder of Parquet tables, partitioned by day.
 
-    Captures that the folder has are left out, and connections go on from one run to the next: run it again whenever
-    there are new ones. A run that was interrupted goes on where it was.
+    Run it again when there are new captures: it skips those that the folder already has and continues their
+    connections. An interrupted run resumes where it stopped.
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     filters = split_options(FilterOptions, options)
@@ -89,6 +92,9 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         records=options["records"],
         payload=take_payload(options),
     )
+    from kafkasniff.exports.folder import local_folder
+
+    directory = local_folder(output)  # what cannot be written is refused before Spark starts
     jobs: int | None = options.pop("jobs")
     discard_state: bool = options.pop("discard_state")
     engine, master, conf = options.pop("engine"), options.pop("master"), options.pop("conf")
@@ -118,7 +124,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
             result = spark_export.export(
                 spark,
                 captures,
-                Path(output),
+                directory,
                 wanted,
                 given=given,
                 keys=keys,
@@ -166,7 +172,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     try:
         result = export(
             captures,
-            Path(output),
+            directory,
             wanted,
             given=make_catalog(options).given,
             predicate=predicate,

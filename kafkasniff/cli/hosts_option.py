@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HOSTS_HELP", "hosts_option", "take_hosts"]
 
-HOSTS_HELP = "Names of addresses, as in /etc/hosts, perhaps with rack=NAME behind them (docs/hosts.md)."
+HOSTS_HELP = "Read names of addresses from FILE, as in /etc/hosts, optionally followed by rack=NAME (docs/hosts.md)."
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -85,21 +85,21 @@ MIN_EVERY_SECONDS: Final = 1.0
     "--export",
     "directory",
     metavar="DIR",
-    help="Write tables as `export` does, too. With -q messages are not printed, unless -o says where.",
+    help="Also write tables to DIR, as `export` does. With -q, messages are printed only if -o is given.",
 )
-@click.option("--export-every", "every", metavar="DURATION", help="Time between two commits of tables [default: 10m].")
-@click.option("--tables", metavar="NAMES", help=f"Which tables, by commas [default: {', '.join(TABLES)}].")
-@click.option("--no-bodies", is_flag=True, help="Header columns of tables alone: what bodies tell is null.")
-@click.option("--no-json", is_flag=True, help="Leave request_body and response_body of the tables null.")
+@click.option("--export-every", "every", metavar="DURATION", help="Time between commits of the tables [default: 10m].")
+@click.option("--tables", metavar="NAMES", help=f"Tables to write, separated by commas [default: {', '.join(TABLES)}].")
+@click.option("--no-bodies", is_flag=True, help="Do not decode bodies; table columns that need them are null.")
+@click.option("--no-json", is_flag=True, help="Leave the columns request_body and response_body null.")
 @discard_state_option
 @write_options
 @watch_options
 @verbosity_options
 @click.pass_obj
 def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: Any) -> int:
-    """Decode what passes an interface, until Ctrl-C, --duration or --count. Needs root or CAP_NET_RAW.
+    """Decode live traffic until Ctrl-C, --duration or --count. Needs root or CAP_NET_RAW.
 
-    A BPF filter in tcpdump's language narrows what is looked at: `kafkasniff live -i eth0 host 10.0.0.9`.
+    A BPF filter, in tcpdump's syntax, selects packets: `kafkasniff live -i eth0 host 10.0.0.9`.
     """
     environment.verbosity = options["verbose"]
     if options.pop("list_interfaces"):

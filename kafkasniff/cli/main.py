@@ -33,19 +33,23 @@ __all__ = ["COMPLETION", "command_line", "main", "run"]
 
 # Name → (module, attribute, what it does). The modules are imported when their command is run, the list is not.
 _COMMANDS: Final = {
-    "decode": ("kafkasniff.cli.decode", "decode_command", "Decoded messages of captures, as text or JSON lines."),
-    "live": ("kafkasniff.cli.live", "live_command", "The same from an interface."),
-    "export": ("kafkasniff.cli.export", "export_command", "Captures to Parquet tables."),
-    "audit": ("kafkasniff.cli.audit", "audit_command", "Clients that a release of Kafka would refuse."),
-    "stats": ("kafkasniff.cli.stats", "stats_command", "What is in captures or exports, on one screen."),
-    "check": ("kafkasniff.cli.check", "check_command", "What is wrong: findings with evidence and advice."),
-    "report": ("kafkasniff.cli.report", "report_command", "The same and more as one page for a browser."),
-    "timing": ("kafkasniff.cli.timing", "timing_command", "Where the time went: client, network, broker, waits."),
-    "diff": ("kafkasniff.cli.diff", "diff_command", "Two captures or exports compared, before and after."),
-    "analyze": ("kafkasniff.cli.analyze", "analyze_command", "Questions about exported tables."),
-    "api": ("kafkasniff.cli.api", "api_command", "The protocol's APIs, versions and fields."),
-    "decode-bytes": ("kafkasniff.cli.decode_bytes", "decode_bytes_command", "One message pasted from a log."),
-    "completion": ("kafkasniff.cli.completion", "completion_command", "A script for completion in bash, zsh or fish."),
+    "decode": ("kafkasniff.cli.decode", "decode_command", "Decode captures to text or JSON lines."),
+    "live": ("kafkasniff.cli.live", "live_command", "Decode live traffic from an interface."),
+    "export": ("kafkasniff.cli.export", "export_command", "Write captures to Parquet tables."),
+    "audit": ("kafkasniff.cli.audit", "audit_command", "Find clients that a Kafka release would refuse."),
+    "stats": ("kafkasniff.cli.stats", "stats_command", "Summarize captures or exports on one screen."),
+    "check": ("kafkasniff.cli.check", "check_command", "Find problems, with evidence and advice."),
+    "report": ("kafkasniff.cli.report", "report_command", "Write an HTML report: overview, findings, charts."),
+    "timing": ("kafkasniff.cli.timing", "timing_command", "Show where time went: client, network, broker."),
+    "diff": ("kafkasniff.cli.diff", "diff_command", "Compare two captures or exports."),
+    "analyze": ("kafkasniff.cli.analyze", "analyze_command", "Answer questions about exported tables."),
+    "api": ("kafkasniff.cli.api", "api_command", "Look up the protocol's APIs, versions and fields."),
+    "decode-bytes": ("kafkasniff.cli.decode_bytes", "decode_bytes_command", "Decode one message pasted from a log."),
+    "completion": (
+        "kafkasniff.cli.completion",
+        "completion_command",
+        "Print a completion script for bash, zsh or fish.",
+    ),
 }
 MEMORY_ADVICE: Final = "give --memory a lower SIZE, use fewer --jobs, or provide more memory"
 """What to do where there is not enough."""

@@ -40,5 +40,5 @@ MEMORY: Final[Callable[[Any], Any]] = click.option(
     "--memory",
     metavar="SIZE",
     callback=_parse,
-    help="Memory for what waits between packets: 512M, 2G. Excess is dropped and reported [default: 1G].",
+    help="Memory limit for incomplete data, such as 512M or 2G. Excess is dropped and reported [default: 1G].",
 )

@@ -117,19 +117,40 @@ def filter_options(command: _Command) -> _Command:
                 "--filter",
                 multiple=True,
                 metavar="EXPR",
-                help="By an expression, as 'api == \"Fetch\" and latency_ms > 100' (docs/filters.md).",
+                help="Only exchanges that match, such as 'api == \"Fetch\" and latency_ms > 100' (docs/filters.md).",
             ),
             click.option("--api", multiple=True, metavar="NAME|KEY", help="Only these APIs (repeatable, comma lists)."),
-            click.option("--topic", multiple=True, metavar="NAME", help="Exchanges that name a topic; *, ?, [] match."),
-            click.option("--client-id", multiple=True, metavar="ID", help="Exchanges of a client; *, ?, [] match."),
-            click.option("--host", multiple=True, metavar="ADDRESS[:PORT]", help="Client or broker at an address."),
-            click.option("--errors", is_flag=True, help="Exchanges whose response has an error code."),
-            click.option("--slower-than", metavar="DURATION", help="Latency above 10ms, 1.5s (a bare number is ms)."),
-            _numbers("--connection", "Connection N, as `conn N` in any output (repeatable, comma lists)."),
-            _numbers("--exchange", "Exchange N, as `#N` in any output (repeatable, comma lists)."),
-            _numbers("--correlation-id", "Correlation id N, as `corr N` in any output (the same)."),
-            click.option("--since", metavar="TIME", help="RFC 3339, HH:MM:SS (UTC) or +10s from the first packet."),
-            click.option("--until", metavar="TIME", help="The same; up to and including this time."),
+            click.option(
+                "--topic",
+                multiple=True,
+                metavar="NAME",
+                help="Only exchanges that name this topic; *, ? and [] are wildcards.",
+            ),
+            click.option(
+                "--client-id",
+                multiple=True,
+                metavar="ID",
+                help="Only exchanges of this client; *, ? and [] are wildcards.",
+            ),
+            click.option(
+                "--host",
+                multiple=True,
+                metavar="ADDRESS[:PORT]",
+                help="Only exchanges of the client or broker at this address.",
+            ),
+            click.option("--errors", is_flag=True, help="Only exchanges whose response has an error code."),
+            click.option(
+                "--slower-than", metavar="DURATION", help="Only exchanges slower than this: 10ms, 1.5s (no unit: ms)."
+            ),
+            _numbers("--connection", "Only connection N, as `conn N` in any output (repeatable, comma lists)."),
+            _numbers("--exchange", "Only exchange N, as `#N` in any output (repeatable, comma lists)."),
+            _numbers("--correlation-id", "Only correlation id N, as `corr N` in any output (repeatable, comma lists)."),
+            click.option(
+                "--since",
+                metavar="TIME",
+                help="Only from this time on: RFC 3339, HH:MM:SS (UTC), or +10s after the first packet.",
+            ),
+            click.option("--until", metavar="TIME", help="Only up to and including this time, in the same forms."),
         ],
     )
 
@@ -140,17 +161,17 @@ _PORT: Final = click.option(
     multiple=True,
     type=click.IntRange(1, 65535),
     metavar="N",
-    help="Only these ports, taken as Kafka (repeatable). Default: Kafka on any port, found by content.",
+    help="Decode these ports as Kafka and ignore others (repeatable). Default: detect Kafka on any port by content.",
 )
-_SECRETS: Final = click.option("--show-secrets", is_flag=True, help="Show passwords, SASL tokens and the like.")
+_SECRETS: Final = click.option("--show-secrets", is_flag=True, help="Show passwords, SASL tokens and other secrets.")
 _FRAME: Final = click.option(
     "--max-frame",
     type=click.IntRange(1, MAX_FRAME_LIMIT),
     metavar="BYTES",
-    help="Longest message that is believed [default: 100 MiB].",
+    help="Largest message accepted [default: 100 MiB].",
 )
 _KEYLOG: Final = click.option(
-    "--keylog", metavar="FILE", help="Decrypt TLS with the secrets in this file (SSLKEYLOGFILE)."
+    "--keylog", metavar="FILE", help="Decrypt TLS with the secrets in this file (SSLKEYLOGFILE format)."
 )
 
 
@@ -166,13 +187,13 @@ def inspector_options(command: _Command) -> _Command:
 
 def topic_ids_option(command: _Command) -> _Command:
     """Names for topic ids that no message tells."""
-    told = "Names of topic ids: JSON, lines `ID NAME`, or the output of kafka-topics.sh --describe."
+    told = "Read names of topic ids from FILE: JSON, lines `ID NAME`, or the output of kafka-topics.sh --describe."
     return click.option("--topic-ids", metavar="FILE", help=told)(command)
 
 
 def discard_state_option(command: _Command) -> _Command:
     """For folders whose state cannot be used, or shall not be."""
-    told = "Do not resume connections that were open when the last run into DIR ended; their rows stay as they are."
+    told = "Do not resume connections that were open when the last run into DIR ended; keep their rows as they are."
     return click.option("--discard-state", is_flag=True, help=told)(command)
 
 
@@ -184,19 +205,21 @@ def output_options(command: _Command) -> _Command:
             click.option(
                 "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or JSON lines."
             ),
-            click.option("-o", "--output", metavar="FILE", help="Write there, not to stdout."),
+            click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout."),
             click.option(
-                "--records/--no-records", default=None, help="With or without records [default: json and -vv with]."
+                "--records/--no-records",
+                default=None,
+                help="Include records, or leave them out [default: included with json and -vv].",
             ),
             click.option(
                 "--bytes",
                 "bytes_form",
                 type=click.Choice(["auto", "base64", "hex"]),
                 default="auto",
-                help="Bytes in JSON: auto is text where they are UTF-8.",
+                help="How JSON shows bytes; auto: as text if they are UTF-8, else base64.",
             ),
             click.option(
-                "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text."
+                "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text."
             ),
         ],
     )
@@ -207,7 +230,7 @@ def verbosity_options(command: _Command) -> _Command:
     return _stack(
         command,
         [
-            click.option("-v", "--verbose", count=True, help="Bodies, too; -vv: records, too."),
+            click.option("-v", "--verbose", count=True, help="Show bodies; -vv: records as well."),
             click.option("-q", "--quiet", is_flag=True, help="No progress and no summary on stderr."),
         ],
     )

@@ -26,9 +26,15 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def payload_options(command: _Command) -> _Command:
     """What becomes of keys and values of records, and of values of their headers."""
     for option in (
-        click.option("--hash-salt", metavar="FILE", help="With --hash-payload: the salt, so that runs compare."),
-        click.option("--hash-payload", is_flag=True, help="Hashes, with a random salt, in place of keys and values."),
-        click.option("--no-payload", is_flag=True, help="No keys and values of records; of each its length."),
+        click.option(
+            "--hash-salt",
+            metavar="FILE",
+            help="Salt for --hash-payload; runs with the same salt have comparable hashes.",
+        ),
+        click.option(
+            "--hash-payload", is_flag=True, help="Show salted hashes instead of the keys and values of records."
+        ),
+        click.option("--no-payload", is_flag=True, help="Show only the lengths of keys and values of records."),
     ):
         command = option(command)
     return command

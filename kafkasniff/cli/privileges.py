@@ -27,11 +27,11 @@ ROOT: Final = 0
 def user_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--user`, `--keep-root`."""
     for option in (
-        click.option("--keep-root", is_flag=True, help="Stay root, without capabilities. --user root does the same."),
+        click.option("--keep-root", is_flag=True, help="Stay root, without capabilities. Same as --user root."),
         click.option(
             "--user",
             metavar="NAME[:GROUP]",
-            help="Continue as this user once root has opened the interfaces [default: who called sudo, or nobody].",
+            help="Drop root to this user once the interfaces are open [default: the user who ran sudo, or nobody].",
         ),
     ):
         command = option(command)

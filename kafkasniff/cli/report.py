@@ -24,19 +24,20 @@ __all__ = ["report_command"]
 
 @click.command("report")
 @click.argument("sources", nargs=-1, required=True, metavar="CAPTURE|DIR...")
-@click.option("-o", "--output", required=True, metavar="FILE", help="The page; `-` is stdout.")
+@click.option("-o", "--output", required=True, metavar="FILE", help="Write the page to FILE; `-` is stdout.")
 @framing_options
 @filter_options
 @topic_ids_option
 @hosts_option
-@click.option("-v", "--verbose", count=True, help="Say where an internal error is.")
+@click.option("-v", "--verbose", count=True, help="Show the traceback of an internal error.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
 @click.pass_obj
 def report_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
-    """Make one page of what is in captures, or in exports (folders), to be opened in a browser.
+    """Write an HTML report of captures or exports (folders).
 
-    It needs no network and no other file: overview, findings, latencies and errors over time, topics, clients, groups,
-    and what single connections said. Several captures are one timeline, as for decode. Filters are for captures.
+    The page needs no network and no other file. It shows an overview, findings, latencies and errors over time,
+    topics, clients, groups, and the messages of single connections. Several captures form one timeline, as in decode.
+    Filters apply to captures only.
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     predicate = make_predicate(split_options(FilterOptions, options))

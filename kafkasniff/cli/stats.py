@@ -44,23 +44,23 @@ _TOLD: Final = ("severity", "detector", "title", "subject", "count", "first", "l
 
 @click.command("stats")
 @click.argument("sources", nargs=-1, required=True, metavar="CAPTURE|DIR...")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="A screen, or one object.")
-@click.option("-o", "--output", metavar="FILE", help="Write there, not to stdout.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or one JSON object.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
 @click.option("--top", type=click.IntRange(1), metavar="N", help=f"Rows of each list [default: {TOP}; with json, all].")
-@click.option("--no-records", is_flag=True, help="Leave records alone: faster, but without their sizes.")
+@click.option("--no-records", is_flag=True, help="Do not decode records: faster, but without record sizes.")
 @framing_options
 @filter_options
 @topic_ids_option
 @hosts_option
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text.")
-@click.option("-v", "--verbose", count=True, help="Say where an internal error is.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
+@click.option("-v", "--verbose", count=True, help="Show the traceback of an internal error.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
 @click.pass_obj
 def stats_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
-    """Say what is in captures, or in exports (folders): brokers, clients, APIs, topics, groups, errors, problems.
+    """Summarize captures or exports (folders): brokers, clients, APIs, topics, groups, errors, problems.
 
-    Several captures are one timeline, as for decode. Filters are for captures. What looks wrong is listed at the end;
-    `check` says what it means.
+    Several captures form one timeline, as in decode. Filters apply to captures only. The summary ends with findings;
+    `check` explains them.
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     filters = split_options(FilterOptions, options)

@@ -46,22 +46,24 @@ BY: Final = ("api", "version", "broker", "client", "address", "topic", "connecti
 @click.option(
     "--by", multiple=True, metavar="WHAT", help=f"Break down by {', '.join(BY)} (repeatable, comma lists) [api]."
 )
-@click.option("--each", is_flag=True, help="Each exchange by itself; --exchange N does this, too.")
-@click.option("--slowest", type=click.IntRange(0, MAX_SLOWEST), default=SLOWEST, metavar="N", help="Name so many.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="For people, or JSON.")
-@click.option("-o", "--output", metavar="FILE", help="Write there, not to stdout.")
+@click.option("--each", is_flag=True, help="Show each exchange; implied by --exchange N.")
+@click.option(
+    "--slowest", type=click.IntRange(0, MAX_SLOWEST), default=SLOWEST, metavar="N", help="List the N slowest exchanges."
+)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or JSON.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
 @framing_options
 @filter_options
 @topic_ids_option
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text.")
-@click.option("-v", "--verbose", count=True, help="Say where an internal error is.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
+@click.option("-v", "--verbose", count=True, help="Show the traceback of an internal error.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
 @click.pass_obj
 def timing_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
-    """Tell where the time went: client, network, broker, throttling, and waits that requests ask for.
+    """Show where time went: client, network, broker, throttling, and waits that requests ask for.
 
-    In aggregate, or of one exchange (--exchange N, as decode numbers them). Exports (folders) tell less than captures
-    do; filters are for captures.
+    Shows totals, or one exchange with --exchange N (numbers as in decode). Exports (folders) hold less detail than
+    captures. Filters apply to captures only.
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     filters = split_options(FilterOptions, options)

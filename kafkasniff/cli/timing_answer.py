@@ -155,11 +155,11 @@ class TimingAnswer:
         found = self.timing.notes()
         if self.exports:
             found.append(
-                "exports tell neither what went on between exchanges nor round trips: of them there are no think "
-                "times, waits in line and network (captures have these)"
+                "exports lack packets between exchanges and round trips, so think times and network times are not "
+                "known (captures have them)"
             )
         if self.no_bodies:
-            found.append("exports without bodies: waits that requests asked for count as the broker's time")
+            found.append("exports without bodies: waits that requests ask for count as broker time")
         if self._forgotten:
             found.append(f"the packets of {self._forgotten:,} connections were forgotten before the end")
         return found

@@ -41,27 +41,25 @@ COUNT_SECONDS: Final = 0.5
 def watch_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--top`, `--metrics` and what belongs to it."""
     for option in (
-        click.option("--metrics-key", metavar="FILE", help="The certificate's private key (PEM, no passphrase)."),
-        click.option("--metrics-cert", metavar="FILE", help="Answer by TLS, with this certificate (PEM)."),
+        click.option("--metrics-key", metavar="FILE", help="Private key of the certificate (PEM, no passphrase)."),
+        click.option("--metrics-cert", metavar="FILE", help="Serve metrics over TLS with this certificate (PEM)."),
         click.option(
             "--metrics-token-file",
             metavar="FILE",
-            help="Answer only requests with the token in FILE (Authorization: Bearer).",
+            help="Require the token in FILE (Authorization: Bearer).",
         ),
         click.option(
             "--metrics-labels",
             type=click.IntRange(1, MAX_LABELS),
             metavar="N",
-            help="Topics and client ids with metrics of their own, further ones are `other` [default: 200].",
+            help="Topics and client ids with metrics of their own; all others count as `other` [default: 200].",
         ),
         click.option(
             "--metrics",
             metavar="[HOST]:PORT",
-            help="Answer Prometheus there: `:9308`. Without HOST only on this machine (127.0.0.1).",
+            help="Serve Prometheus metrics, such as on `:9308`. Without HOST only on 127.0.0.1.",
         ),
-        click.option(
-            "--top", is_flag=True, help="A screen of what happens now: rates, latencies, errors, who and what."
-        ),
+        click.option("--top", is_flag=True, help="Show a live screen: rates, latencies, errors, clients, topics."),
     ):
         command = option(command)
     return command

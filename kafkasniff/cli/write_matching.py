@@ -34,9 +34,9 @@ def write_matching_option(command: _Command) -> _Command:
     return click.option(
         "--write-matching",
         metavar="FILE",
-        help="Write the packets of the connections that messages are shown of, without their secrets, and with "
-        "--no-payload without their payload: pcapng, or pcap by the name. With -q nothing is printed, unless -o says "
-        "where.",
+        help="Write the packets of all connections with a message that is shown to FILE: pcapng, or pcap if it is "
+        "named so. Secrets are removed, and so is payload with --no-payload. With -q, messages are printed only if "
+        "-o is given.",
     )(command)
 
 

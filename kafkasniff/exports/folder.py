@@ -47,6 +47,7 @@ __all__ = [
     "Manifest",
     "TableEntry",
     "Written",
+    "local_folder",
     "read_manifest",
 ]
 
@@ -61,6 +62,7 @@ MAX_RUNS: Final = 1_000_000_000
 MAX_COUNT: Final = 1 << 62
 """Rows, bytes or packets, of a file or of all."""
 
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _ARROW_ERRNO: Final = re.compile(r"Detail: \[errno (\d+)\]")
 _OURS: Final = re.compile(r"part-\d{5,}(-open)?(-\d{5}){1,2}\.parquet")
 
@@ -161,15 +163,27 @@ def _foreign_names(manifest: Manifest) -> Iterator[str]:
         yield manifest.state
 
 
+def local_folder(directory: str | os.PathLike[str]) -> Path:
+    """The path of a folder. Raises UsageError for a URI, which would name a folder `s3:` below the current one."""
+    path = Path(directory)
+    scheme = _SCHEME.match(str(path))
+    if scheme is not None:
+        raise UsageError(
+            f"cannot write to {scheme[1]}://: tables go to folders of this machine; name one, and copy it from there"
+        )
+    return path
+
+
 class ExportFolder:
     """A folder that is being exported into; a context manager that holds it for one process.
 
-    Raises UsageError where another process exports into it, where it holds tables of another origin, or where it or
-    what is in it is another user's or leads elsewhere (`kafkasniff.confined`); OutputError where it cannot be written.
+    Raises UsageError where it is a URI, where another process exports into it, where it holds tables of another
+    origin, or where it or what is in it is another user's or leads elsewhere (`kafkasniff.confined`); OutputError where
+    it cannot be written.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        self.directory = Path(directory)
+        self.directory = local_folder(directory)
         self._made = False
         with self.output():
             self._made = not self.directory.exists()

@@ -23,7 +23,7 @@ from kafkasniff.confined import open_own_folder
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.exports.beginning import check_options, read_carried
 from kafkasniff.exports.captures import CaptureFile
-from kafkasniff.exports.folder import ExportFolder
+from kafkasniff.exports.folder import ExportFolder, local_folder
 from kafkasniff.exports.options import ExportOptions
 from kafkasniff.rows import TABLE_NAMES
 from kafkasniff.spark.export import write_run
@@ -65,9 +65,10 @@ def decode_stream(
     before this query left, so that rows of connections that were open then stay as they are. The driver and the
     executors need the folder under the same path.
 
-    Raises UsageError where a column is missing, a table is none, or the key log cannot be read, MissingPartError where
-    there is nothing to decrypt with; UsageError and OutputError where the folder is another user's, or what Spark keeps
-    in it leads elsewhere. The query fails with UsageError where the folder holds something else.
+    Raises UsageError where a column is missing, a table is none, the key log cannot be read, or the folder is a URI;
+    MissingPartError where there is nothing to decrypt with; UsageError and OutputError where the folder is another
+    user's, or what Spark keeps in it leads elsewhere. The query fails with UsageError where the folder holds something
+    else.
     """
     missing = {*PIPELINE, "capture"} - set(packets.columns)
     if missing:
@@ -76,7 +77,7 @@ def decode_stream(
     keys = None if keylog is None else Path(keylog).absolute()
     if keys is not None:
         TaskKeys(open_key_log(keys))  # what is wrong with it is told here, not by the query
-    batches = _Batches(Path(directory).absolute(), options, dict(topic_ids or {}), keys, shards)
+    batches = _Batches(local_folder(directory).absolute(), options, dict(topic_ids or {}), keys, shards)
     batches.discard_state = discard_state
     _check_checkpoint(batches.directory)
     writer = packets.writeStream.foreachBatch(batches.write)

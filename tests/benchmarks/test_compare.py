@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from benchmarks import comparisons, generate
-from benchmarks.compare import COMPARED, Results, main, missing
+from benchmarks.compare import Results, main, missing
 from benchmarks.compare_report import line, section
 from benchmarks.comparisons import Bench, Comparison, Settings, plan
-from benchmarks.generate import FORMS, Capture, Maker, Sizes, captures
+from benchmarks.generate import BY_NAME, FORMS, Capture, Maker, Sizes, captures
 from benchmarks.measures import BESIDE, TARGETS, Requests, ours, theirs
 from benchmarks.processes import Usage
 from benchmarks.tables import against, table
@@ -43,13 +43,18 @@ def jobs(wall: float, *, same: bool = True) -> Comparison:
     return Comparison("jobs", "C", 1, 1, True, runs, same=same, peaks={"--jobs 1": 90_000_000, "--jobs 2": 177_000_000})
 
 
+def tables(cpu: float) -> Comparison:
+    return Comparison("tables", "A", 120_000_000, 4_000, True, {"tables": [run(cpu, wall=1.5)]})
+
+
 GOOD = [
-    beside("lines", "A", 10.0, text=4.0),
+    beside("lines", "A", 10.0, text=3.0),
     beside("fields", "A", 10.0, headers=2.0),
     beside("ek", "A", 10.0, json=1.0, records=0.5),
+    tables(1.6),
     Comparison("pcapng", "A", 1, 1, True, {"pcap": [run(1.0)], "pcapng": [run(1.2)]}),
     memory(200e6, 210e6),
-    jobs(6.0),
+    jobs(5.0),
     Comparison(
         "start",
         "start",
@@ -68,13 +73,14 @@ def page(found: list[Comparison], absent: list[str] | None = None) -> str:
 def test_figures_stand_beside_their_targets() -> None:
     text = page(GOOD)
     assert "All targets of what was measured are met." in text
-    assert "| A | 120 | 3 | 4.00 (10.00) | 0.40 | ≤ 0.55 | yes |" in text
-    assert "| 0.20 | ≤ 0.3 | yes |" in text
-    assert "| 0.10 | ≤ 0.15 | yes |" in text
+    assert "| A | 120 | 3 | 3.00 (10.00) | 0.30 | ≤ 0.35 | yes |" in text
+    assert "| 0.20 | ≤ 0.2 | yes |" in text
+    assert "| 0.10 | ≤ 0.13 | yes |" in text
     assert "| 0.05 | ≤ 0.12 | yes |" in text
+    assert "| A | 120 | 1 | 1.60 | 1.50 | 75 | ≥ 60 | yes | 100 | 5.0 |" in text
     assert "| A | 0.0 | 1.00 | 1.20 | 1.20 | ≤ 1.3 | yes |" in text
     assert "| A | 120 | records | 200 | 210 | +5% | yes |" in text
-    assert "| 10.00 | 6.00 | 0.60 | ≤ 0.58 | yes | 1.20 | 90 | 177 | yes |" in text
+    assert "| 10.00 | 5.00 | 0.50 | ≤ 0.58 | yes | 1.20 | 90 | 177 | yes |" in text
     assert "| --version | 1 | 0.100 | ≤ 0.15 | yes |" in text
     assert "| all lines, tshark | 1 | 0.300 |  |  |" in text
     assert "Too small" not in text
@@ -87,14 +93,15 @@ def test_figures_stand_beside_their_targets() -> None:
 @pytest.mark.parametrize(
     ("place", "worse", "told"),
     [
-        (0, beside("lines", "A", 10.0, text=5.6), "text on A 0.56 (≤ 0.55)"),
-        (1, beside("fields", "C", 10.0, headers=0.9), "headers on C 0.09 (≤ 0.08)"),
-        (2, beside("ek", "Bx", 10.0, json=1.6, records=0.5), "json on Bx 0.16 (≤ 0.15)"),
-        (3, Comparison("pcapng", "A", 1, 1, True, {"pcap": [run(1.0)], "pcapng": [run(1.4)]}), "pcapng on A 1.40"),
-        (4, memory(200e6, 230e6), "growth of memory, text on A 0.15 (≤ 0.1)"),
-        (4, memory(410e6, 410e6), "peak MB, json on A 410.00 (≤ 400)"),
-        (5, jobs(7.0), "wall time of --jobs 2 on C 0.70 (≤ 0.58)"),
-        (5, jobs(6.0, same=False), "output of --jobs 2 on C is another"),
+        (0, beside("lines", "A", 10.0, text=3.6), "text on A 0.36 (≤ 0.35)"),
+        (1, beside("fields", "C", 10.0, headers=0.9), "headers on C 0.09 (≤ 0.06)"),
+        (2, beside("ek", "Bx", 10.0, json=1.6, records=0.5), "json on Bx 0.16 (≤ 0.12)"),
+        (3, tables(3.0), "CPU s per GB, tables on A 25.00 (≤ 16.6667)"),
+        (4, Comparison("pcapng", "A", 1, 1, True, {"pcap": [run(1.0)], "pcapng": [run(1.4)]}), "pcapng on A 1.40"),
+        (5, memory(200e6, 230e6), "growth of memory, text on A 0.15 (≤ 0.1)"),
+        (5, memory(260e6, 260e6), "peak MB, json on A 260.00 (≤ 250)"),
+        (6, jobs(7.0), "wall time of --jobs 2 on C 0.70 (≤ 0.58)"),
+        (6, jobs(5.0, same=False), "output of --jobs 2 on C is another"),
     ],
 )
 def test_a_target_that_is_missed_is_told(place: int, worse: Comparison, told: str) -> None:
@@ -119,7 +126,7 @@ def test_a_capture_that_is_too_small_is_told() -> None:
 
 
 def test_what_is_not_there_is_told() -> None:
-    assert missing({"C": 1, "start": 1}) == [form for form in COMPARED if form not in {"C", "start"}]
+    assert missing({"C": 1, "start": 1}) == [form for form in FORMS if form not in {"C", "start", *BY_NAME}]
     assert "Not measured, because not made: A, B" in page(GOOD, ["A", "B"])
     assert "Not measured" not in page(GOOD)
 
@@ -146,7 +153,7 @@ def test_cells() -> None:
 
 
 def test_a_line_tells_all_commands() -> None:
-    assert line(GOOD[0]).startswith("lines, A, 120 MB: text 4.00 s of CPU, 4.00 s, 100 MB, tshark 10.00 s of CPU")
+    assert line(GOOD[0]).startswith("lines, A, 120 MB: text 3.00 s of CPU, 3.00 s, 100 MB, tshark 10.00 s of CPU")
 
 
 def test_all_that_captures_allow_is_planned(tmp_path: Path) -> None:
@@ -158,7 +165,8 @@ def test_all_that_captures_allow_is_planned(tmp_path: Path) -> None:
     assert len(everything) == len(set(everything))
     for form in ("A", "A-new", "B", "B-new", "Bx", "Bx-new", "C", "C-new"):
         assert {("lines", form), ("fields", form), ("ek", form)} <= set(everything)
-    assert ("lines", "B-ipv6") in everything
+    assert {("lines", "B-ipv6"), ("lines", "C-deep"), ("lines", "mixed")} <= set(everything)
+    assert {form for group, form in everything if group == "tables"} == {"A", "B", "C"}
     assert {form for group, form in everything if group == "pcapng"} == {"A", "C"}
     assert {form for group, form in everything if group == "memory"} == {"A", "B", "Bx", "C"}
     assert {form for group, form in everything if group == "jobs"} == {"A", "B", "C"}
@@ -166,6 +174,7 @@ def test_all_that_captures_allow_is_planned(tmp_path: Path) -> None:
         ("lines", "C"),
         ("fields", "C"),
         ("ek", "C"),
+        ("tables", "C"),
         ("memory", "C"),
         ("jobs", "C"),
         ("start", "start"),
@@ -175,7 +184,7 @@ def test_all_that_captures_allow_is_planned(tmp_path: Path) -> None:
 
 def test_commands_read_one_capture_in_one_process() -> None:
     path = Path("x.pcap")
-    for measure in ("text", "json", "headers", "records"):
+    for measure in ("text", "json", "headers", "records", "tables"):
         command = ours(path, measure, Path("folder"))
         assert command[-1] == "x.pcap"
         assert command[command.index("--jobs") + 1] == "1"

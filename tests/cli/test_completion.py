@@ -173,8 +173,8 @@ _kafkasniff_completion
 """
     told = said([require_tool("zsh"), "-f"], script, program, tmp_path)
     assert told[0] == "compdef _kafkasniff_completion kafkasniff"
-    assert told[1].startswith("--min-change:By how much")
-    assert told[2].startswith("--min-count:How often")
+    assert told[1].startswith("--min-change:Report numbers")
+    assert told[2].startswith("--min-count:Report what only one side has")
     assert told[3:] == ["_path_files -f"]
 
 

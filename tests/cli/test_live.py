@@ -241,7 +241,7 @@ def test_commits_that_come_too_often(wire: Wire, every: str, tmp_path: Path) -> 
 def test_the_default_time_between_commits(capsys: pytest.CaptureFixture[str]) -> None:
     assert kafkasniff("live", "--help").code == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert f"Time between two commits of tables [default: {EVERY_SECONDS / 60:g}m]" in text
+    assert f"Time between commits of the tables [default: {EVERY_SECONDS / 60:g}m]" in text
 
 
 def test_count_ends_a_silent_export(wire: Wire, tmp_path: Path) -> None:

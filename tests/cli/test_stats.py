@@ -371,7 +371,7 @@ def test_the_page_has_every_key() -> None:
     ):
         fields = set(kind.__struct_fields__) - (counts if own else set())
         assert set(keys(sections[name])) == fields, name
-    for line, kind in (("Of `latency`:", parts.Latency), ("Of `produced`, `fetched`", parts.Traffic)):
+    for line, kind in (("Keys of `latency`:", parts.Latency), ("Keys of `produced`, `fetched`", parts.Traffic)):
         assert set(keys(PAGE.partition(line)[2])) == set(kind.__struct_fields__)
 
 

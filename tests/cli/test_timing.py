@@ -185,7 +185,7 @@ def test_an_export_tells_less(slow: Path, tmp_path: Path) -> None:
     assert kafkasniff("export", slow, "-o", tmp_path / "out").code == Exit.OK
     result = kafkasniff("timing", "--format", "json", tmp_path / "out")
     (answer,) = result.objects
-    assert "captures have these" in result.err
+    assert "captures have them" in result.err
     fetch, metadata = answer["groups"]
     assert totals(fetch) == {"wait": 500, "broker": 6}
     assert totals(metadata) == {"transfer": 50, "behind": 14, "broker": 334}

@@ -10,6 +10,7 @@ import pytest
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.exports.captures import CaptureFile, look_at, new_captures
 from kafkasniff.exports.folder import ExportFolder, read_manifest
+from tests.cli.console import kafkasniff
 from tests.exports.exported import CAPTURES, cut, files, manifest, named_files, run
 
 CAPTURE = CAPTURES / "java-codecs.pcap"
@@ -21,6 +22,25 @@ def test_two_at_once_are_refused(tmp_path: Path) -> None:
             run([CAPTURE], tmp_path / "out")
         assert (tmp_path / "out").exists()
     run([CAPTURE], tmp_path / "out")
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "gs", "abfss", "hdfs", "file"])
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_a_uri_is_no_folder(scheme: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = kafkasniff("export", "--engine", engine, str(CAPTURE), "-o", f"{scheme}://bucket/out")
+    assert done.code == 2
+    assert done.err.startswith(f"kafkasniff: cannot write to {scheme}://: ")
+    with pytest.raises(UsageError, match=f"cannot write to {scheme}://"):
+        run([CAPTURE], Path(f"{scheme}://bucket/out"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_may_have_a_colon_in_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in (tmp_path / "s3:" / "out", Path("10:30"), Path("out:")):
+        run([CAPTURE], folder)
+        assert manifest(folder)["engine"] == "local"
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format":"other"}', "\x00"])
