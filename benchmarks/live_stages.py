@@ -49,7 +49,7 @@ STAGES: Final[dict[str, tuple[tuple[type, str], ...]]] = {
     "ring blocks to packets": ((live.LiveSource, "_taken"),),
     "packets to PacketBatch": ((PacketDecoder, "decode"),),
     "parts of batches": ((Parts, "of"),),
-    "inspector": ((Inspector, "feed_slices"), (Inspector, "close_slices")),
+    "inspector": ((Inspector, "feed_slices"), (Inspector, "feed_lines"), (Inspector, "close_slices")),
     "enricher": ((Enricher, "feed"),),
     "sink": ((Pipeline, "_take"),),
 }

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.accounts import InspectedConnection
+from kafkasniff.accounts import InspectedConnection, OpenExchange
 from kafkasniff.kafka.connection import ConnectionOptions, InTurn
 from kafkasniff.kafka.dialogue import Turn
 from kafkasniff.kafka.events import Event, ExchangeEvent, MessageEvent
@@ -30,6 +30,7 @@ from kafkasniff.kafka.weight import REQUEST_BYTES
 from kafkasniff.native.feed import (
     ARENA,
     CONNECTION,
+    HELD,
     KEYS,
     MAX_FRAME,
     NONE,
@@ -42,13 +43,14 @@ from kafkasniff.native.feed import (
     packing,
 )
 from kafkasniff.native.library import Kernel
+from kafkasniff.outstanding import HIDDEN, ROW, Outstanding, keys_of
 from kafkasniff.packets import COLUMNS, PacketBatch
 from kafkasniff.streams import NO_TIME
 from kafkasniff.tcp import TcpConnection
-from kafkasniff.tcp.stream import MASK, Stream
-from kafkasniff.versions import client_id_text, distinct
+from kafkasniff.tcp.stream import MASK, Held, Stream
+from kafkasniff.versions import client_id_text, distinct, version_of
 
-__all__ = ["EVENTS", "HEADER", "InStep", "Messages", "left_rows"]
+__all__ = ["EVENTS", "HEADER", "Edges", "InStep", "Messages", "kind_of", "left_rows"]
 
 HEADER: Final = 10
 """Bytes of a request's header up to its client id, whose length is the last two."""
@@ -57,11 +59,13 @@ EVENTS: Final = 4
 
 _ROW: Final = packing(CONNECTION)
 _WAITING_ROW: Final = packing(WAITING)
-_STREAM_FIELDS: Final = 14 + 3 * RECENT
+_CONNECTION_FIELDS: Final = 31
+_STREAM_FIELDS: Final = 14 + 3 * RECENT + 8
+_HELD_ROW: Final = packing(HELD)
 _ACKS_FIRST, _ACKS_BEHIND_STRING, _ACKS_BEHIND_COMPACT = 1, 2, 3
 
 
-def _kind(code: int) -> int:
+def kind_of(code: int) -> int:
     """What the kernel knows of a version of an API: `feed.Kind`."""
     key, version = divmod(code, VERSIONS)
     plan = request_plan(key, version)
@@ -94,19 +98,38 @@ class Messages(NamedTuple):
         return client_id_text((self.arena if row["flags"] & ARENA else self.buffer)[start : start + size])
 
 
+class Edges(NamedTuple):
+    """Messages whose exchange began earlier or ends later, and of which nothing else has to be known."""
+
+    is_edge: NDArray[np.bool_]
+    """Which of all messages."""
+    begun: NDArray[np.intp]
+    """Requests whose exchange ends later."""
+    answers: NDArray[np.intp]
+    """Responses to requests of earlier batches, and these (`outstanding.ROW`)."""
+    answered: NDArray[np.void]
+    others: list[tuple[int, Pending]]
+    """Further responses, with their requests."""
+
+
 class InStep:
     """Connections that the kernel has. `idle`: nanoseconds of silence after which a connection is over."""
 
     def __init__(self, kernel: Kernel, options: ConnectionOptions, *, idle: int) -> None:
         self._options = options
-        self._feed = Feed(kernel, _kind, idle=idle, max_frame=options.max_frame)
+        self._feed = Feed(kernel, kind_of, idle=idle, max_frame=options.max_frame, every_end=options.every_end)
         self._connections: list[TcpConnection | None] = []
         """By index."""
         self._here = 0
         self._waiting: dict[tuple[int, int], Pending] = {}
-        """Requests of earlier batches without a response, by the index of the connection and their ordinal."""
+        """Requests of earlier batches without a response, by the index of the connection and their ordinal: those that
+        were events, or came with the connection."""
+        self._owners: list[InspectedConnection | None] = []
+        """By index."""
+        self.outstanding = Outstanding()
+        """The others."""
         self._kept = 0
-        """Bytes of unfinished frames."""
+        """Bytes of unfinished frames and of segments behind holes."""
 
     def __len__(self) -> int:
         """Connections in step."""
@@ -115,7 +138,7 @@ class InStep:
     @property
     def memory(self) -> int:
         """Bytes of memory of the requests and the unfinished frames of all connections here, about."""
-        return len(self._waiting) * REQUEST_BYTES + self._kept
+        return len(self._waiting) * REQUEST_BYTES + self.outstanding.memory + self._kept
 
     # -- packets ------------------------------------------------------------------------------------------------------
 
@@ -125,12 +148,8 @@ class InStep:
         Those that fall out of step are back in the state before the first of their rows that was left.
         """
         fed = self._feed.feed(batch, clock)
-        self._kept = self._feed.kept
-        owners: list[InspectedConnection | None] = [
-            None if tcp is None else tcp.owner  # type: ignore[misc]  # its owner is always one of ours
-            for tcp in self._connections
-        ]
-        messages = Messages(fed.messages, batch.buffer, fed.arena, owners)
+        self._kept = fed.kept
+        messages = Messages(fed.messages, batch.buffer, fed.arena, self._owners.copy())
         return messages, fed
 
     def edges(
@@ -147,28 +166,71 @@ class InStep:
         for index in np.flatnonzero(chosen).tolist():
             yield from self._edge(messages, index)
 
-    def plain_edges(self, messages: Messages) -> tuple[NDArray[np.bool_], list[tuple[int, Pending]]]:
-        """Which messages have the other one of their exchange elsewhere, and need not be events.
+    def plain_edges(self, messages: Messages) -> tuple[Messages, Edges]:
+        """The messages that have the other one of their exchange elsewhere, and need not be events.
 
-        So it is with versions of APIs whose responses are read by nothing but their bytes. Also returns the responses
-        among them, with their requests.
+        So it is with versions of APIs whose responses are read by nothing but their bytes. At a level that hides
+        exchanges, and where they were hidden, they are counted and left out of the messages that are returned.
         """
-        rows = messages.rows
-        alone = rows["pair"] == NONE
-        plain = np.zeros(len(rows), bool)
-        if not alone.any():
-            return plain, []
+        rows, hides = messages.rows, self._options.detail.hides
         codes = rows["code"].astype(np.int64)
-        known = [code for code in distinct(codes[alone]) if _answers_alone(code)]
-        plain = alone & np.isin(codes, known)
-        found: list[tuple[int, Pending]] = []
-        columns = (rows[name][plain].tolist() for name in ("flags", "connection", "ordinal"))
-        for index, flags, connection, ordinal in zip(np.flatnonzero(plain).tolist(), *columns, strict=True):
-            if flags & REQUEST:
-                self._waiting[connection, ordinal] = _pending(messages, index)
-            else:
-                found.append((index, self._waiting.pop((connection, ordinal))))
-        return plain, found
+        alone, is_request = rows["pair"] == NONE, (rows["flags"] & REQUEST) > 0
+        known = np.zeros(KEYS * VERSIONS, bool)
+        known[[code for code in distinct(codes[alone]) if _answers_alone(code)]] = True
+        plain = alone & known[codes]
+        hidden = ~alone if hides else np.zeros(len(rows), bool)
+        answers = np.flatnonzero(plain & ~is_request)
+        found, answered = self.outstanding.take(keys_of(rows[answers]))
+        hidden[answers[found][answered["number"] == HIDDEN]] = True
+        others: list[tuple[int, Pending]] = []
+        for index in answers[~found].tolist():
+            pending = self._waiting.pop((int(rows["connection"][index]), int(rows["ordinal"][index])))
+            others.append((index, pending))
+            hidden[index] = pending.hidden
+        begun = np.flatnonzero(plain & is_request)
+        self._begin(messages, begun)
+        if hides:
+            hidden[begun] = True
+        answers = answers[found]
+        if hidden.any():
+            self._count_hidden(is_request[hidden])
+            shown = ~hidden
+            place = np.cumsum(shown) - 1
+            answered, answers = answered[shown[answers]], place[answers[shown[answers]]]
+            others = [(int(place[index]), pending) for index, pending in others if shown[index]]
+            begun, plain, rows = place[begun[shown[begun]]], plain[shown], rows[shown]
+            whole = rows["pair"] != NONE
+            rows["pair"][whole] = place[rows["pair"][whole]]
+        return messages._replace(rows=rows), Edges(plain, begun, answers, answered, others)
+
+    def _begin(self, messages: Messages, begun: NDArray[np.intp]) -> None:
+        """These requests wait for their responses from here on."""
+        if not len(begun):
+            return
+        rows = messages.rows[begun]
+        buffer, arena = messages.buffer, messages.arena
+        starts = (rows["start"] + np.uint64(HEADER)).tolist()
+        columns = (starts, rows["client_id"].tolist(), (rows["flags"] & ARENA).tolist())
+        ids = [
+            None if size < 0 else (arena if place else buffer)[start : start + size]
+            for start, size, place in zip(*columns, strict=True)
+        ]
+        made = np.zeros(len(rows), ROW)
+        for name in ("first_time", "time", "ordinal", "correlation", "code"):
+            made[name] = rows[name]
+        made["client_id"] = self.outstanding.indices(ids)
+        made["number"] = HIDDEN if self._options.detail.hides else 0
+        self.outstanding.add(keys_of(rows), made)
+
+    def count_hidden_pairs(self, messages: Messages) -> None:
+        """Count the messages of exchanges that are whole and not shown."""
+        rows = messages.rows
+        self._count_hidden((rows["flags"][rows["pair"] != NONE] & REQUEST) > 0)
+
+    def _count_hidden(self, is_request: NDArray[np.bool_]) -> None:
+        left_out, requests = self._options.detail.left_out, int(np.count_nonzero(is_request))
+        left_out.requests += requests
+        left_out.responses += len(is_request) - requests
 
     def take_back(self, fallen: list[int]) -> list[TcpConnection]:
         """The connections that fell out of step, by their indices."""
@@ -195,7 +257,8 @@ class InStep:
             _,
             step,
             flags,
-            *_,
+            _,
+            retransmits,
         ) = messages.rows[index].item()
         owner = messages.owners[connection]
         assert owner is not None
@@ -218,7 +281,8 @@ class InStep:
             time_ns,
             packet,
         )
-        options, memory = kafka.detail.decode, kafka.memory
+        detail, memory = kafka.detail, kafka.memory
+        options = detail.decode
         place = step * EVENTS
         if is_request:
             decoded = decode_request(data, start, end, options, memory=memory, later=True)
@@ -232,11 +296,19 @@ class InStep:
                 first_time,
                 time_ns,
                 carry=decoded.carry,
+                hidden=detail.hides,
             )
-            event = MessageEvent(order, ordinal, frame, True, decoded, decoded.client_id)
+            if detail.hides:
+                detail.left_out.requests += 1
+                return
+            problems = detail.told(key, is_request=True, has_body=decoded.body is not None) if detail.level else ()
+            event = MessageEvent(order, ordinal, frame, True, decoded, decoded.client_id, problems)
             yield order, owner.place, place, owner, event
             return
         pending = self._waiting.pop((connection, ordinal))
+        if pending.hidden:
+            detail.left_out.responses += 1
+            return
         decoded = decode_response(
             data,
             start,
@@ -248,10 +320,15 @@ class InStep:
             request=pending.carry,
             later=True,
         )
-        event = MessageEvent(order, ordinal, frame, False, decoded, pending.client_id, (), latency, duration)
+        problems = ()
+        if detail.level:
+            problems = detail.told(pending.api_key, is_request=False, has_body=decoded.body is not None)
+        event = MessageEvent(order, ordinal, frame, False, decoded, pending.client_id, problems, latency, duration)
         yield order, owner.place, place, owner, event
         if self._options.every_end:
-            end_ = ExchangeEvent(order, ordinal, "answered", time_ns, packet, latency, duration)
+            end_ = ExchangeEvent(
+                order, ordinal, "answered", time_ns, packet, latency, duration, retransmits=retransmits
+            )
             yield order, owner.place, place + 1, owner, end_
 
     # -- handing over -------------------------------------------------------------------------------------------------
@@ -273,7 +350,7 @@ class InStep:
             return False
         state = owner.kafka.hand_over()
         if not all(map(self._is_known, state.waiting)) or not all(map(_may_go_on, state.pieces)):
-            owner.kafka.take_back(state, (0, 0), (0, 0))
+            owner.kafka.take_back(state)
             return False
         self._write(tcp, owner, state)
         return True
@@ -283,9 +360,8 @@ class InStep:
         return (
             0 <= key < KEYS
             and 0 <= version < VERSIONS
-            and not pending.hidden
             and pending.mechanism is None
-            and pending.time_ns != NO_TIME
+            and NO_TIME not in (pending.first_time, pending.time_ns)
             and self._feed.kind(key * VERSIONS + version) != 0
         )
 
@@ -295,7 +371,8 @@ class InStep:
         if index < 0:
             index = tcp.place = feed.add(tcp.endpoints)
             self._connections += [None] * (index + 1 - len(self._connections))
-            self._connections[index] = tcp
+            self._owners += [None] * (index + 1 - len(self._owners))
+            self._connections[index], self._owners[index] = tcp, owner
         first = last = NONE
         for pending in state.waiting:
             entry = feed.wait()
@@ -329,11 +406,14 @@ class InStep:
             *(end[2] for end in tcp.endpoints),
             1,
             owner.kafka.client,
+            feed.connections["active"][index],
+            0,
             0,
             tcp.clock,
             tcp.last_packet,
             tcp.last_time,
             0,
+            tcp.packets,
             turn.ordinal,
             0 if turn.last_id is None else turn.last_id,
             0 if turn.last_answer is None else turn.last_answer,
@@ -345,10 +425,11 @@ class InStep:
             first,
             last,
             len(state.waiting),
-            0,
+            turn.retransmits,
             *state.place,
             *streams,
         )
+        feed.activate(index)
         self._here += 1
 
     def _stream(self, stream: Stream, piece: Piece) -> list[int]:
@@ -374,6 +455,14 @@ class InStep:
             len(recent),
             *packed,
             *([0] * (3 * RECENT - len(packed))),
+            stream.next - stream.begin,
+            0,
+            NONE,
+            NONE,
+            0,
+            0,
+            stream.opened_count,
+            NO_TIME if stream.acked < 0 else stream.acked - stream.next,
         ]
 
     def _take_back(self, index: int) -> TcpConnection:
@@ -383,29 +472,38 @@ class InStep:
         owner = tcp.owner
         assert isinstance(owner, InspectedConnection)
         row: tuple[Any, ...] = _ROW.unpack_from(self._feed.memory, index * _ROW.size)
-        tcp.clock, tcp.last_packet, tcp.last_time, packets = row[9:13]
+        repeats, tcp.clock, tcp.last_packet, tcp.last_time, packets, tcp.packets = row[10:16]
         tcp.seen += packets
-        ordinal, last_id, last_answer, has_id, has_answer, vary, rise, most, first, _, count, _, *place = row[13:28]
+        ordinal, last_id, last_answer, has_id, has_answer, vary, rise, most, first, _, count, again, *place = row[16:31]
         waiting: list[Pending] = []
         entry = first
+        held = {int(one["ordinal"]): one for one in self.outstanding.take_connection(index)} if count else {}
         for _ in range(count):
-            waiting.append(self._waiting.pop((index, int(self._feed.waiting["ordinal"][entry]))))
+            asked = int(self._feed.waiting["ordinal"][entry])
+            found = held.get(asked)
+            waiting.append(self._waiting.pop((index, asked)) if found is None else self._pending(found, owner))
             entry, before = int(self._feed.waiting["next"][entry]), entry
             self._feed.wait_no_more(before)
         pieces: list[Piece] = []
         seen: list[int] = []
         framed: list[int] = []
         for direction, stream in enumerate(tcp.streams):
-            begin = 28 + direction * _STREAM_FIELDS
+            begin = _CONNECTION_FIELDS + direction * _STREAM_FIELDS
             _, ack, size, cut, at, have, _, need, sized, *packets_and_times, data_packets = row[begin : begin + 14]
             data = self._feed.arena[at : at + have]
             pieces.append(Piece(data, need, bool(sized), *packets_and_times))
             seen.append(size)
             framed.append(cut)
+            recent = row[begin + 14 : begin + 14 + 3 * RECENT]
+            _, repeated, held_first, _, held_count, stream.held_bytes, stream.opened_count, acked = row[
+                begin + 14 + 3 * RECENT : begin + _STREAM_FIELDS
+            ]
             assert stream.next is not None
+            stream.acked = -1 if acked == NO_TIME else max(stream.next + acked, -1)
             stream.next += size
             stream.ack = ack
-            recent = row[begin + 14 : begin + 14 + 3 * RECENT]
+            stream.repeated += repeated
+            stream.held = self._held(stream, held_first, held_count)
             stream.recent = [
                 recent[3 * (number % RECENT) : 3 * (number % RECENT) + 3]
                 for number in range(max(data_packets - RECENT, 0), data_packets)
@@ -416,11 +514,44 @@ class InStep:
             bool(vary),
             bool(rise),
             last_answer if has_answer else None,
+            again,
         )
         state = InTurn(turn, waiting, most, (pieces[0], pieces[1]), (place[0], place[1], place[2]))
-        owner.kafka.take_back(state, (seen[0], seen[1]), (framed[0], framed[1]))
+        holes = bool(tcp.streams[0].held), bool(tcp.streams[1].held)
+        owner.kafka.take_back(state, (seen[0], seen[1]), (framed[0], framed[1]), repeats, holes)
         self._here -= 1
         return tcp
+
+    def _pending(self, row: Any, owner: InspectedConnection) -> Pending:
+        """A request that waits, as Python has it; what is known of its exchange goes where Python has that."""
+        number, first_time, time_ns, ordinal, correlation, _, code = row.item()
+        version = version_of(code)
+        if number > 0:
+            exchange = owner.exchanges[ordinal] = OpenExchange(number)
+            exchange.api, exchange.api_version, exchange.correlation_id = version.api, version.version, correlation
+        return Pending(
+            ordinal,
+            version.key,
+            version.version,
+            correlation,
+            self.outstanding.client_id(row),
+            first_time,
+            time_ns,
+            hidden=number == HIDDEN,
+        )
+
+    def _held(self, stream: Stream, first: int, count: int) -> list[Held]:
+        """Segments behind a hole, as a stream has them."""
+        found: list[Held] = []
+        for _ in range(count):
+            at, packet, time_ns, when, clock, seq, size, following, _ = _HELD_ROW.unpack_from(
+                self._feed.held_memory, first * _HELD_ROW.size
+            )
+            data = self._feed.arena[at : at + size]
+            found.append(Held(stream.position(seq), data, size, packet, time_ns, when, clock))
+            self._feed.hold_no_more(first)
+            first = following
+        return found
 
     def clock(self, tcp: TcpConnection) -> int:
         """The packet clock at the last packet of a connection."""
@@ -445,16 +576,9 @@ class InStep:
         if place >= 0:
             self.recall(tcp)
             self._feed.remove(place)
-            self._connections[place] = None
+            self._connections[place] = self._owners[place] = None
             tcp.place = -1
         return place
-
-
-def _pending(messages: Messages, index: int) -> Pending:
-    """A request without a response here."""
-    row: tuple[Any, ...] = messages.rows[index].item()
-    key, version = divmod(row[15], VERSIONS)
-    return Pending(row[9], key, version, row[13], messages.client_id(index), row[5], row[6])
 
 
 @functools.cache  # as many as there are codes
@@ -481,7 +605,7 @@ def left_rows(batch: PacketBatch, left: NDArray[np.uint32], clock: NDArray[np.in
 
 def _is_plain(stream: Stream) -> bool:
     """Whether the next byte is the only one that is waited for."""
-    return stream.clean and stream.heard and stream.ack is not None
+    return stream.clean and stream.heard and stream.ack is not None and not stream.missing
 
 
 def _may_go_on(piece: Piece) -> bool:

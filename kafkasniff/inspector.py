@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.accounts import Account, ConnectionEnd, InspectedConnection, OpenExchange, endpoint
-from kafkasniff.in_step import InStep, Messages, left_rows
+from kafkasniff.in_step import Edges, InStep, Messages, left_rows
 from kafkasniff.kafka.connection import ConnectionOptions
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.detail import Detail, LeftOut, Level
@@ -29,8 +30,9 @@ from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, Beside, MemoryBud
 from kafkasniff.model import Connection, Direction, Exchange, Lines, Message, Problem, SaslToken, Summary
 from kafkasniff.native.feed import Fed
 from kafkasniff.native.library import kernel
+from kafkasniff.outstanding import Outstanding
 from kafkasniff.packets import PacketBatch
-from kafkasniff.paired import PairColumns, PairedEntry, entries, pair_columns
+from kafkasniff.paired import ColumnTurns, PairColumns, PairedEntry, PairFinder, entries
 from kafkasniff.paired_messages import tell_request, tell_response
 from kafkasniff.repeats import Repeats
 from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed, Item
@@ -48,6 +50,8 @@ __all__ = ["Inspector", "Output", "Shown"]
 
 _UNANSWERED: Final = ("unanswered", "open")
 """Statuses of exchanges whose response did not come, as far as the capture shows."""
+FEW_ROWS: Final = 512
+"""Rows that are taken at a time while many belong to connections that are about to be in step."""
 SLICE: Final = 128
 """Events that `feed_slices` yields at a time, at most."""
 SLICE_BYTES: Final = 8 << 20
@@ -132,6 +136,7 @@ class Inspector:
         self._runs = 0
         self._named: list[tuple[str, str]] = []
         """Names that the packets that were taken last came with."""
+        self._rows_at_once = FEW_ROWS
         self._gone: list[int] = []
         """Indices of connections in step that others may have, where lines are made."""
         self.begin_in_step()
@@ -215,11 +220,11 @@ class Inspector:
             del delta
             yield from self._slices(keyed)
 
-    def _slices(self, keyed: list[_Keyed]) -> Iterator[list[Output]]:
+    def _slices(self, keyed: list[_Keyed], turns: ColumnTurns | None = None) -> Iterator[list[Output]]:
         keyed.sort()
         first = 0
         while first < len(keyed):
-            out, first = self._tell_slice(keyed, first)
+            out, first = self._tell_slice(keyed, first, turns)
             yield out
             del out
 
@@ -270,41 +275,41 @@ class Inspector:
         yield out
 
     def _lines_of(self, window: Window, first: int, last: int, out: list[Shown]) -> Iterator[list[Shown]]:
-        """Put lines of messages behind what is in `out`, which is yielded when it is much."""
+        """Lines of messages, with what is in `out` in front of them, which is taken before they are made."""
         assert self._writer is not None
         run = window.run
         assert run is not None
-        most = 1 if self._writer.lines.at_once else SLICE
         began = run.requests(first, last)
         others = 0
-        if len(out) >= most:
+        if out:
             yield out.copy()
             out.clear()
         at = first
         for piece in window.take(first, last, self._writer):
             if isinstance(piece, Lines):
+                self.summary.problems += run.lacking(at, at + piece.count)
                 at += piece.count
-                out.append(Lines(piece.data, piece.count, run.time_of(at - 1)))
-                self.slice_bytes += len(piece.data)
+                yield [Lines(piece.data, piece.count, run.time_of(at - 1))]
             else:
                 at = piece + 1
-                self._tell_paired(run.entry(piece), out, int(run.numbers[piece]))
+                self._tell_paired(run.entry(piece), out, int(run.numbers[piece]), run.problems(piece))
                 # It counts itself.
                 others += 1
                 began -= run.is_request(piece)
-            if len(out) >= most or self.slice_bytes > SLICE_BYTES:
                 yield out.copy()
                 out.clear()
-                self.slice_bytes = 0
+        self.slice_bytes = 0
         self.summary.requests += began
         self.summary.responses += last - first - others - began
 
-    def _tell_slice(self, keyed: list[_Keyed], first: int) -> tuple[list[Output], int]:
+    def _tell_slice(self, keyed: list[_Keyed], first: int, turns: ColumnTurns | None) -> tuple[list[Output], int]:
         """What entries from `first` on are told as, and the entry that comes next."""
         out: list[Output] = []
         self.slice_bytes = 0
         for index in range(first, min(first + SLICE, len(keyed))):
             entry = keyed[index]
+            if turns is not None:
+                turns.until(entry[1], entry[0], entry[2])
             if len(entry) > _EVENT:
                 self._tell_paired(entry, out)
             else:
@@ -313,20 +318,36 @@ class Inspector:
                 return out, index + 1
         return out, min(first + SLICE, len(keyed))
 
-    def feed_columns(self, batch: PacketBatch) -> Iterator[tuple[list[Output], list[PairColumns]]]:
-        """`feed`, with those exchanges apart of which nothing is to be told but what their headers say, as columns.
+    def feed_columns(
+        self, batch: PacketBatch, finder: PairFinder | None
+    ) -> Iterator[tuple[list[Output], list[PairColumns]]]:
+        """`feed_slices`, with the exchanges apart that `finder` finds, as columns.
 
-        For inspectors with `headers`; these exchanges have no numbers. A large batch comes in the parts that
-        `feed_slices` takes it in, all of which have to be taken before the next batch.
+        These exchanges have no numbers. All slices and columns have to be taken before the next batch.
         """
         for part in self._parts(batch):
             columns: list[PairColumns] = []
-            yield self._merge(self._collect(part, columns)), columns
+            keyed = self._collect(part, columns, finder)
+            if all(found.facts is None for found in columns):
+                self.slice_bytes = 0
+                yield [], columns
+                columns = []
+            turns = ColumnTurns(columns, {entry[1] for entry in keyed})
+            for events in self._slices(keyed, turns):
+                yield events, []
+                del events
+            turns.finish()
+            if columns:
+                self.slice_bytes = 0
+                yield [], columns
 
     def _parts(self, batch: PacketBatch) -> Iterator[PacketBatch]:
-        """A batch in parts whose growth the memory budget can bear."""
-        most_rows, most_bytes = self._memory.rows_at_once, self._memory.bytes_at_once
+        """A batch in parts whose growth the memory budget can bear, and after which connections come in step."""
+        most_bytes = self._memory.bytes_at_once
         while len(batch) > 1:
+            most_rows = self._memory.rows_at_once
+            if self._in_step is not None:
+                most_rows = min(most_rows, self._rows_at_once)
             ends = np.cumsum(batch.length[:most_rows], dtype=np.int64)
             rows = min(int(np.searchsorted(ends, most_bytes)) + 1, most_rows)
             if rows >= len(batch):
@@ -339,14 +360,15 @@ class Inspector:
         self,
         batch: PacketBatch,
         columns: list[PairColumns] | None = None,
+        finder: PairFinder | None = None,
         *,
         lines: bool = False,
         fed: Task[tuple[Messages, Fed]] | None = None,
     ) -> list[_Keyed]:
         """What the next packets yield, in no order.
 
-        `columns`: where exchanges are put that can be columns; `lines`: messages that can have lines are left (`_run`),
-        and so are names (`_named`); `fed`: of `_begin_in_step`.
+        `columns`: where those exchanges are put that `finder` finds; `lines`: messages that can have lines are left
+        (`_run`), and so are names (`_named`); `fed`: of `_begin_in_step`.
         """
         if batch.captures:
             self._captures = batch.captures
@@ -358,7 +380,7 @@ class Inspector:
         back: list[TcpConnection] = []
         left = batch
         if self._in_step is not None and len(self._in_step) and len(batch):
-            left, back = self._take_in_step(self._in_step, batch, keyed, columns, fed, lines=lines)
+            left, back = self._take_in_step(self._in_step, batch, keyed, columns, finder, fed, lines=lines)
         deltas = self._reassembler.feed(left)
         opened = self._reassembler.opened
         opened.sort(key=lambda connection: connection.first_order)
@@ -383,7 +405,10 @@ class Inspector:
         self._take(deltas, keyed)
         self._relieve(batch, keyed)
         if self._in_step is not None:
-            self._adopt(self._in_step, deltas, back)
+            adopted = self._adopt(self._in_step, deltas, back)
+            # Smaller parts only as long as they have connections taken over sooner.
+            is_worth = adopted and len(left) > len(batch) // 4
+            self._rows_at_once = FEW_ROWS if is_worth else max(2 * len(batch), FEW_ROWS)
         return keyed
 
     def _take_in_step(
@@ -392,6 +417,7 @@ class Inspector:
         batch: PacketBatch,
         keyed: list[_Keyed],
         columns: list[PairColumns] | None,
+        finder: PairFinder | None,
         begun: Task[tuple[Messages, Fed]] | None,
         *,
         lines: bool,
@@ -401,33 +427,44 @@ class Inspector:
         messages, fed = in_step.feed(batch, clock) if begun is None else begun.result()
         self.summary.bytes_stream += fed.bytes
         self.summary.bytes_decoded += fed.framed
-        options = self._detail.decode
+        self.summary.bytes_repeated += fed.repeated
+        detail, options = self._detail, self._detail.decode
         plain: NDArray[np.bool_] | None = None
         if lines and len(messages.rows):
             assert self._make_lines is not None
-            if self._writer is None:
-                self._writer = LineWriter(self._make_lines, self._capture_at)
-                if self._ahead is not None:
-                    self._ahead.write_by(self._writer, self._make_lines, self._capture_at)
-            plain, answers = in_step.plain_edges(messages)
-            self._runs += 1
-            for writer in (self._writer,) if self._ahead is None else self._ahead.writers:
-                writer.forget(self._runs, self._gone)
-            self._gone = []
-            self._run = LineRun(messages, self._writer.lines, options, plain, answers, self._repeats, self._runs)
+            messages, edges = in_step.plain_edges(messages)
+            plain = edges.is_edge
+            if len(messages.rows):
+                self._run = self._new_run(messages, edges, in_step.outstanding)
         keyed += in_step.edges(messages, plain)
         back = in_step.take_back(fed.back)
         if len(messages.rows) and not lines:
-            if columns is None:
-                keyed += entries(messages, options, self._repeats, self._maker)
-            else:
-                found, others = pair_columns(messages)
-                columns.append(found)
-                self._count_columns(found)
-                if others.any():
-                    keyed += entries(messages, options, self._repeats, self._maker, others)
+            others: NDArray[np.bool_] | None = None
+            if finder is not None and columns is not None and not detail.hides:
+                found, others = finder.find(messages, options)
+                columns += found
+                for one in found:
+                    self._count_columns(one)
+            if detail.hides:
+                in_step.count_hidden_pairs(messages)
+            elif others is None or others.any():
+                keyed += entries(messages, options, self._repeats, self._maker, others)
         left = batch if len(fed.left) == len(batch) else left_rows(batch, fed.left, clock)
         return left, back
+
+    def _new_run(self, messages: Messages, edges: Edges, outstanding: Outstanding) -> LineRun:
+        """Messages whose lines are made."""
+        if self._writer is None:
+            assert self._make_lines is not None
+            self._writer = LineWriter(self._make_lines, self._capture_at)
+            if self._ahead is not None:
+                self._ahead.write_by(self._writer, self._make_lines, self._capture_at)
+        self._runs += 1
+        if self._gone:
+            for writer in (self._writer,) if self._ahead is None else self._ahead.writers:
+                writer.forget(self._runs, self._gone)
+            self._gone = []
+        return LineRun(messages, edges, outstanding, self._writer.lines, self._detail, self._repeats, self._runs)
 
     def _begin_in_step(self, batch: PacketBatch, ahead: LinesAhead) -> Task[tuple[Messages, Fed]] | None:
         """Have the packets of connections in step taken by another thread, until `_collect` is called with them."""
@@ -437,20 +474,28 @@ class Inspector:
         clock = self._reassembler.clock_at(batch)
         return ahead.feed(lambda _: in_step.feed(batch, clock))
 
-    def _adopt(self, in_step: InStep, deltas: list[Delta], back: list[TcpConnection]) -> None:
-        """Hand on the connections that are in step now."""
+    def _adopt(self, in_step: InStep, deltas: list[Delta], back: list[TcpConnection]) -> int:
+        """Hand on the connections that are in step now; returns how many."""
+        adopted = 0
         for tcp in {id(tcp): tcp for tcp in (*(tcp for tcp, _ in deltas), *back)}.values():
             if tcp.closed:
                 place = in_step.forget(tcp)
                 if place >= 0 and self._writer is not None:
                     self._gone.append(place)
-            elif in_step.adopt(tcp):
+            elif self._may_be_in_step and in_step.adopt(tcp):
                 owner = tcp.owner
                 assert isinstance(owner, InspectedConnection)
                 if owner.client is None and owner.kafka.client is not None:
                     # The verdict may be reported later than lines are made.
                     owner.assign(owner.kafka.client)
                 self._memory.note(owner, tcp)
+                adopted += 1
+        return adopted
+
+    @property
+    def _may_be_in_step(self) -> bool:
+        """Whether what is left out at the level of now can be left out of connections in step."""
+        return self._make_lines is not None or self._detail.hides or not self._detail.level
 
     def _recall(self) -> None:
         """Take all connections back from the kernel, for whoever looks at them."""
@@ -467,14 +512,16 @@ class Inspector:
 
     def _count_columns(self, found: PairColumns) -> None:
         """Count exchanges that are columns."""
-        count = len(found.client_id)
+        count = len(found.asked)
         self.summary.requests += count
         self.summary.responses += count
         if not self._want_connections:
             return
-        by_connection = np.argsort(found.connection, kind="stable")
-        counts = np.bincount(found.connection, minlength=len(found.owners)).tolist()
-        client_ids = [found.client_id[index] for index in by_connection.tolist()]
+        connection = found.asked["connection"].astype(np.int64)
+        by_connection = np.argsort(connection, kind="stable")
+        counts = np.bincount(connection, minlength=len(found.owners)).tolist()
+        names = [*found.names, None]
+        client_ids = [names[index] for index in np.minimum(found.client_id, len(found.names))[by_connection].tolist()]
         first = 0
         for owner, number in zip(found.owners, counts, strict=True):
             if owner is not None and owner.account is not None and number:
@@ -542,7 +589,7 @@ class Inspector:
     @level.setter
     def level(self, level: Level) -> None:
         self._detail.set(level)
-        if level:
+        if not self._may_be_in_step:
             self._recall()
 
     @property
@@ -688,8 +735,13 @@ class Inspector:
                 self._tell(entry[3], entry[4], out)
         return out
 
-    def _tell_paired(self, entry: PairedEntry, out: _Sinking, number: int | None = None) -> None:
-        """Tell a message whose exchange is whole; `number`: that of the exchange, where it has one. Hot."""
+    def _tell_paired(
+        self, entry: PairedEntry, out: _Sinking, number: int | None = None, problems: tuple[Problem, ...] = ()
+    ) -> None:
+        """Tell a message whose exchange is whole. Hot.
+
+        `number`: that of the exchange, where it has one; `problems`: what else is told with the message.
+        """
         connection, paired, index, version = entry[3], entry[4], entry[5], entry[13]
         account, wants, summary = connection.account, self._want_exchanges, self.summary
         capture = self._only_capture or self._capture(entry[11])
@@ -697,6 +749,8 @@ class Inspector:
             if number is None:
                 number = self._next_exchange()
             message, carry = tell_request(entry, number, capture)
+            if problems:
+                message = msgspec.structs.replace(message, problems=(*problems, *message.problems))
             out.append(message)
             size = message.size
             # As `likely_bytes`, without a call for most messages.
@@ -714,6 +768,8 @@ class Inspector:
             assert opened is not None
             paired.open[index] = None
             message = tell_response(entry, opened, capture)
+            if problems:
+                message = msgspec.structs.replace(message, problems=(*problems, *message.problems))
             out.append(message)
             size = message.size
             self.slice_bytes += (
@@ -729,7 +785,7 @@ class Inspector:
                 latency, duration = entry[14], entry[15]
                 number, _, _, _, request = opened
                 turns = connection.turns.take(request, message, latency, answerable=False)
-                identity = connection.identify(), entry[6], 0, None
+                identity = connection.identify(), entry[6], entry[19], None
                 out.append(
                     Exchange(
                         number,

@@ -11,27 +11,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.accounts import InspectedConnection, OpenExchange
-from kafkasniff.in_step import EVENTS, Messages
-from kafkasniff.kafka.context import DecodeOptions
-from kafkasniff.kafka.exchange import Pending
-from kafkasniff.model import Endpoint, Lines
+from kafkasniff.in_step import EVENTS, Edges, Messages
+from kafkasniff.kafka.detail import Detail
+from kafkasniff.model import Endpoint, Lines, Problem
+from kafkasniff.native.calls import address_of
 from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, VERSIONS
-from kafkasniff.native.lines import EARLIER, address_of
+from kafkasniff.native.lines import EARLIER
+from kafkasniff.outstanding import Outstanding, keys_of
 from kafkasniff.paired import Open, Paired, PairedEntry
 from kafkasniff.repeats import Repeats
-from kafkasniff.versions import distinct, version_of
+from kafkasniff.versions import Version, client_id_text, distinct, version_of
 
-__all__ = ["Ends", "LineMaker", "LineRun", "LineWriter", "MakeLines"]
+__all__ = ["Ends", "FactsAhead", "LineMaker", "LineRun", "LineWriter", "MakeLines"]
+
+
+class Facts(Protocol):
+    """What an enricher adds to bodies (`sinks.native_names.AddedNames`)."""
+
+    @property
+    def told(self) -> int:
+        """Rises with every topic that is learnt."""
+
+    def session(self, index: int, first: int, second: int, /) -> object:
+        """Take a Fetch message; see `native.names.NameFacts`."""
+
+
+class FactsAhead(Facts, Protocol):
+    """The same in a thread of its own, which changes nothing (`sinks.native_names.NamesAhead`)."""
+
+    requests: set[int]
+    """Messages that were left because they may go by a session."""
+    responses: dict[int, tuple[int, int]]
+    """Error codes and sessions of responses, by message."""
 
 
 class LineMaker(Protocol):
-    """Writes lines (`sinks.native_lines.NativeLines`, `sinks.native_text.NativeText`)."""
+    """Writes lines (`sinks.native_lines.NativeLines`, `sinks.native_text.NativeText`).
 
-    at_once: bool
-    """Lines are in the sink when they are taken: what comes before them has to be there already."""
+    The enricher and the sink must have everything that comes before lines when these are taken, unless they are made
+    ahead.
+    """
 
-    def use(self, options: DecodeOptions) -> None:
-        """From here on write as these options say."""
+    only_asked: bool
+    """Messages behind those that are taken are not going to be; may be set."""
+
+    @property
+    def facts(self) -> Facts:
+        """What is added to bodies; where lines are made ahead a `sinks.native_names.NamesAhead`."""
+
+    def use(self, detail: Detail) -> None:
+        """Write at the current level of `detail` from here on."""
 
     def takes(self, key: int, version: int, *, is_request: bool) -> bool:
         """Whether messages of a version of an API have lines, unless there is anything odd in them."""
@@ -39,10 +68,9 @@ class LineMaker(Protocol):
     def forget(self, connections: list[int]) -> None:
         """The feed has other connections at these indices."""
 
-    def bind(  # noqa: PLR0917 - what a batch is
+    def bind(
         self,
-        messages: int,
-        count: int,
+        messages: NDArray[np.void],
         numbers: NDArray[np.int64],
         buffer: NDArray[np.uint8],
         arena: NDArray[np.uint8],
@@ -58,17 +86,25 @@ Ends = tuple[int, Endpoint | None, Endpoint | None]
 """The number of a connection, its client and its broker."""
 
 
-MakeLines = Callable[[Callable[[int], Ends], Callable[[int], str | None]], LineMaker]
-"""Makes what writes lines, given the ends of a connection and the name of a capture by their indices."""
+class MakeLines(Protocol):
+    """Makes what writes lines."""
+
+    def __call__(
+        self, ends: Callable[[int], Ends], capture: Callable[[int], str | None], /, *, ahead: bool = False
+    ) -> LineMaker:
+        """Given the ends of a connection and the name of a capture by their indices.
+
+        `ahead`: for a thread of its own, and before it is the lines' turn (`LineMaker.facts`).
+        """
 
 
 class LineWriter:
     """A maker of lines, and the run whose lines it makes; for one thread. `capture`: the name of one by its index."""
 
-    def __init__(self, make: MakeLines, capture: Callable[[int], str | None]) -> None:
+    def __init__(self, make: MakeLines, capture: Callable[[int], str | None], *, ahead: bool = False) -> None:
         self._run: LineRun | None = None
         self._gone: deque[tuple[int, list[int]]] = deque()
-        self.lines = make(self._ends, capture)
+        self.lines = make(self._ends, capture, ahead=ahead)
 
     def forget(self, run: int, connections: list[int]) -> None:
         """From this run on, by its number, the feed has other connections at these indices."""
@@ -81,7 +117,7 @@ class LineWriter:
         self._run = run
         while self._gone and self._gone[0][0] <= run.number_of_run:
             self.lines.forget(self._gone.popleft()[1])
-        self.lines.use(run.options)
+        self.lines.use(run.detail)
         self.lines.bind(*run.bound)
 
     def _ends(self, index: int) -> Ends:
@@ -98,43 +134,46 @@ class LineRun:
     def __init__(  # noqa: PLR0917 - once for each batch
         self,
         messages: Messages,
+        edges: Edges,
+        outstanding: Outstanding,
         lines: LineMaker,
-        options: DecodeOptions,
-        plain: NDArray[np.bool_],
-        answers: Sequence[tuple[int, Pending]],
+        detail: Detail,
         repeats: Repeats | None,
         number: int,
     ) -> None:
-        """`plain`, `answers`: as `InStep.plain_edges` returns them; `repeats`: bodies that messages may share.
+        """`messages`, `edges`: as `InStep.plain_edges` returns them; `repeats`: bodies that messages may share.
 
         `lines`: says which of the messages have lines; `number`: of the run.
         """
         rows = messages.rows
         self._messages = messages
-        self.options = options
         self.number_of_run = number
         self._orders: list[int] = rows["order"].tolist()
         self._is_request: NDArray[np.bool_] = (rows["flags"] & REQUEST) > 0
-        self._is_event: NDArray[np.bool_] = (rows["pair"] == NONE) & ~plain
+        self._is_event: NDArray[np.bool_] = (rows["pair"] == NONE) & ~edges.is_edge
         self.numbers: NDArray[np.int64] = np.zeros(len(rows), np.int64)
         """Of exchanges, by message, as far as they were given."""
         self._open: list[Open | None] = [None] * len(rows)
-        self._kinds = [Paired(data, self._open, options, repeats) for data in (messages.buffer, messages.arena)]
-        self._begun: list[int] = np.flatnonzero(plain & self._is_request).tolist()
-        """Requests whose exchange ends later."""
+        self._kinds = [Paired(data, self._open, detail.decode, repeats) for data in (messages.buffer, messages.arena)]
+        self._edges = edges
+        self._outstanding = outstanding
+        self._client_ids = outstanding.client_ids
+        """As they are now: the kernel has their addresses."""
         self._texts: list[bytes] = []
         self.bound = (
-            rows.ctypes.data,
-            len(rows),
+            rows,
             self.numbers,
             np.frombuffer(messages.buffer, np.uint8),
             np.frombuffer(messages.arena, np.uint8),
-            self._earlier(answers),
+            self._earlier(),
         )
         """The arguments of `LineMaker.bind`."""
-        lines.use(options)
+        lines.use(detail)
         self._pythons: list[int] = np.flatnonzero(~self._native(lines)).tolist()
         """Messages of kinds that have no lines."""
+        self._lacking: NDArray[np.int64] | None = self._lack(detail) if detail.level else None
+        """At a level that leaves something out: how many messages in front of each one lack something."""
+        self.detail = detail
 
     def _native(self, lines: LineMaker) -> NDArray[np.bool_]:
         """Which of the messages are of a kind that has lines."""
@@ -146,28 +185,57 @@ class LineRun:
         native: NDArray[np.bool_] = found[self._is_request.astype(np.int64), codes]
         return native
 
-    def _earlier(self, answers: Sequence[tuple[int, Pending]]) -> NDArray[np.void]:
+    def _lack(self, detail: Detail) -> NDArray[np.int64]:
+        """Count what messages lack; returns how many of those in front of each one lack anything, and of all."""
+        codes = self._messages.rows["code"].astype(np.int64)
+        lacks = np.zeros(len(codes) + 1, np.int64)
+        for is_request in (False, True):
+            mine = (self._is_request == is_request) & ~self._is_event
+            for code in distinct(codes[mine]) if mine.any() else ():
+                problems = detail.lack(code // VERSIONS, is_request=is_request)
+                if problems:
+                    found = mine & (codes == code)
+                    detail.count(problems, int(np.count_nonzero(found)))
+                    lacks[1:][found] = 1
+        return np.cumsum(lacks)
+
+    def lacking(self, first: int, last: int) -> int:
+        """How many of these messages have something left out."""
+        return 0 if self._lacking is None else int(self._lacking[last] - self._lacking[first])
+
+    def problems(self, index: int) -> tuple[Problem, ...]:
+        """What is to be told with a message of what was left out of it."""
+        if not self.lacking(index, index + 1):
+            return ()
+        return self.detail.lack(int(self._messages.rows["code"][index]) // VERSIONS, is_request=self.is_request(index))
+
+    def _earlier(self) -> NDArray[np.void]:
         """Client ids and numbers of exchanges that began earlier."""
+        edges, owners = self._edges, self._messages.owners
+        self.numbers[edges.answers] = edges.answered["number"]
+        made = np.zeros(len(edges.answers), EARLIER)
+        made["message"] = edges.answers
+        made["size"], made["text"] = self._outstanding.texts(edges.answered)
+        if not edges.others:
+            return made
         ids: list[tuple[int, int, int]] = []
-        places: dict[str, tuple[int, int]] = {}
-        rows, owners = self._messages.rows, self._messages.owners
-        which = np.array([index for index, _ in answers], np.int64)
-        columns = zip(answers, rows["connection"][which].tolist(), rows["code"][which].tolist(), strict=True)
-        for (index, pending), connection, code in columns:
-            owner = owners[connection]
+        for index, pending in edges.others:
+            owner = owners[int(self._messages.rows["connection"][index])]
             assert owner is not None
             number = owner.exchanges.pop(pending.ordinal).number
             self.numbers[index] = number
             client_id = pending.client_id
-            self._open[index] = number, version_of(code), client_id, pending.carry, None
+            self._open[index] = number, self._version(index), client_id, pending.carry, None
             if client_id is None:
                 ids.append((index, -1, 0))
             elif isinstance(client_id, str):
-                if client_id not in places:
-                    text = client_id.encode()
-                    places[client_id] = len(text), address_of(text, self._texts)
-                ids.append((index, *places[client_id]))
-        return np.array(ids, EARLIER)
+                text = client_id.encode()
+                ids.append((index, len(text), address_of(text, self._texts)))
+        made = np.concatenate((made, np.array(ids, EARLIER)))
+        return made[np.argsort(made["message"])]
+
+    def _version(self, index: int) -> Version:
+        return version_of(int(self._messages.rows["code"][index]))
 
     def __len__(self) -> int:
         return len(self._orders)
@@ -216,16 +284,16 @@ class LineRun:
         rows, owners = self._messages.rows, self._messages.owners
         answers = np.flatnonzero(~self._is_request & (rows["pair"] != NONE))
         self.numbers[answers] = self.numbers[rows["pair"][answers]]
-        begun_rows = rows[self._begun]
-        columns = (begun_rows[name].tolist() for name in ("ordinal", "connection", "correlation", "code"))
-        for own, ordinal, connection, correlation, code in zip(
-            self.numbers[self._begun].tolist(), *columns, strict=True
-        ):
-            owner = owners[connection]
+        begins = self._edges.begun
+        waits = self._outstanding.number(keys_of(rows[begins]), self.numbers[begins])
+        # The connections of the others have fallen out of step meanwhile.
+        for index in begins[~waits].tolist():
+            owner = owners[int(rows["connection"][index])]
             assert owner is not None
-            exchange = owner.exchanges[ordinal] = OpenExchange(own)
-            version = version_of(code)
-            exchange.api, exchange.api_version, exchange.correlation_id = version.api, version.version, correlation
+            exchange = owner.exchanges[int(rows["ordinal"][index])] = OpenExchange(int(self.numbers[index]))
+            version = self._version(index)
+            exchange.api, exchange.api_version = version.api, version.version
+            exchange.correlation_id = int(rows["correlation"][index])
         numbers: list[int] = (number + 1 + np.arange(len(begun)) + np.searchsorted(asked, begun)).tolist()
         return numbers
 
@@ -276,7 +344,7 @@ class LineRun:
         is_request = flags & REQUEST > 0
         exchange = index if is_request or pair == NONE else pair
         if not is_request and self._open[exchange] is None:
-            self._open[exchange] = int(self.numbers[index]), version, messages.client_id(pair), None, None
+            self._open[exchange] = int(self.numbers[index]), version, self._client_id(index, pair), None, None
         return (
             order,
             owner.place,
@@ -297,4 +365,13 @@ class LineRun:
             first_packet,
             last_packet,
             index,
+            0,
         )
+
+    def _client_id(self, index: int, pair: int) -> str | bytes | None:
+        """The client id of the request that a response answers, whose index is `pair` where it is one of these."""
+        if pair != NONE:
+            return self._messages.client_id(pair)
+        place = int(np.searchsorted(self._edges.answers, index))
+        client_id = int(self._edges.answered["client_id"][place])
+        return None if client_id < 0 else client_id_text(self._client_ids[client_id])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from kafkasniff.accounts import OpenExchange
-from kafkasniff.line_runs import LineRun, LineWriter, MakeLines
+from kafkasniff.line_runs import FactsAhead, LineRun, LineWriter, MakeLines
 from kafkasniff.model import Lines
 from kafkasniff.threads import Task, Threads
 
@@ -33,11 +33,17 @@ Piece = Lines | int
 
 
 class _Made(NamedTuple):
-    """Lines of a range of messages, up to one that was not looked at."""
+    """Lines of a range of messages."""
 
     pieces: list[Piece]
-    upto: int
+    """Up to a message that was not looked at; the index of one that has no line."""
     size: int
+    """Bytes of lines."""
+    told: int
+    """`Facts.told` before the first one was made."""
+    requests: set[int]
+    responses: dict[int, tuple[int, int]]
+    """Of these messages, as `FactsAhead` has them."""
 
 
 class Window:
@@ -79,11 +85,13 @@ class Window:
         assert run is not None
         while first < last:
             stop, task = self._tasks.pop(first, (last, None))
-            if task is not None:
+            # What no thread has begun is made here, one message after the other.
+            if task is not None and not task.leave():
                 made = task.result().pop(first)
                 self._taken(made.size)
-                yield from made.pieces
-                first = made.upto
+                for piece in _still_so(run, first, made, writer):
+                    yield piece
+                    first = piece + 1 if isinstance(piece, int) else first + piece.count
             if first < stop:
                 yield from run.write(first, stop, writer)
             first = stop
@@ -108,7 +116,11 @@ class LinesAhead:
 
     def write_by(self, writer: LineWriter, make: MakeLines, capture: Callable[[int], str | None]) -> None:
         """Who makes lines: `writer` where they are asked for, others like it in the threads."""
-        self.writers = [writer, *(LineWriter(make, capture) for _ in range(self._threads.count))]
+        writer.lines.only_asked = True
+        self.writers = [writer]
+        for _ in range(self._threads.count):
+            self.writers.append(LineWriter(make, capture, ahead=True))
+            self.writers[-1].lines.only_asked = True
 
     # -- windows ------------------------------------------------------------------------------------------------------
 
@@ -156,19 +168,42 @@ class LinesAhead:
     def _make(self, run: LineRun, ranges: list[tuple[int, int]], writer: LineWriter) -> dict[int, _Made]:
         found: dict[int, _Made] = {}
         size = 0
+        facts = cast(FactsAhead, writer.lines.facts)
         for first, last in ranges:
             pieces: list[Piece] = []
-            at, before = first, size
+            before, told = size, facts.told
             if size < MAX_MADE:
                 for piece in run.write(first, last, writer):
                     pieces.append(piece)
                     if isinstance(piece, Lines):
-                        at += piece.count
                         size += len(piece.data)
-                    else:
-                        at = piece + 1
                     if size >= MAX_MADE:
                         break
-            found[first] = _Made(pieces, at, size - before)
+            found[first] = _Made(pieces, size - before, told, facts.requests, facts.responses)
+            facts.requests, facts.responses = set(), {}
         self._taken(-size)
         return found
+
+
+def _still_so(run: LineRun, first: int, made: _Made, writer: LineWriter) -> Iterator[Piece]:
+    """What was made ahead from a message on, as far as the same would be made now."""
+    writer.begin(run)
+    facts = writer.lines.facts
+    responses = made.responses
+    for piece in made.pieces:
+        # Else lines may show names that were not known then.
+        if facts.told != made.told:
+            return
+        if isinstance(piece, Lines):
+            stop = first + piece.count
+            while responses and (index := next(iter(responses))) < stop:
+                facts.session(index, *responses.pop(index))
+            yield piece
+            first = stop
+            continue
+        responses.pop(piece, None)
+        if piece in made.requests:
+            yield from run.write(piece, piece + 1, writer)
+        else:
+            yield piece
+        first = piece + 1

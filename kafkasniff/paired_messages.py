@@ -25,7 +25,7 @@ __all__ = ["read_request", "read_response", "tell_request", "tell_response"]
 def tell_request(entry: PairedEntry, number: int, capture: str | None) -> tuple[Message, object]:
     """The request of an exchange that gets this number, and what its response is read by. Hot."""
     _, _, _, connection, paired, _, _, start, size, length, correlation_id, _, time_ns, version = entry[:14]
-    first_packet, last_packet, own = entry[16:]
+    first_packet, last_packet, own = entry[16:19]
     assert version is not None
     data, context, position = paired.buffer, paired.context, start + HEADER
     client_id: str | bytes | None = None
@@ -86,7 +86,7 @@ def tell_request(entry: PairedEntry, number: int, capture: str | None) -> tuple[
 def tell_response(entry: PairedEntry, opened: Open, capture: str | None) -> Message:
     """The response to a request that left this. Hot."""
     _, _, _, connection, paired, _, _, start, size, _, correlation_id, _, time_ns = entry[:13]
-    latency, duration, first_packet, last_packet, own = entry[14:]
+    latency, duration, first_packet, last_packet, own = entry[14:19]
     number, version, client_id, carry, _ = opened
     data, context, flexible = paired.buffer, paired.context, version.flexible_response
     made = _NOTHING

@@ -20,8 +20,9 @@ from kafkasniff.packets import NO_TIME, Note, PacketBatch
 
 __all__ = ["CALM_SECONDS", "RAISE_AT", "Pressure", "left_out_line"]
 
-RAISE_AT: Final = {Level.NO_RECORDS: 0.25, Level.NO_BODIES: 0.5, Level.NO_MESSAGES: 0.75}
-"""Part of the ring that has to wait for each level."""
+RAISE_AT: Final = {Level.NO_RECORDS: 0.5, Level.NO_BODIES: 0.7, Level.NO_MESSAGES: 0.85}
+"""Part of the ring that has to wait for each level. Many connections that begin at once, each of which costs as much as
+a hundred messages, fill half of the usual ring."""
 LOWER_BELOW: Final = 0.5
 """A level is left when less waits than this part of what raised it: else it would come and go with every batch."""
 CALM_SECONDS: Final = 1.0

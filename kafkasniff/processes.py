@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from kafkasniff.errors import KafkasniffError, OutOfMemoryError, is_out_of_memory
+from kafkasniff.native.allocation import keep_freed_memory
 from kafkasniff.stop_signals import STOP_SIGNALS, left_to_parent
 
 __all__ = ["Work", "Workers", "can_fork", "failure", "gone_error", "signals_blocked"]
@@ -159,6 +160,7 @@ def _live(work: Work, task: Any, end: Connection[Any, Any], inherited: list[Conn
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     gc.set_threshold(100_000, 50, 100)
+    keep_freed_memory()
     for other in inherited:
         other.close()
     try:

@@ -26,10 +26,11 @@ class Task(Generic[_T]):
     `work` takes the number of the thread that does it.
     """
 
-    __slots__ = ("_begun", "_done", "_error", "_result", "_work")
+    __slots__ = ("_begun", "_done", "_error", "_left", "_result", "_work")
 
     def __init__(self, work: Callable[[int], _T]) -> None:
         self._work: Callable[[int], _T] | None = work
+        self._left = False
         self._begun = threading.Lock()
         self._done = threading.Event()
         self._result: _T | None = None
@@ -48,6 +49,12 @@ class Task(Generic[_T]):
             self._error = error
         self._done.set()
         return True
+
+    def leave(self) -> bool:
+        """Nobody does it from here on; False where it was begun. For the thread that asks for results."""
+        if self._work is not None and self._begun.acquire(blocking=False):
+            self._work, self._left = None, True
+        return self._left
 
     def result(self) -> _T:
         """The result. Raises what the work raised."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,13 +20,11 @@ from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.conversation import START_NS, Conversation
 from tests.craft.packet import Packet
+from tests.fuzz import feed
+from tests.native.one_by_one import OneByOne, kept
 
 RECORDS = kafka.record_batch([kafka.record(0, b"k", b"v" * 30)])
 TOPIC_ID = bytes(range(16))
-
-
-class _OneByOne(Inspector):
-    _uses_kernel = False
 
 
 class _Counting(Inspector):
@@ -208,7 +206,7 @@ GROUP: dict[str, Say] = {
 SAID = USUAL | UNUSUAL | GROUP
 
 
-def talks(said: Sequence[Sequence[str]], skew_ns: int = 0) -> list[list[Packet]]:
+def talks(said: Sequence[Sequence[str]], skew_ns: int = 0, words: Mapping[str, Say] = SAID) -> list[list[Packet]]:
     """Packets of connections: what makes them ordinary, and what is said then, by a broker whose clock differs."""
     before, after = [], []
     for place, what in enumerate(said):
@@ -219,7 +217,7 @@ def talks(said: Sequence[Sequence[str]], skew_ns: int = 0) -> list[list[Packet]]
             produce(talk, number)
         known = len(talk.packets)
         for number, one in enumerate(what, start=10):
-            SAID[one](talk, number)
+            words[one](talk, number)
         before += talk.packets[:known]
         after += talk.packets[known:]
     before.sort(key=lambda packet: packet.time_ns)
@@ -244,33 +242,8 @@ def run(
         gone = border
         out += inspector.feed(head)
     out += inspector.feed(whole)
-    kept = connections(inspector)
-    return [*out, *inspector.close(), kept], inspector
-
-
-def state(thing: object, seen: set[int]) -> object:
-    """All that an object holds, as plain values."""
-    if isinstance(thing, (str, bytes, int, float, bool, type(None), type)) or callable(thing):
-        return thing
-    if id(thing) in seen:
-        return "…"
-    seen = seen | {id(thing)}
-    if isinstance(thing, dict):
-        return [(state(key, seen), state(value, seen)) for key, value in thing.items()]
-    if isinstance(thing, (set, frozenset)):
-        return sorted(map(repr, thing))
-    if isinstance(thing, Iterable):
-        return [state(one, seen) for one in thing]
-    names = [
-        *getattr(thing, "__slots__", ()),
-        *getattr(thing, "__struct_fields__", ()),
-        *getattr(thing, "__dict__", ()),
-    ]
-    return [(name, state(getattr(thing, name), seen)) for name in names if hasattr(thing, name)]
-
-
-def connections(inspector: Inspector) -> object:
-    return [(key, state(tcp.owner, set())) for key, tcp in inspector.reassembler._table.items()]
+    state = kept(inspector)
+    return [*out, *inspector.close(), state], inspector
 
 
 OPTIONS = st.fixed_dictionaries(
@@ -302,7 +275,7 @@ def test_the_same_as_one_by_one(
 ) -> None:
     packets = talks(said, skew_ns)
     found, inspector = run(Inspector, packets, cuts, **options)
-    expected, other = run(_OneByOne, packets, cuts, **options)
+    expected, other = run(OneByOne, packets, cuts, **options)
     assert found == expected
     assert inspector.summary == other.summary
 
@@ -321,7 +294,7 @@ def test_what_is_said_later_has_no_say() -> None:
     before, after = talks([["sync", *["heartbeat"] * 40, "join", "sync"]])
     joins = next(place for place, packet in enumerate(after) if b"range" in packet.payload)
     packets = [before, [*after[:joins], after[joins - 2], *after[joins:]]]
-    expected = run(_OneByOne, packets, [])[0]
+    expected = run(OneByOne, packets, [])[0]
     messages = [one for one in expected if isinstance(one, Message)]
     answers = [one.body for one in messages if one.api == "SyncGroup" and one.type == "response" and one.body]
     assert ["_assignment" in body for body in answers] == [True, False]
@@ -351,7 +324,7 @@ def test_a_buffer_of_a_few_bytes(sizes: tuple[int, int]) -> None:
         for one, size in zip((client, broker), sizes, strict=True)
     ]
     outcomes = []
-    for kind in (Inspector, _OneByOne):
+    for kind in (Inspector, OneByOne):
         inspector = kind()
         found = inspector.feed(batch(before))
         rest = batch(after)
@@ -367,15 +340,80 @@ def test_packets_without_time() -> None:
     packets = talks([["heartbeat"] * 4])
     bare = [[packet._replace(time_ns=NO_TIME) for packet in part] for part in packets]
     found, _ = run(Inspector, bare, [30])
-    expected, _ = run(_OneByOne, bare, [30])
+    expected, _ = run(OneByOne, bare, [30])
     assert found == expected
+
+
+def test_connections_come_in_step_within_a_batch() -> None:
+    talks_ = []
+    for place in range(20):
+        talk = Conversation(("10.0.0.5", 50_000 + place), ("10.0.0.9", 9092), start_ns=START_NS + place * 20_000_000)
+        talk.handshake()
+        for number in range(100):
+            produce(talk, number)
+        talk.close()
+        talks_.append(talk)
+    packets = sorted((one for talk in talks_ for one in talk.packets), key=lambda one: one.time_ns)
+    inspector, expected = _Counting(connections=True), OneByOne(connections=True)
+    found = [one for slice_ in inspector.feed_slices(batch(packets)) for one in slice_]
+    assert found == expected.feed(batch(packets))
+    assert inspector.close() == expected.close()
+    assert inspector.summary == expected.summary
+    assert inspector.paired > 1000
+
+
+def _disturbed(after: list[Packet]) -> list[Packet]:
+    """Every third segment of the client comes behind the one that follows it, every other one of the broker twice."""
+    found: list[Packet] = []
+    late: Packet | None = None
+    for place, packet in enumerate(after):
+        if late is None and place % 3 == 0 and packet.sport != 9092 and packet.payload:
+            late = packet
+            continue
+        found.append(packet)
+        if packet.sport == 9092 and place % 2:
+            found.append(packet._replace(ident=packet.ident + 1))
+        if late is not None:
+            found.append(late)
+            late = None
+    if late is not None:
+        found.append(late)
+    times = sorted(packet.time_ns for packet in found)
+    return [packet._replace(time_ns=time_ns) for packet, time_ns in zip(found, times, strict=True)]
+
+
+@pytest.mark.parametrize("exchanges", [False, True])
+def test_what_is_out_of_order_or_comes_twice_stays_with_the_kernel(*, exchanges: bool) -> None:
+    talk = Conversation(("10.0.0.5", 50_000), ("10.0.0.9", 9092), start_ns=START_NS)
+    talk.handshake()
+    for number in range(3):
+        produce(talk, number)
+    known = len(talk.packets)
+    talk.send("client", _beats(range(100, 160)), 50)
+    talk.send("broker", _all_heard(range(100, 160)), 30)
+    packets = [talk.packets[:known], _disturbed(talk.packets[known:])]
+    for cut in (0, 20, 50, 70):
+        found, inspector = run(_Counting, packets, [cut], exchanges=exchanges)
+        expected, other = run(OneByOne, packets, [cut], exchanges=exchanges)
+        assert found == expected
+        assert inspector.summary == other.summary
+        assert inspector.summary.bytes_repeated == 300
+        if not cut:
+            assert inspector.paired == 2 * 60
+    assert exchanges == any(isinstance(one, Exchange) and one.retransmits for one in expected)
+
+
+@pytest.mark.parametrize("steps", ["068307ff07ff020b050240"])
+def test_what_the_fuzzer_found(steps: str) -> None:
+    """A request that begins in a packet without a time, and waits for its response."""
+    feed.one_input(bytes.fromhex("0302" + steps))
 
 
 def test_many_connections(tmp_path: Path) -> None:
     path = tmp_path / "many.pcap"
     small_messages.write(path, connections=200, wanted=12_000)
     outcomes = []
-    for kind in (_Counting, _OneByOne):
+    for kind in (_Counting, OneByOne):
         inspector = kind(connections=True)
         with open_captures([str(path)]) as source:
             found = [

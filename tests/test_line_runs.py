@@ -15,6 +15,7 @@ from kafkasniff import lines_ahead
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import shows_nothing
 from kafkasniff.inspector import Inspector
+from kafkasniff.kafka.detail import LeftOut, Level
 from kafkasniff.kafka.rendered import Renderer
 from kafkasniff.lines_ahead import LinesAhead
 from kafkasniff.model import Lines, Summary
@@ -26,14 +27,11 @@ from kafkasniff.sinks.text import TextSink
 from kafkasniff.threads import Threads
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
+from tests.native.one_by_one import OneByOne
 from tests.test_in_step import SAID, UNUSUAL, USUAL, talks
 
 KERNEL = kernel()
 pytestmark = pytest.mark.skipif(KERNEL is None, reason="no native kernel here")
-
-
-class _OneByOne(Inspector):
-    _uses_kernel = False
 
 
 class Shown:
@@ -44,9 +42,10 @@ class Shown:
         self.native = 0
         """Messages whose lines the kernel wrote."""
         self.summary = Summary()
+        self.left_out = LeftOut()
 
 
-def _packets(packets: list[list[Packet]], cuts: Sequence[int]) -> list[Any]:
+def packets_of(packets: list[list[Packet]], cuts: Sequence[int]) -> list[Any]:
     """Batches, cut in percent of all packets."""
     whole = batch([*packets[0], *packets[1]])
     size = len(whole)
@@ -59,32 +58,50 @@ def _packets(packets: list[list[Packet]], cuts: Sequence[int]) -> list[Any]:
     return [*parts, whole]
 
 
-def shown(kind: type[Inspector], form: str, batches: list[Any], threads: int | None = None) -> Shown:
-    """The lines of all messages; `threads`: make them ahead."""
+def shown(
+    kind: type[Inspector],
+    form: str,
+    batches: list[Any],
+    levels: Sequence[Level] = (),
+    enricher: Enricher | None = None,
+    threads: int | None = None,
+) -> Shown:
+    """The lines of all messages; at these levels, one batch after the other, over and over; `threads`: ahead."""
     with ExitStack() as stack:
         ahead = None
         if threads is not None:
             several = [stack.enter_context(Threads(count, "test")) for count in (threads, 1)]
             ahead = LinesAhead(*several)
-        return _shown(kind, form, batches, ahead)
+        return _shown(kind, form, batches, levels, Enricher() if enricher is None else enricher, ahead)
 
 
-def _shown(kind: type[Inspector], form: str, batches: list[Any], ahead: LinesAhead | None) -> Shown:
+def _shown(
+    kind: type[Inspector],
+    form: str,
+    batches: list[Any],
+    levels: Sequence[Level],
+    enricher: Enricher,
+    ahead: LinesAhead | None,
+) -> Shown:
     assert KERNEL is not None
     native, found = KERNEL, Shown()
     renderer = Renderer(native, "auto", shows_nothing) if form == "json" else None
-    inspector = kind(exchanges=False, renderer=renderer)
+    inspector = kind(exchanges=False, records="full" if levels or form == "json" else "metadata", renderer=renderer)
     sink: TextSink | JsonSink = JsonSink(found.out) if form == "json" else TextSink(found.out)
 
-    def make(ends: Callable[[int], Any], capture: Callable[[int], str | None]) -> NativeLines | NativeText:
+    def make(
+        ends: Callable[[int], Any], capture: Callable[[int], str | None], *, ahead: bool = False
+    ) -> NativeLines | NativeText:
         if isinstance(sink, TextSink):
-            return NativeText(native, sink, ends, capture, shows_nothing)
+            return NativeText(native, sink, ends, capture, enricher)
         assert renderer is not None
-        return NativeLines(native, renderer, ends, capture)
+        return NativeLines(native, renderer, ends, capture, enricher, ahead=ahead)
 
-    enricher = Enricher(summary=inspector.summary)
+    enricher.count_into(inspector.summary)
     inspector.write_lines(make, ahead)
-    for one in batches:
+    for number, one in enumerate(batches):
+        if levels:
+            inspector.level = levels[number % len(levels)]
         for events in inspector.feed_lines(one):
             for event in enricher.feed(events):
                 if isinstance(event, Lines):
@@ -100,7 +117,7 @@ def _shown(kind: type[Inspector], form: str, batches: list[Any], ahead: LinesAhe
             else:
                 sink.write(last)  # type: ignore[arg-type]
     sink.close()
-    found.summary = inspector.summary
+    found.summary, found.left_out = inspector.summary, inspector.left_out
     return found
 
 
@@ -127,8 +144,8 @@ def _shown(kind: type[Inspector], form: str, batches: list[Any], ahead: LinesAhe
 def test_the_same_as_one_by_one(
     said: list[list[str]], cuts: list[int], skew_ns: int, form: str, threads: int | None
 ) -> None:
-    batches = _packets(talks(said, skew_ns), cuts)
-    found, expected = shown(Inspector, form, batches, _threads(form, threads)), shown(_OneByOne, form, batches)
+    batches = packets_of(talks(said, skew_ns), cuts)
+    found, expected = shown(Inspector, form, batches, threads=_threads(form, threads)), shown(OneByOne, form, batches)
     assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
     assert found.summary == expected.summary
     assert not expected.native
@@ -143,18 +160,50 @@ def _threads(form: str, threads: int | None) -> int | None:
 def test_bounds_of_threads(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever makes a line, and however few may wait: they are the same."""
     monkeypatch.setattr(lines_ahead, bound, 700)
-    batches = _packets(talks([["heartbeat", "produce"] * 20] * 4), [20, 30, 40, 50, 60, 70, 80])
-    found = shown(Inspector, "json", batches, 2)
+    batches = packets_of(talks([["heartbeat", "produce"] * 20] * 4), [20, 30, 40, 50, 60, 70, 80])
+    found = shown(Inspector, "json", batches, threads=2)
     assert found.native >= 100
-    assert found.out.getvalue() == shown(_OneByOne, "json", batches).out.getvalue()
+    assert found.out.getvalue() == shown(OneByOne, "json", batches).out.getvalue()
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("cut", [None, 37, 50, 81])
 def test_messages_are_the_kernels(form: str, cut: int | None) -> None:
     """Whether an exchange lies in one batch or in two: what nobody else looks at is written by the kernel."""
-    batches = _packets(talks([["heartbeat", "produce"] * 6] * 3), [] if cut is None else [cut])
+    batches = packets_of(talks([["heartbeat", "produce"] * 6] * 3), [] if cut is None else [cut])
     found = shown(Inspector, form, batches)
     # Those in front of the first batch's end show that it is Kafka.
     assert found.native >= 3 * 2 * (12 if cut is None else 10)
-    assert found.out.getvalue() == shown(_OneByOne, form, batches).out.getvalue()
+    assert found.out.getvalue() == shown(OneByOne, form, batches).out.getvalue()
+
+
+@given(
+    said=st.lists(
+        st.lists(st.sampled_from(sorted(SAID)) | st.sampled_from(sorted(USUAL)), max_size=12), min_size=1, max_size=4
+    ),
+    cuts=st.lists(st.integers(0, 100), max_size=6),
+    levels=st.lists(st.sampled_from(list(Level)), min_size=1, max_size=6),
+    form=st.sampled_from(["text", "json"]),
+)
+@example(said=[["heartbeat", "produce", "fetch"] * 3], cuts=[30, 61], levels=[Level(0), Level(1)], form="json")
+@example(said=[["heartbeat", "produce", "fetch"] * 3], cuts=[30, 61], levels=[Level(1), Level(2)], form="text")
+@example(said=[["heartbeat", "produce", "fetch"] * 3], cuts=[31, 52, 73], levels=[Level(0), Level(3)], form="text")
+def test_the_same_is_left_out(said: list[list[str]], cuts: list[int], levels: list[Level], form: str) -> None:
+    batches = packets_of(talks(said, 0), cuts)
+    found, expected = (shown(kind, form, batches, levels) for kind in (Inspector, OneByOne))
+    assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
+    assert (found.summary, found.left_out) == (expected.summary, expected.left_out)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("level", [Level.NO_RECORDS, Level.NO_BODIES, Level.NO_MESSAGES])
+def test_connections_stay_the_kernels_at_each_level(level: Level, form: str) -> None:
+    batches = packets_of(talks([["heartbeat", "produce", "fetch"] * 6] * 3, 0), [40, 60, 80])
+    found = shown(Inspector, form, batches, [Level.ALL, Level.ALL, level, level, level])
+    expected = shown(OneByOne, form, batches, [Level.ALL, Level.ALL, level, level, level])
+    assert found.out.getvalue() == expected.out.getvalue()
+    assert found.left_out == expected.left_out != LeftOut()
+    if level < Level.NO_MESSAGES:
+        assert found.native >= 3 * 3 * 2 * 5
+    else:
+        assert found.left_out.requests >= 3 * 3 * 3

@@ -16,6 +16,7 @@ from kafkasniff.inspector import Inspector, Output
 from kafkasniff.kafka import detail
 from kafkasniff.memory_limits import CONNECTION_BYTES, MIN_MEMORY, MemoryBudget, in_proportion
 from kafkasniff.model import Connection, Exchange, Message
+from kafkasniff.rows.exchange_columns import exchange_finder
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.packet import ACK, RST, SYN, Packet
@@ -382,7 +383,7 @@ def test_columns_of_a_large_batch_come_in_parts() -> None:
     inspector.limit_memory(64 * CONNECTION_BYTES)
     part = batch([packet(number, 1, b"\0", ident=number) for number in range(1_000)])
     most = 0
-    for _ in inspector.feed_columns(part):
+    for _ in inspector.feed_columns(part, exchange_finder(headers=True)):
         most = max(most, len(inspector._reassembler))
     assert 0 < most <= 64
 

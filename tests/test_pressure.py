@@ -189,12 +189,12 @@ def pressed(
 
 
 def test_levels_follow_the_ring() -> None:
-    backlogs = [0.1, 0.3, 0.2, 0.6, 0.8, 0.9, 0.4, 0.3, 0.2, 0.1, 0.1, 0.0] + [0.0] * 12
+    backlogs = [0.1, 0.55, 0.3, 0.75, 0.9, 0.9, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0] + [0.0] * 12
     levels, problems, _ = pressed(backlogs)
     assert levels[:12] == [0, 1, 1, 2, 3, 3, 3, 2, 1, 0, 0, 0]
     assert levels[12:] == [0] * 12
     behind = [one for one in problems if one.kind == "live-behind"]
-    assert [one.detail.split("%")[0] for one in behind] == ["30", "60", "80"]
+    assert [one.detail.split("%")[0] for one in behind] == ["55", "75", "90"]
     (over,) = [one for one in problems if one.kind == "live-caught-up"]
     assert over.detail.startswith("after 0.8 s: ")
     assert problems[-1] is over
@@ -202,19 +202,19 @@ def test_levels_follow_the_ring() -> None:
 
 
 def test_a_ring_that_empties_only_briefly_is_not_told_again() -> None:
-    _, problems, _ = pressed([0.3, 0.0, 0.3, 0.0, 0.3, 0.0])
+    _, problems, _ = pressed([0.6, 0.0, 0.6, 0.0, 0.6, 0.0])
     assert [one.kind for one in problems] == ["live-behind"]
     assert len(problems) * CALM_SECONDS > 0.5
 
 
 def test_the_first_level_is_not_told_where_it_changes_nothing() -> None:
-    ring = Ring([0.3, 0.3, 0.6])
+    ring = Ring([0.55, 0.55, 0.75])
     inspector = Inspector(records="metadata")
     pressure = Pressure(ring.backlog, [(inspector, Level.NO_MESSAGES)], clock=lambda: ring.now)
     problems: list[Problem] = []
     for one in pressure.batches(ring.batches()):
         problems += [event for event in inspector.feed(one) if isinstance(event, Problem)]
-    assert [one.detail.split("%")[0] for one in problems if one.kind.startswith("live-")] == ["60"]
+    assert [one.detail.split("%")[0] for one in problems if one.kind.startswith("live-")] == ["75"]
 
 
 def test_a_jump_is_told_as_what_it_is() -> None:

@@ -11,6 +11,7 @@ import struct
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkasniff.capture.bpf import attach, compile_filter
 from kafkasniff.capture.frames import COOKED_SIZE, Frames
@@ -171,15 +172,17 @@ class InterfaceSocket:
         if twice.any():
             kept = ~twice
             block = Block(block.buffer, *(column[kept] for column in block[1:]))
-        # Without link headers only the kernel knows what a packet is.
-        link = np.where(np.isin(block.protocol, IP_TYPES), LINK_RAW, IGNORED_LINK).astype(np.int32)
+        link: NDArray[np.int32] | int = LINK_ETHERNET
+        if self._cooked:
+            # Without link headers only the kernel knows what a packet is.
+            link = np.where(np.isin(block.protocol, IP_TYPES), LINK_RAW, IGNORED_LINK).astype(np.int32)
         packets = RawPackets.build(
             block.buffer,
             block.start,
             block.captured,
             block.wire,
             block.time_ns,
-            link=link if self._cooked else LINK_ETHERNET,
+            link=link,
             capture=self._capture,
             first_number=self.packets + 1,
         )

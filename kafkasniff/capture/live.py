@@ -33,7 +33,7 @@ __all__ = ["DEFAULT_SNAPLEN", "MAX_BUFFER", "CapturedInterface", "LiveSource", "
 LAST_BLOCKS_S: Final = 3 * RETIRE_MS / 1000
 """Seconds after `stop` for the kernel to hand over what was captured before it."""
 
-JOIN_BYTES: Final = 1 << 20
+JOIN_BYTES: Final = 2 << 20
 """Packets that wait are taken together up to so many bytes: no more, for how much is decoded of each is settled anew
 with each batch."""
 

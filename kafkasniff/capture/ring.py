@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkasniff.native.library import kernel
+
 __all__ = ["HEADER", "RETIRE_MS", "Block", "Ring", "blocks_of"]
 
 RETIRE_MS: Final = 50
@@ -136,13 +138,7 @@ class Ring:
         data = self._memory[base : base + used]
         struct.pack_into("=I", self._memory, base + STATUS_AT, 0)
         self._next = (self._next + 1) % self._count
-        offsets: list[int] = []
-        place = first
-        step = struct.Struct("=I").unpack_from
-        for _ in range(count):
-            offsets.append(place)
-            place += step(data, place)[0]
-        places = np.array(offsets, np.int64)
+        places = _places(data, first, count)
         if not count:
             heads = np.empty(0, HEADER)
         else:
@@ -185,3 +181,20 @@ class Ring:
     def close(self) -> None:
         """Give the memory back."""
         self._memory.close()
+
+
+def _places(data: bytes, first: int, count: int) -> NDArray[np.int64]:
+    """Where the packets of a block begin."""
+    places = np.empty(count, np.int64)
+    native = kernel()
+    if native is not None:
+        found: int = native.ring(data, len(data), first, HEADER.itemsize, places.ctypes.data, count)
+        if found < count:
+            raise ValueError(f"a block of {len(data)} bytes holds {found} of its {count} packets")
+        return places
+    place = first
+    step = struct.Struct("=I").unpack_from
+    for index in range(count):
+        places[index] = place
+        place += step(data, place)[0]
+    return places

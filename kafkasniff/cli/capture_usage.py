@@ -19,7 +19,7 @@ from kafkasniff.entities import text
 from kafkasniff.kafka.message_plan import client_software
 from kafkasniff.kafka.named_apis import API_VERSIONS
 from kafkasniff.model import Connection, Exchange
-from kafkasniff.rows.header_columns import header_rows
+from kafkasniff.rows.exchange_columns import exchange_finder, exchange_rows
 
 if TYPE_CHECKING:
     from kafkasniff.inspector import Inspector, Output
@@ -52,6 +52,7 @@ class CaptureUsage:
     def __init__(self, inspector: Inspector, versions: Versions, offers: Offers) -> None:
         """`inspector` has to yield exchanges and connections, and to read headers only."""
         self._inspector = inspector
+        self._finder = exchange_finder(headers=True)
         self._versions = versions
         self._offers = offers
         self._sent = Partials(_SENT)
@@ -61,7 +62,7 @@ class CaptureUsage:
 
     def feed(self, batch: PacketBatch) -> None:
         """Take the next packets."""
-        for events, columns in self._inspector.feed_columns(batch):
+        for events, columns in self._inspector.feed_columns(batch, self._finder):
             for found in columns:
                 self._columns(found, batch.captures)
             self._take(events)
@@ -81,7 +82,7 @@ class CaptureUsage:
         return [f"{lost.weight:,} requests are left out: too many clients were connected at the same time"]
 
     def _columns(self, found: PairColumns, captures: Sequence[str]) -> None:
-        rows = header_rows(found, captures)
+        rows = exchange_rows(found, captures)
         times = rows.column("time_ns")
         columns = {name: rows.column(name) for name, _ in _SENT.keys}
         self._sent.add({**columns, "requests": pa.array([1] * len(rows), pa.int64()), "first": times, "last": times})

@@ -137,10 +137,11 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
             target: Sink = sink
             if writing is not None:
                 selected = target = Selected(None if quiet and wanted.output is None else sink, limit)
+            enricher = Enricher(catalog, summary=inspector.summary)
             made = None
             if predicate is None and writing is None and limit is None:
                 several = len(captures) > 1
-                made = make_lines(environment, output, sink, arguments["renderer"], captures=several)
+                made = make_lines(environment, output, sink, arguments["renderer"], enricher, captures=several)
             if made is None and _is_shared(jobs, captures):
                 from kafkasniff.cli.jobs import Jobs
 
@@ -158,7 +159,6 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                     flush=flush,
                 )
             else:
-                enricher = Enricher(catalog, summary=inspector.summary)
                 lines: LineSink | None = None
                 ahead: LinesAhead | None = None
                 if made is not None and jobs > 1 and reads_twice(None, captures):

@@ -192,8 +192,10 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
             ) as watch,
         ):
             sink: Sink = _NoSink()
+            enricher = Enricher(catalog, summary=inspector.summary)
             timed: TimedSink | None = None
             lines: LineSink | None = None
+            flush: Callable[[], None] | None = None
             if shows:
                 several = len(interfaces) > 1
                 inner = make_sink(
@@ -201,22 +203,23 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                     output,
                     wanted,
                     captures=several,
-                    live=True,
                     names=None if hosts is None else hosts.names,
                     payload=payload,
                 )
                 sink = timed = TimedSink(inner)
+                flush = inner.flush
                 if predicate is None and limit is None and not watching:
-                    make = make_lines(environment, output, inner, renderer, captures=several)
+                    make = make_lines(environment, output, inner, renderer, enricher, captures=several)
                     if make is not None and inspector.write_lines(make):
                         lines = timed
             pipeline = Pipeline(
                 environment,
                 inspector,
                 watch.sink(sink),
-                enricher=Enricher(catalog, summary=inspector.summary),
+                enricher=enricher,
                 predicate=predicate,
                 limit=limit,
+                flush=flush,
                 ended=watch.ended if watching else None,
                 lines=lines,
             )

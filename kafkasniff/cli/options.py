@@ -16,7 +16,7 @@ from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.cli.output import Output
-    from kafkasniff.enrich import Catalog
+    from kafkasniff.enrich import Catalog, Enricher
     from kafkasniff.filters import Predicate
     from kafkasniff.inspector import Inspector
     from kafkasniff.kafka.rendered import Renderer
@@ -343,11 +343,18 @@ def lines_are_made(options: OutputOptions, payload: Payload) -> bool:
 
 
 def make_lines(
-    environment: Environment, output: Output, sink: TextSink | JsonSink, renderer: Renderer | None, *, captures: bool
+    environment: Environment,
+    output: Output,
+    sink: TextSink | JsonSink,
+    renderer: Renderer | None,
+    enricher: Enricher,
+    *,
+    captures: bool,
 ) -> MakeLines | None:
     """What makes the lines of `sink` for an `Inspector`; None where there is nothing that could.
 
-    `renderer`: that of the inspector; `captures`: there are several, as for `make_sink`.
+    `renderer`: that of the inspector; `enricher`: what takes its messages before the sink does; `captures`: there are
+    several, as for `make_sink`.
     """
     from kafkasniff.native import kernel
     from kafkasniff.sinks.text import TextSink
@@ -360,21 +367,28 @@ def make_lines(
             return None
         text = sink
 
-        def make_text(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> LineMaker:
-            from kafkasniff.enrich.plan import shows_nothing
+        def make_text(
+            ends: Callable[[int], Ends], capture: Callable[[int], str | None], *, ahead: bool = False
+        ) -> LineMaker:
             from kafkasniff.sinks.native_text import NativeText
 
-            return NativeText(native, text, ends, capture, shows_nothing)
+            if ahead:
+                raise ValueError("each line of text depends on those before it")
+            return NativeText(native, text, ends, capture, enricher)
 
         return make_text
     if renderer is None:
         return None
     terminal = output.is_stdout and environment.stdout_tty
 
-    def make_json(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> LineMaker:
+    def make_json(
+        ends: Callable[[int], Ends], capture: Callable[[int], str | None], *, ahead: bool = False
+    ) -> LineMaker:
         from kafkasniff.sinks.native_lines import NativeLines
 
-        return NativeLines(native, renderer, ends, capture, names_captures=captures, terminal=terminal)
+        return NativeLines(
+            native, renderer, ends, capture, enricher, names_captures=captures, terminal=terminal, ahead=ahead
+        )
 
     return make_json
 
@@ -473,13 +487,12 @@ def make_sink(
     options: OutputOptions,
     *,
     captures: bool = False,
-    live: bool = False,
     names: Mapping[str, str] | None = None,
     payload: Payload | None = None,
 ) -> TextSink | JsonSink:
     """The sink for text or JSON lines.
 
-    `captures`: there are several, so tell which; `live`: each line at once; `names`: address → name, for text;
+    `captures`: there are several, so tell which; `names`: address → name, for text;
     `payload`: what becomes of payload.
     """
     from kafkasniff.payload import SHOWN
@@ -489,9 +502,7 @@ def make_sink(
         from kafkasniff.sinks.jsonl import JsonSink
 
         terminal = output.is_stdout and environment.stdout_tty
-        return JsonSink(
-            output, form=options.bytes_form, capture=captures, live=live, payload=payload, terminal=terminal
-        )
+        return JsonSink(output, form=options.bytes_form, capture=captures, payload=payload, terminal=terminal)
     from kafkasniff.sinks.text import TextSink
 
     return TextSink(
@@ -502,7 +513,6 @@ def make_sink(
         encoding=environment.encoding if output.is_stdout else "utf-8",
         width=environment.width if output.is_stdout and environment.stdout_tty else DEFAULT_WIDTH,
         captures=captures,
-        live=live,
         names=names,
         payload=payload,
     )

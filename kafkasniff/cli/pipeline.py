@@ -68,8 +68,8 @@ class Parts:
 class Pipeline:
     """Feeds packets to an inspector, its events to a sink: those that `predicate` selects, `limit` messages at most.
 
-    `enricher`: adds names to the events before they are selected. `flush`: called after every batch, for a reader
-    who watches; `lines`: the sink, where the inspector makes lines for it; `ended`:
+    `enricher`: adds names to the events before they are selected. `flush`: called whenever some events
+    were written, for a reader who watches; `lines`: the sink, where the inspector makes lines for it; `ended`:
     called with each `Connection` that the inspector yields, behind what came with it.
     """
 
@@ -117,7 +117,6 @@ class Pipeline:
             for events in self._feed(batch):
                 self._take(self._enricher.feed(events))
                 del events  # before the next ones are decoded
-            self._hand_on()
 
     def _feed(self, batch: PacketBatch) -> Iterator[Sequence[Shown]]:
         return self._inspector.feed_slices(batch) if self._lines is None else self._inspector.feed_lines(batch)
@@ -129,7 +128,6 @@ class Pipeline:
                 for events in self._inspector.close_slices() if self._lines is None else self._inspector.close_lines():
                     self._take(self._enricher.feed(events))
                     del events
-                self._hand_on()
             self._sink.close()
 
     def run(self, source: Iterable[PacketBatch], progress: Progress | None = None) -> None:
@@ -180,10 +178,7 @@ class Pipeline:
         if self._ended is not None:
             for connection in ended:
                 self._ended(connection)
-
-    def _hand_on(self) -> None:
-        """What a batch has yielded is written."""
-        if self._flush is not None:
+        if self._flush is not None and events:
             self._flush()
 
 

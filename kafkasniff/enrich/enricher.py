@@ -13,7 +13,7 @@ from msgspec.structs import force_setattr
 
 from kafkasniff.enrich.catalog import Catalog
 from kafkasniff.enrich.plan import Plan, data_plan, message_plan, named_topics
-from kafkasniff.enrich.sessions import FetchSessions, goes_by_sessions, session_fields
+from kafkasniff.enrich.sessions import FetchSession, FetchSessions, goes_by_sessions, session_fields
 from kafkasniff.kafka import cluster_metadata
 from kafkasniff.kafka.message_plan import client_software
 from kafkasniff.kafka.named_apis import FETCH
@@ -22,6 +22,7 @@ from kafkasniff.model import (
     Body,
     Connection,
     Direction,
+    Endpoint,
     Exchange,
     Lines,
     Message,
@@ -93,6 +94,8 @@ class Enricher:
         self._lost = False
         """That sessions are let go was reported."""
         self._again = False
+        self._begun: tuple[int, FetchSession | None] = 0, None
+        """The exchange of the Fetch request that was taken last, and its session."""
 
     @property
     def wants_metadata_log(self) -> bool:
@@ -176,16 +179,29 @@ class Enricher:
 
     def _session(self, message: Message, body: Body) -> None:
         """What a Fetch request or response does to its session, and the session's partitions beside its epoch."""
-        if not self._adds or self._sessions is None:
-            return
         exchange = message.exchange or 0
         if message.type == "response":
-            self._sessions.response(message.broker, exchange, body)
+            self.end_fetch(exchange, message.broker, body)
             return
-        session = self._sessions.request(message.broker, exchange, body)
+        session = self.begin_fetch(exchange, message.broker, body)
+        # Numbers are those of one inspector, and another one may come.
+        self._begun = 0, None
         if session is not None:
             _beside(body, "session_epoch", "_session", session_fields(session.partitions, session.unnamed))
             force_setattr(message, "session_topics", session.names(self.catalog))
+
+    def begin_fetch(self, exchange: int, broker: Endpoint | None, body: Body) -> FetchSession | None:
+        """Take a Fetch request; returns the session that it goes by. To take it once more changes nothing."""
+        if not self._adds or self._sessions is None:
+            return None
+        if not exchange or exchange != self._begun[0]:
+            self._begun = exchange, self._sessions.request(broker, exchange, body)
+        return self._begun[1]
+
+    def end_fetch(self, exchange: int, broker: Endpoint | None, body: Body) -> None:
+        """Take the response to a Fetch request, of which its error code and its session are looked at; likewise."""
+        if self._adds and self._sessions is not None:
+            self._sessions.response(broker, exchange, body)
 
     def _tell_problems(self, message: Message) -> None:
         if self._problems:

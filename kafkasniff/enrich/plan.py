@@ -13,12 +13,21 @@ import msgspec
 from kafkasniff.enrich.sessions import goes_by_sessions
 from kafkasniff.kafka import dissectors
 from kafkasniff.kafka.definition import FieldDefinition
+from kafkasniff.kafka.layout import topic_fields
 from kafkasniff.model import Direction
 
-__all__ = ["Plan", "data_plan", "leaves_alone", "message_plan", "named_topics", "reads_nothing", "shows_nothing"]
+__all__ = [
+    "Plan",
+    "adds_names",
+    "data_plan",
+    "leaves_alone",
+    "message_plan",
+    "named_topics",
+    "reads_nothing",
+    "shows_nothing",
+    "tells",
+]
 
-TOPIC_FIELDS: Final = frozenset({"name", "topic", "topic_name"})
-"""Names of the field with the topic's name, where a struct with a `topic_id` has one."""
 NODE_FIELDS: Final = frozenset({"node_id", "broker_id", "controller_id", "leader_id", "id"})
 HOST_FIELDS: Final = frozenset({"host", "host_name", "v0_host"})
 PORT_FIELDS: Final = frozenset({"port", "v0_port"})
@@ -104,6 +113,22 @@ def shows_nothing(api_key: int, version: int, direction: Direction) -> bool:
     return found is not None and not goes_by_sessions(api_key, version) and _names_brokers_only(found[0])
 
 
+@lru_cache(maxsize=4096)
+def adds_names(api_key: int, version: int, direction: Direction) -> bool:
+    """Whether an `Enricher` adds to bodies of this kind nothing but names of topic ids and fetch sessions.
+
+    Unless they name one of the brokers' own topics, as in `reads_nothing`.
+    """
+    found = message_plan(api_key, version, direction)
+    return found is None or found[0].nested is None
+
+
+def tells(api_key: int, version: int, direction: Direction) -> bool:
+    """Whether messages of this kind report the topics that they name, and do not only ask for them."""
+    found = message_plan(api_key, version, direction)
+    return found is not None and found[1]
+
+
 def _names_brokers_only(plan: Plan) -> bool:
     if plan.topic_id or plan.records or plan.nested:
         return False
@@ -147,9 +172,7 @@ def _plan(fields: tuple[FieldDefinition, ...], version: int, *, nodes: bool) -> 
         found = (field for field in present if field.name in names and field.type in types and not field.array)
         return next((field.name for field in found), None)
 
-    topic_id = scalar(frozenset({"topic_id"}), "uuid")
-    named = (field.name for field in present if field.entity == "topic_name" and not field.array)
-    topic = next(named, None) or (scalar(TOPIC_FIELDS, "string") if topic_id is not None else None)
+    topic, topic_id = topic_fields(present)
     children = [(field.name, _plan(field.fields, version, nodes=nodes)) for field in present if field.fields]
     host, port = scalar(HOST_FIELDS, "string"), scalar(PORT_FIELDS, "int32", "uint16")
     has_address = nodes and host is not None and port is not None

@@ -65,6 +65,9 @@ class CountedRows:
         if keys is not None:
             self._state.inspector.follow_key_log(keys)
         self._stager = new_stager(self._state, options, predicate, self, wants_body=wants_body)
+        if not options.reads_headers:
+            # Rows of columns have no numbers of brokers until a run is finished.
+            self._stager.finder = None
 
     @property
     def summary(self) -> Summary:

@@ -59,7 +59,7 @@ def _order(keys: list[NDArray[np.int64]]) -> NDArray[np.int64] | None:
     Rows of one exchange come one behind the other: such runs are sorted, not the rows, which is much less.
     """
     rows = len(keys[0])
-    if rows < 2:
+    if rows < 2 or _is_sorted(keys):
         return None
     *outer, last = keys
     new = np.zeros(rows - 1, np.bool_)
@@ -76,14 +76,20 @@ def _order(keys: list[NDArray[np.int64]]) -> NDArray[np.int64] | None:
         # Runs of the same exchange that overlap.
         whole: NDArray[np.int64] = np.lexsort(list(reversed(keys)))
         return whole
-    if (order[1:] > order[:-1]).all():
-        return None
     counts = (stops - starts)[order]
     ends = np.cumsum(counts)
     rearranged: NDArray[np.int64] = (
         np.arange(rows) - np.repeat(ends - counts, counts) + np.repeat(starts[order], counts)
     )
     return rearranged
+
+
+def _is_sorted(keys: list[NDArray[np.int64]]) -> bool:
+    rises, same = np.zeros(len(keys[0]) - 1, np.bool_), np.ones(len(keys[0]) - 1, np.bool_)
+    for key in keys:
+        rises |= same & (key[1:] > key[:-1])
+        same &= key[1:] == key[:-1]
+    return bool((rises | same).all())
 
 
 class _Segment:

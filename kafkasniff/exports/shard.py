@@ -59,7 +59,13 @@ MAX_PART_ROWS: Final = 32_768
 MAX_PART_BYTES: Final = 4 << 20
 """Packets, and payload bytes, that are gone through at a time: what they yield is held until it is staged."""
 HEADERS_AT_ONCE: Final = 8
-"""So many times that much where no bodies are read, which is what takes room."""
+COLUMNS_AT_ONCE: Final = 4
+"""So many times that much where no bodies are read, which is what takes room, and where most exchanges are columns."""
+FIRST_PARTS: Final = 16
+"""There, the first part is so much smaller, and each of the next ones twice as large as the one before: a connection is
+in step from its second part on."""
+MANY: Final = 1024
+"""Exchanges that are columns in a part of the usual size, from which on larger parts pay."""
 
 MAX_SHARDS: Final = 128
 """Shards of a run that is resumed: each is a process, and how many is what a file says."""
@@ -260,14 +266,14 @@ class _Run:
         """Go through the captures that are not done, and fix the result."""
         task = self._task
         left = [index for index in range(len(task.paths)) if index not in self._done]
-        scale = HEADERS_AT_ONCE if task.options.reads_headers else 1
+        scales = self._scales()
         if left:
             with open_captures([task.paths[index] for index in left], stdin=hooks.stdin) as source:
                 if hooks.opened is not None:
                     hooks.opened(source)
                 placed = _Placed(left, len(task.names), (*task.names, *self._names(source, left)), self._order)
                 for batch, ended in with_pauses(source):
-                    for part in parts(share(placed.batch(batch), task.shard, task.shards), scale):
+                    for part in parts(share(placed.batch(batch), task.shard, task.shards), scales):
                         self._feed(part)
                         if hooks.part is not None:
                             hooks.part()
@@ -280,6 +286,19 @@ class _Run:
                 self._broken = self._broken or source.broken
             self._done = list(range(len(task.paths)))
             self._fix()
+
+    def _scales(self) -> Iterator[float]:
+        """How large the next part is."""
+        stager, most = self._stager, 1.0
+        scale = 1.0 if stager.finder is None else 1 / FIRST_PARTS
+        while True:
+            before = stager.in_columns
+            yield scale
+            if stager is self._stager:
+                many = stager.in_columns - before >= MANY * min(scale, 1)
+                most = float(HEADERS_AT_ONCE if self._task.options.reads_headers else COLUMNS_AT_ONCE) if many else 1.0
+            stager = self._stager
+            scale = min(2 * scale, most)
 
     def _names(self, source: CaptureSource, left: list[int]) -> list[str]:
         """Names of all captures of this run; those that are through have none of a source any more."""
@@ -325,10 +344,11 @@ class _Placed:
         return batch
 
 
-def parts(batch: PacketBatch, scale: int = 1) -> Iterator[PacketBatch]:
-    """A batch in parts that are bounded in packets and payload bytes, `scale` times the usual bounds."""
+def parts(batch: PacketBatch, scales: Iterator[float] | None = None) -> Iterator[PacketBatch]:
+    """A batch in parts that are bounded in packets and payload bytes; `scales`: so many times the usual bounds each."""
     while len(batch) > 1:
-        sizes = np.cumsum(batch.length[: MAX_PART_ROWS * scale], dtype=np.int64)
+        scale = 1.0 if scales is None else next(scales)
+        sizes = np.cumsum(batch.length[: int(MAX_PART_ROWS * scale)], dtype=np.int64)
         rows = int(np.searchsorted(sizes, MAX_PART_BYTES * scale)) + 1
         if rows >= len(batch):
             break

@@ -17,7 +17,7 @@ from kafkasniff.model import Connection, Exchange, Message, Problem
 from kafkasniff.paired import PairColumns
 from kafkasniff.rows import ExchangeRows
 from kafkasniff.rows.connections import ConnectionRows
-from kafkasniff.rows.header_columns import header_rows
+from kafkasniff.rows.exchange_columns import ExchangeFinder, exchange_finder, exchange_rows, record_rows
 from kafkasniff.rows.problems import ProblemRows
 from kafkasniff.rows.records import RecordRows
 from kafkasniff.sinks.jsonl import body_json, json_default
@@ -82,8 +82,10 @@ class Stager:
         self._unnamed = False
         """Of the exchange whose row is being made: names of its topics are not known yet."""
         self._exchanges = ExchangeRows(self._body_json if options.bodies else None, headers=options.headers)
-        self.takes_columns = options.reads_headers and selector is None
-        """Exchanges may come as columns, too."""
+        self.finder = None if selector is not None or wants_body is not None else finder_for(options)
+        """Finds exchanges that are taken as columns (`take_columns`), where there is one."""
+        self.in_columns = 0
+        """How many were."""
         self._records = RecordRows(
             show_secrets=options.show_secrets,
             payload=options.payload,
@@ -133,8 +135,12 @@ class Stager:
 
     def take_columns(self, found: PairColumns, captures: Sequence[str]) -> None:
         """Take exchanges that an inspector yielded as columns. Raises OSError where rows cannot be written."""
-        if "exchanges" in self._wanted and found.client_id:
-            self._files.write("exchanges", header_rows(found, captures))
+        self.in_columns += len(found.asked)
+        if "exchanges" in self._wanted:
+            self._files.write("exchanges", exchange_rows(found, captures))
+        records = record_rows(found, captures)
+        if records is not None:
+            self._files.write("records", records)
 
     def _connection(self, connection: Connection) -> None:
         self._tellings.connection(connection)
@@ -176,6 +182,19 @@ class Stager:
             self._files.write("connections", self._connections.take())
         if len(self._problems) >= rows:
             self._files.write("problems", self._problems.take())
+
+
+def finder_for(options: ExportOptions) -> ExchangeFinder | None:
+    """Finds the exchanges that become columns in an export with these options; None: all are emitted one by one."""
+    wants = options.tables
+    if options.reads_headers:
+        return exchange_finder(headers=True)
+    # Payload is hidden in Python, and bodies with records are large.
+    if options.headers or options.payload.hides or options.decode_records == "full" or options.filters:
+        return None
+    return exchange_finder(
+        bodies=options.bodies and "exchanges" in wants, records="records" in wants, show_secrets=options.show_secrets
+    )
 
 
 _default: Final[Callable[[Any], Any]] = json_default()

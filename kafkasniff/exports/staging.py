@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 from kafkasniff.confined import ConfinedPath
@@ -14,6 +15,7 @@ from kafkasniff.exports.stager import ROWS_PART, Staged, Stager
 from kafkasniff.inspector import Inspector, Output
 from kafkasniff.model import Message
 from kafkasniff.packets import NO_TIME, PacketBatch
+from kafkasniff.paired import PairColumns, PairFinder
 
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
@@ -61,33 +63,38 @@ def together_bytes(inspector: Inspector) -> int:
 
 def stage(state: ShardState, stager: Stager, batch: PacketBatch) -> None:
     """Take the next packets. Raises OSError where rows cannot be written."""
-    if not stager.takes_columns:
-        for events in inspected(state, stager, batch):
-            stager.take(events)
-            del events  # before the next ones are decoded
-        return
-    _begin(state, stager, batch)
-    for events, columns in state.inspector.feed_columns(batch):
-        stager.take(state.enricher.feed(events))
+    for events, columns in _fed(state, stager, batch, stager.finder):
+        stager.take(events)
         for found in columns:
             stager.take_columns(found, batch.captures)
+        del events  # before the next ones are decoded
 
 
 def inspected(state: ShardState, stager: Stager, batch: PacketBatch) -> Iterator[list[Output]]:
     """What the next packets yield, for `stager` to take: as much at a time as there is memory for."""
+    for events, _ in _fed(state, stager, batch, None):
+        yield events
+        del events
+
+
+def _fed(
+    state: ShardState, stager: Stager, batch: PacketBatch, finder: PairFinder | None
+) -> Iterator[tuple[list[Output], list[PairColumns]]]:
+    """The same, with the exchanges apart that `finder` finds."""
     _begin(state, stager, batch)
     inspector = state.inspector
     together: list[Output] = []
     size, most = 0, together_bytes(inspector)
-    for events in inspector.feed_slices(batch):
+    slices = zip(inspector.feed_slices(batch), repeat([])) if finder is None else inspector.feed_columns(batch, finder)
+    for events, columns in slices:
         together += state.enricher.feed(events)
         del events
         size += inspector.slice_bytes
-        if size > most:
-            yield together
+        if size > most or columns:
+            yield together, columns
             together, size = [], 0
     if together:
-        yield together
+        yield together, []
 
 
 def _begin(state: ShardState, stager: Stager, batch: PacketBatch) -> None:

@@ -9,7 +9,7 @@ in proportion to the value's own size. The libraries of the codecs are imported 
 from __future__ import annotations
 
 from io import BytesIO
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 __all__ = [
     "CODECS",
@@ -48,8 +48,13 @@ _STEP: Final = 1 << 20
 """Most bytes of output that lz4 and zstd allocate at once."""
 _JOINED: Final = 4 << 20
 """Bytes of output that are joined in one go."""
+_FIRST_FEED: Final = 1 << 20
 _FEED: Final = 1 << 16
-"""Bytes of input given at once, so that the rest behind a frame's end is not copied whole for each of many frames."""
+"""Bytes of input given at once, so that the rest behind a frame's end is not copied whole for each of many frames.
+
+One frame is usual, so the first time more are given."""
+_KEPT_ZSTD: Final = 10 << 20
+"""Bytes of memory that a zstd context may have to be used again: most of it is the largest window so far."""
 _SNAPPY_MAX_RATIO: Final = 64
 """A snappy element of two bytes or more yields 64 bytes at most, so a larger stated length is a lie."""
 
@@ -129,7 +134,7 @@ def allowance(size: int) -> int:
     return max(MAX_UNRATED, MAX_RATIO * size)
 
 
-def decompress(codec: int, data: bytes, limit: int, *, magic: int = 2) -> Decompressed:
+def decompress(codec: int, data: bytes | memoryview, limit: int, *, magic: int = 2) -> Decompressed:
     """Decompress `data`, to at most `limit` bytes (0 or more) and its `allowance`. Never raises for what they hold.
 
     `magic` is that of the batch or message around the value: in magic 0 lz4's header checksum is not checked (see
@@ -140,13 +145,13 @@ def decompress(codec: int, data: bytes, limit: int, *, magic: int = 2) -> Decomp
     try:
         match codec:
             case 0:
-                output.add(data)
+                output.add(bytes(data))
             case 1:
                 _gzip(data, output)
             case 2:
                 _snappy(data, output)
             case 3:
-                _lz4(_repaired_lz4_header(data) if magic == 0 else data, output)
+                _lz4(_repaired_lz4_header(bytes(data)) if magic == 0 else data, output)
             case 4:
                 _zstd(data, output)
             case _:
@@ -166,7 +171,7 @@ def decompress(codec: int, data: bytes, limit: int, *, magic: int = 2) -> Decomp
     return Decompressed(output.taken(), output.produced, None, output.note)
 
 
-def _gzip(data: bytes, output: _Output) -> None:
+def _gzip(data: bytes | memoryview, output: _Output) -> None:
     """Members as of RFC 1952, concatenated; bytes behind the last are ignored, as Java's GZIPInputStream does."""
     from isal import isal_zlib
 
@@ -177,7 +182,7 @@ def _gzip(data: bytes, output: _Output) -> None:
         while not decoder.eof:
             if position >= len(data):
                 raise _Corrupt("the stream is cut off")
-            piece = view[position : position + _FEED]
+            piece = view[position : position + (_FEED if position else _FIRST_FEED)]
             try:
                 chunk = decoder.decompress(piece, output.room())
             except isal_zlib.error as error:  # type: ignore[misc]  # isal's stub types it as an instance
@@ -193,7 +198,7 @@ def _gzip(data: bytes, output: _Output) -> None:
     raise _Corrupt(f"more than {MAX_FRAMES} members")
 
 
-def _snappy(data: bytes, output: _Output) -> None:
+def _snappy(data: bytes | memoryview, output: _Output) -> None:
     """Snappy, raw (librdkafka, Sarama …) or in xerial's framing (snappy-java's SnappyOutputStream, as Kafka uses it).
 
     The framing is a header of 16 bytes (magic, version, oldest compatible version), then blocks of int32 length + raw
@@ -221,7 +226,7 @@ def _snappy(data: bytes, output: _Output) -> None:
         position += length
 
 
-def _snappy_block(block: bytes, output: _Output) -> None:
+def _snappy_block(block: bytes | memoryview, output: _Output) -> None:
     import cramjam
 
     stated = 0
@@ -242,7 +247,7 @@ def _snappy_block(block: bytes, output: _Output) -> None:
     output.add(chunk)
 
 
-def _lz4(data: bytes, output: _Output) -> None:
+def _lz4(data: bytes | memoryview, output: _Output) -> None:
     """Frames of the lz4 frame format, concatenated."""
     import lz4.frame
 
@@ -256,7 +261,7 @@ def _lz4(data: bytes, output: _Output) -> None:
             if decoder.needs_input:
                 if position >= len(data):
                     raise _Corrupt("the frame is cut off")
-                piece = view[position : position + _FEED]
+                piece = view[position : position + (_FEED if position else _FIRST_FEED)]
                 position += len(piece)
             else:
                 piece = view[:0]
@@ -307,7 +312,11 @@ def _xxh32_short(data: bytes) -> int:
     return value ^ value >> 16
 
 
-def _zstd(data: bytes, output: _Output) -> None:
+_free_zstd: Final[list[Any]] = []
+"""Contexts of zstd that nobody uses: threads decompress at the same time."""
+
+
+def _zstd(data: bytes | memoryview, output: _Output) -> None:
     """Frames as of RFC 8878, concatenated, with or without content sizes."""
     import zstandard
 
@@ -318,7 +327,11 @@ def _zstd(data: bytes, output: _Output) -> None:
             break
     else:
         raise _Corrupt(f"more than {MAX_FRAMES} frames")
-    reader = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW).stream_reader(data, read_across_frames=True)
+    try:
+        context = _free_zstd.pop()
+    except IndexError:
+        context = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW)
+    reader = context.stream_reader(data, read_across_frames=True)
     # Room for the usual batch in one go, as for lz4.
     step = min(_STEP, max(_FEED, 8 * len(data)))
     while True:
@@ -330,10 +343,13 @@ def _zstd(data: bytes, output: _Output) -> None:
         output.add(chunk)
         # It reads on across frames until it has so many bytes, or has come to the end.
         if len(chunk) < size:
-            return
+            break
+    # Not so after an error: its state is of no further use.
+    if context.memory_size() <= _KEPT_ZSTD:
+        _free_zstd.append(context)
 
 
-def _zstd_frame_end(data: bytes, position: int) -> int:
+def _zstd_frame_end(data: bytes | memoryview, position: int) -> int:
     """End of the frame at `position`, by its block headers: the streaming reader takes a cut-off frame for whole."""
     import zstandard
 

@@ -237,8 +237,18 @@ class KafkaConnection:
             (log.order, log.time_ns, log.packet),
         )
 
-    def take_back(self, state: InTurn, seen: tuple[int, int], framed: tuple[int, int]) -> None:
-        """Go on with what was handed over, as it has become; of each stream so many bytes were seen, and cut."""
+    def take_back(
+        self,
+        state: InTurn,
+        seen: tuple[int, int] = (0, 0),
+        framed: tuple[int, int] = (0, 0),
+        retransmits: int = 0,
+        holes: tuple[bool, bool] = (False, False),
+    ) -> None:
+        """Go on with what was handed over, as it has become.
+
+        Of each stream: `seen`, `framed`: so many bytes were seen, and cut since; `holes`: segments of it are held back.
+        """
         for direction, framer in enumerate(self._framers):
             assert framer is not None
             framer.take_back(state.pieces[direction])
@@ -248,6 +258,10 @@ class KafkaConnection:
         self._dialogue.take_back(state.turn)
         self._dialogue.ledger.take_back(state.waiting, state.most)
         self._log.at(*state.place)
+        self.retransmits += retransmits
+        if any(holes):
+            self._holes = list(holes)
+            self._compare_streams()
 
     @property
     def memory(self) -> ConnectionMemory:

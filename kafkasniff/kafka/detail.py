@@ -13,6 +13,7 @@ import msgspec
 
 from kafkasniff.kafka.context import DecodeOptions, RecordsRenderer, RenderingOptions
 from kafkasniff.kafka.dissectors import api
+from kafkasniff.kafka.named_apis import PRODUCE
 from kafkasniff.model import Problem
 
 __all__ = ["AHEAD_BYTES", "Detail", "LeftOut", "Level"]
@@ -52,13 +53,15 @@ _NO_BODY: Final = (Problem("body-skipped", "its body was not decoded: kafkasniff
 class Detail:
     """Mutable: the level at the moment, and what was left out so far."""
 
-    __slots__ = ("_full", "_renderer", "ahead", "decode", "hides", "left_out", "level")
+    __slots__ = ("_decodes", "_full", "_renderer", "ahead", "decode", "hides", "left_out", "level")
 
     def __init__(self, full: DecodeOptions, renderer: RecordsRenderer | None = None) -> None:
         self._full = full
         self._renderer = renderer
         self.level = Level.ALL
-        self.decode = self._everything()
+        self._decodes: dict[Level, DecodeOptions] = {}
+        """What messages are decoded with at each level so far: those who use it know it by its identity."""
+        self.decode = self._options(Level.ALL)
         """What messages are decoded with now."""
         self.hides = False
         """Exchanges that begin now are not told."""
@@ -66,11 +69,22 @@ class Detail:
         self.ahead = 0
         """Bytes of memory of bodies of the current batch that were read before it is their turn."""
 
-    def _everything(self) -> DecodeOptions:
+    def _options(self, level: Level) -> DecodeOptions:
+        found = self._decodes.get(level)
+        if found is not None:
+            return found
         full = self._full
-        if self._renderer is None:
-            return full
-        return RenderingOptions(**msgspec.structs.asdict(full), renderer=self._renderer)
+        if level:
+            records = "metadata" if full.records in _WHOLE else full.records
+            # What is not told needs no more of its body than what pairing asks.
+            records = "skip" if level is Level.NO_MESSAGES else records
+            found = msgspec.structs.replace(full, records=records, bodies=level is Level.NO_RECORDS)
+        elif self._renderer is None:
+            found = full
+        else:
+            found = RenderingOptions(**msgspec.structs.asdict(full), renderer=self._renderer)
+        self._decodes[level] = found
+        return found
 
     def keeps(self, size: int) -> bool:
         """Whether a body of so many bytes of memory that was read ahead of its turn is kept until then."""
@@ -92,30 +106,44 @@ class Detail:
     def limit(self, decompressed: int, records: int) -> None:
         """From the next message on, its bounds."""
         self._full = msgspec.structs.replace(self._full, max_decompressed=decompressed, max_records=records)
+        self._decodes.clear()
         self.set(self.level)
 
     def set(self, level: Level) -> None:
         """From the next message on."""
         self.level = level
         self.hides = level is Level.NO_MESSAGES
-        full = self._full
-        if level is Level.ALL:
-            self.decode = self._everything()
-        else:
-            records = "metadata" if full.records in _WHOLE else full.records
-            # What is not told needs no more of its body than what pairing asks.
-            records = "skip" if self.hides else records
-            self.decode = msgspec.structs.replace(full, records=records, bodies=level is Level.NO_RECORDS)
+        self.decode = self._options(level)
 
     def told(self, api_key: int, *, is_request: bool, has_body: bool) -> tuple[Problem, ...]:
         """What is to be told with a message that was decoded below full detail; counts it."""
+        problems = self._lack(api_key, is_request=is_request, has_body=has_body)
+        self.count(problems)
+        return problems
+
+    def lack(self, api_key: int, *, is_request: bool) -> tuple[Problem, ...]:
+        """What is to be told with messages of a kind that no later ones are read by, at the level of now."""
+        if not self.level:
+            return ()
+        has_body = self.reads_body(api_key, is_request=is_request)
+        return self._lack(api_key, is_request=is_request, has_body=has_body)
+
+    def reads_body(self, api_key: int, *, is_request: bool) -> bool:
+        """Whether bodies of messages that no later ones are read by are decoded: those of Produce requests always."""
+        return self.decode.bodies or (is_request and api_key == PRODUCE)
+
+    def count(self, problems: tuple[Problem, ...], messages: int = 1) -> None:
+        """Count messages with which this is told."""
+        if problems is _NO_BODY:
+            self.left_out.bodies += messages
+        elif problems:
+            self.left_out.records += messages
+
+    def _lack(self, api_key: int, *, is_request: bool, has_body: bool) -> tuple[Problem, ...]:
         if not (has_body or self.decode.bodies):
-            self.left_out.bodies += 1
             return _NO_BODY
-        if self._full.records in _WHOLE and _has_records(api_key, is_request=is_request):
-            self.left_out.records += 1
-            return _NO_RECORDS
-        return ()
+        has_records = self._full.records in _WHOLE and _has_records(api_key, is_request=is_request)
+        return _NO_RECORDS if has_records else ()
 
 
 def _has_records(api_key: int, *, is_request: bool) -> bool:

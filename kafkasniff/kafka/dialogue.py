@@ -32,6 +32,8 @@ _TRUNCATED: Final = ("body-truncated", "array-too-long")
 NEAR: Final = 10_000
 """Outstanding responses have ids less than this away from the last request's."""
 NS_IN_S: Final = 1_000_000_000
+MOST_RETRANSMITS: Final = 0xFFFF
+"""Retransmitted segments between two exchanges; with more of them, the kernel does not go on with a connection."""
 CLOSED_BEFORE: Final = "the broker had closed it"
 """Of a request without a response, in its problem: it came behind the end of its connection."""
 _INT = Struct(">i")
@@ -46,6 +48,7 @@ class Turn(NamedTuple):
     ids_vary: bool
     ids_rise: bool
     last_answer: int | None
+    retransmits: int
 
 
 class Dialogue:
@@ -137,19 +140,18 @@ class Dialogue:
             and not self.gapped
             and self._sasl is None
             and self._offered is None
-            and not self._detail.level
             and not self._early
             and self.ledger.is_plain
-            and not (self._every_end and self.retransmits)
+            and not (self._every_end and self.retransmits > MOST_RETRANSMITS)
         )
 
     def hand_over(self) -> Turn:
         """Where a dialogue is that `is_plain`, in the numbers that change with each exchange."""
-        return Turn(self._ordinal, self._last_id, self._ids_vary, self._ids_rise, self.last_answer)
+        return Turn(self._ordinal, self._last_id, self._ids_vary, self._ids_rise, self.last_answer, self.retransmits)
 
     def take_back(self, turn: Turn) -> None:
         """Go on with what was handed over, as it has become."""
-        self._ordinal, self._last_id, self._ids_vary, self._ids_rise, self.last_answer = turn
+        self._ordinal, self._last_id, self._ids_vary, self._ids_rise, self.last_answer, self.retransmits = turn
 
     @property
     def detail(self) -> Detail:

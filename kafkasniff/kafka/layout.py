@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from kafkasniff.kafka.definition import EntityChoice, FieldDefinition, MessageDefinition, Nested, Secret
 
-__all__ = ["FORMATS", "Field", "Struct", "cut", "element_size"]
+__all__ = ["FORMATS", "Field", "Struct", "cut", "element_size", "topic_fields"]
 
 FORMATS: Final = {
     "bool": ("B", 1),
@@ -74,6 +75,20 @@ class Struct(msgspec.Struct, frozen=True):
     """It holds records that must end with a whole batch, at any depth."""
     payload: bool
     """It holds payload, or may hold some in a nested message, at any depth."""
+
+
+TOPIC_FIELDS: Final = frozenset({"name", "topic", "topic_name"})
+"""Names of the field with the topic's name, where a struct with a `topic_id` has one."""
+
+
+def topic_fields(fields: Iterable[Field | FieldDefinition]) -> tuple[str | None, str | None]:
+    """The fields of a struct, in one version, with the name and the id of a topic."""
+    scalars = [field for field in fields if not field.array]
+    topic_id = next((one.name for one in scalars if one.name == "topic_id" and one.type == "uuid"), None)
+    topic = next((one.name for one in scalars if one.entity == "topic_name"), None)
+    if topic is None and topic_id is not None:
+        topic = next((one.name for one in scalars if one.name in TOPIC_FIELDS and one.type == "string"), None)
+    return topic, topic_id
 
 
 def cut(message: MessageDefinition, version: int) -> Struct:

@@ -10,7 +10,7 @@ import msgspec
 from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
 from kafkasniff.kafka.embedded.schema_registry import add_from_header
-from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, TRACEPARENTS, add_trace_id
+from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, TRACE_KINDS, add_trace_id
 from kafkasniff.native.caller import Caller
 from kafkasniff.native.calls import PACK, Base
 from kafkasniff.native.library import Kernel, kernel
@@ -29,8 +29,8 @@ plain: Final = msgspec.msgpack.Decoder()
 
 def caller_of(kernel: Kernel, most_output: int = MAX_PACKED) -> Caller:
     """A caller for dicts; `most_output`: bytes of MessagePack at most."""
-    headers = [name.encode() for name in (*SCHEMA_HEADERS, *TRACE_HEADERS)]
-    return Caller(kernel, headers=headers, marks=CONNECT_KEYS, traces=TRACEPARENTS, most_output=most_output)
+    headers = [name.encode() for name in SCHEMA_HEADERS]
+    return Caller(kernel, headers=headers, marks=CONNECT_KEYS, traces=TRACE_KINDS, most_output=most_output)
 
 
 def with_header_facts(record: dict[str, Any]) -> dict[str, Any]:

@@ -8,13 +8,15 @@ program never leaves its process. `kernel/program.zig` has the same structures; 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 from struct import Struct as Packing
 from typing import Final
 
 import msgspec
 
-from kafkasniff.kafka.layout import Field, Struct, element_size
+from kafkasniff.kafka.embedded import OPERATION_BITS
+from kafkasniff.kafka.layout import Field, Struct, element_size, topic_fields
 
 __all__ = ["FLAGS", "KINDS", "Op", "listing", "ops_of", "program_of"]
 
@@ -26,10 +28,14 @@ KINDS: Final = (
 
 FLAGS: Final = (
     *("array", "nullable", "compact", "flexible", "tagged", "secret", "watched", "config"),
-    *("unaligned", "payload", "nests"),
+    *("unaligned", "payload", "nests", "topic_id", "topic_name", "session", "set"),
 )
-"""Flags of an op, from the lowest bit. watched: a string beside records, which are read where it names one of the
-brokers' own topics."""
+"""Flags of an op, from the lowest bit. watched: a string or a topic id beside records, which are read where it names
+one of the brokers' own topics. topic_name: beside a topic id. session: what a body says of its fetch session. set:
+authorized operations, whose names are added."""
+
+SESSION_FIELDS: Final = frozenset({"error_code", "session_id", "session_epoch"})
+"""Those of a body with a `session_id`, which lead to what is added to it."""
 
 SECRETS: Final = 1
 WHOLE_RECORDS: Final = 2
@@ -39,7 +45,7 @@ or some of them, are payload."""
 
 _HEAD: Final = Packing("=IIIII")
 _MAGIC: Final = int.from_bytes(b"KSP1", "little")
-_OP: Final = Packing("=BxHHHIIIII")
+_OP: Final = Packing("=BBHHHIIIII")
 
 
 class Op(msgspec.Struct, frozen=True):
@@ -82,11 +88,18 @@ def _behind(ops: list[Op]) -> list[int]:
 
 def _struct(struct: Struct, op: Op) -> Iterator[Op]:
     yield msgspec.structs.replace(op, fields=len(struct.fields), tagged=len(struct.tagged))
+    topic, topic_id = topic_fields((*struct.fields, *struct.tagged))
+    by_session = not op.depth and any(field.name == "session_id" for field in struct.fields)
     for field in (*struct.fields, *struct.tagged):
-        yield from _field(field, struct, op.depth + 1)
+        roles = {
+            "topic_id": topic_id is not None and field.name == topic_id,
+            "topic_name": topic_id is not None and field.name == topic,
+            "session": by_session and field.name in SESSION_FIELDS,
+        }
+        yield from _field(field, struct, op.depth + 1, roles)
 
 
-def _field(field: Field, parent: Struct, depth: int) -> Iterator[Op]:
+def _field(field: Field, parent: Struct, depth: int, roles: dict[str, bool]) -> Iterator[Op]:
     inner = field.struct
     holds = {
         "array": field.array,
@@ -95,11 +108,13 @@ def _field(field: Field, parent: Struct, depth: int) -> Iterator[Op]:
         "flexible": inner is not None and inner.flexible,
         "tagged": field.tag is not None,
         "secret": field.secret == "value",
-        "watched": field.type == "string" and parent.records,
+        "watched": parent.records and (field.type == "string" or roles["topic_id"]),
         "config": field.secret == "config",
         "unaligned": field.unaligned,
         "payload": field.payload,
         "nests": field.nests is not None,
+        "set": field.enum == OPERATION_BITS,
+        **roles,
     }
     flags = tuple(name for name in FLAGS if holds[name])
     op = Op(field.name, field.type, flags, depth, tag=field.tag or 0, size=element_size(field))
@@ -109,8 +124,8 @@ def _field(field: Field, parent: Struct, depth: int) -> Iterator[Op]:
         yield from _struct(inner, op)
 
 
-def program_of(root: Struct, *, whole_records: bool = False) -> bytes:
-    """The program of a layout; `whole_records`: its records must not end within a batch."""
+def program_of(root: Struct, *, whole_records: bool = False, roles: Sequence[int] | None = None) -> bytes:
+    """The program of a layout; `whole_records`: its records must not end within a batch; `roles`: of its ops."""
     ops = ops_of(root)
     pool = bytearray()
     places: dict[str, tuple[int, int]] = {"": (0, 0)}
@@ -122,10 +137,10 @@ def program_of(root: Struct, *, whole_records: bool = False) -> bytes:
     start = _HEAD.size + _OP.size * len(ops)
     traits = root.secrets * SECRETS | whole_records * WHOLE_RECORDS | root.payload * PAYLOAD
     parts = [_HEAD.pack(_MAGIC, start + len(pool), len(ops), start, traits)]
-    for op in ops:
+    for op, role in zip(ops, repeat(0) if roles is None else roles, strict=roles is not None):
         flags = sum(1 << FLAGS.index(name) for name in op.flags)
         numbers = op.fields, op.tagged, *places[op.name], op.tag, op.size, op.next
-        parts.append(_OP.pack(KINDS.index(op.kind), flags, *numbers))
+        parts.append(_OP.pack(KINDS.index(op.kind), role, flags, *numbers))
     return b"".join([*parts, bytes(pool)])
 
 

@@ -6,7 +6,7 @@ What the kernel leaves, because there is more to tell of it than a body and its 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -17,8 +17,9 @@ from kafkasniff.kafka.ahead import Programs
 from kafkasniff.kafka.compression import MAX_RATIO, decompress
 from kafkasniff.kafka.context import DecodeContext, DecodeOptions, RenderingOptions
 from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
+from kafkasniff.kafka.embedded.operations import names_only
 from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
-from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, TRACEPARENTS
+from kafkasniff.kafka.embedded.trace_ids import TRACE_KINDS
 from kafkasniff.kafka.errors import error_name
 from kafkasniff.kafka.message import Decoded, read_rest
 from kafkasniff.kafka.message_plan import Plan
@@ -34,17 +35,21 @@ __all__ = ["MAX_SIZE", "Renderer", "program_for"]
 
 MAX_SIZE: Final = 4 << 20
 """Bytes of a message of which anything is rendered: what lies behind them is Python's."""
+_RECORDS: Final = {**RECORDS, "metadata": RECORDS["batches"]}
+"""The metadata log's records are Python's, since its topic is one of the brokers' own."""
 MAX_INFLATED: Final = 8 << 20
 """Bytes that its batches may decompress to; as above. The JSON takes less memory than the records would as dicts."""
 
 
-def program_for(plan: Plan, *, show_secrets: bool = False, hides: bool = False) -> bytes | None:
+def program_for(
+    plan: Plan, *, show_secrets: bool = False, hides: bool = False, roles: Sequence[int] | None = None
+) -> bytes | None:
     """The program that bodies of a plan are rendered by; None where Python has to read them all.
 
-    `hides`: payload is not shown.
+    `hides`: payload is not shown; `roles`: as for `program_of`.
     """
     schema = plan.schema
-    if schema is None or not plan.alone or (plan.interpret is not None and not plan.reads_records):
+    if schema is None or not plan.alone or not (plan.reads_records or names_only(plan.interpret)):
         return None
     for op in ops_of(schema.root):
         # orjson writes numbers with a fraction, and whether a configuration is a secret is a matter of names.
@@ -55,7 +60,7 @@ def program_for(plan: Plan, *, show_secrets: bool = False, hides: bool = False) 
         # What of a message in another one is payload is read off that one's definition.
         if hides and "nests" in op.flags:
             return None
-    return program_of(schema.root, whole_records=plan.whole_records)
+    return program_of(schema.root, whole_records=plan.whole_records, roles=roles)
 
 
 class Renderer:
@@ -88,16 +93,16 @@ class Renderer:
         if options is not self._options:
             self._options = options
             self._programs.clear()
-            self._active = options.bodies and options.inside and options.records in RECORDS
+            self._active = options.bodies and options.inside and options.records in _RECORDS
             if self._active:
                 secrets = SHOW_SECRETS if options.show_secrets else 0
-                self._caller.wants = self._form | RECORDS[options.records] | secrets
+                self._caller.wants = self._form | _RECORDS[options.records] | secrets
                 self._caller.most_records = options.max_records
         return self._active
 
     def _new_caller(self) -> Caller:
-        marks = [name.encode() for name in (*SCHEMA_HEADERS, *TRACE_HEADERS)]
-        caller = Caller(self._kernel, headers=marks, marks=CONNECT_KEYS, traces=TRACEPARENTS)
+        headers = [name.encode() for name in SCHEMA_HEADERS]
+        caller = Caller(self._kernel, headers=headers, marks=CONNECT_KEYS, traces=TRACE_KINDS)
         caller.hide(self.hiding)
         return caller
 
@@ -111,16 +116,18 @@ class Renderer:
         """One that renders the same, with memory of its own, for another thread."""
         return Renderer(self._kernel, *self._asked, self.hiding)
 
-    def inflate(self, data: bytes) -> Callable[[Wanted], bytes | None]:
+    def inflate(self, data: bytes | memoryview) -> Callable[[Wanted], bytes | None]:
         """Decompresses batches of the message `data`; None for one that Python has to read."""
         assert self._options is not None
         return _Inflate(data, min(MAX_INFLATED, self._options.max_decompressed))
 
     def program(self, key: int, version: int, direction: Direction) -> Program | None:
         """The program for bodies of a kind; None where Python reads them."""
-        if not self._active or not self._renders(key, version, direction):
-            return None
-        return self._programs.get(key, version, direction)
+        return self.line_program(key, version, direction) if self._renders(key, version, direction) else None
+
+    def line_program(self, key: int, version: int, direction: Direction) -> Program | None:
+        """The same for whoever knows what an enricher adds to bodies (`native.names`)."""
+        return self._programs.get(key, version, direction) if self._active else None
 
     def _code(self, plan: Plan) -> bytes | None:
         assert self._options is not None
@@ -211,8 +218,9 @@ class _Inflate:
 
     __slots__ = ("_data", "_limit", "produced")
 
-    def __init__(self, data: bytes, limit: int) -> None:
-        self._data = data
+    def __init__(self, data: bytes | memoryview, limit: int) -> None:
+        # Of a view, slices are no copies.
+        self._data = memoryview(data)
         self._limit = limit
         self.produced = 0
 

@@ -269,6 +269,15 @@ class Turns:
         done = None if response is None else response.time_ns
         if done is None or latency_ns is None or response is None:
             return self._without(request, asked) if answerable else (None, None)
+        throttle = throttle_ns(response)
+        at_once = throttle > 0 and answers_at_once(request.api_key, request.api_version)
+        return self.answer(asked, done, latency_ns, throttle, at_once=at_once)
+
+    def answer(self, asked: int, done: int, latency_ns: int, throttle: int, *, at_once: bool) -> tuple[int, int]:
+        """`take` of an exchange with a response, by the times of both.
+
+        `throttle`: nanoseconds of the response's throttle time; `at_once`: brokers that throttle answer at once.
+        """
         behind = muted = 0
         answered = self.answered
         if answered is None or done > answered:
@@ -277,13 +286,10 @@ class Turns:
             behind = max(min(answered, asked + latency_ns) - asked, 0)
         if self.muted_until is not None:
             muted = max(min(self.muted_until, asked + latency_ns) - asked - behind, 0)
-        body = response.body
-        if body is not None and body.get("throttle_time_ms"):
-            throttle = throttle_ns(response)
-            if not answers_at_once(request.api_key, request.api_version) and latency_ns - behind - muted >= throttle:
-                muted += throttle
-            elif throttle:
-                self.muted_until = max(self.muted_until or 0, asked + latency_ns + throttle)
+        if throttle and not at_once and latency_ns - behind - muted >= throttle:
+            muted += throttle
+        elif throttle:
+            self.muted_until = max(self.muted_until or 0, asked + latency_ns + throttle)
         return behind, muted
 
     def _without(self, request: Message, asked: int) -> tuple[int, int]:

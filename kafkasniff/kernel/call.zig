@@ -31,8 +31,14 @@ pub const Records = enum(u2) {
 pub const HeaderKind = enum(u8) {
     /// Python has to read it.
     other = 0,
-    /// It holds a trace id as W3C Trace Context has them, which is read here for JSON.
-    traceparent = 1,
+    /// It holds a trace id, which is read here for JSON: the forms of `trace_ids.py`, in their order.
+    w3c = 1,
+    b3 = 2,
+    b3_id = 3,
+    jaeger = 4,
+    datadog = 5,
+    x_ray = 6,
+    google = 7,
     _,
 };
 
@@ -118,6 +124,8 @@ pub const Status = enum(i32) {
     compressed = 3,
     /// The call itself is wrong.
     misuse = 4,
+    /// The caller has to say something first (`names.Asks`).
+    asks = 5,
 };
 
 /// A message of several: `program` and the place are the caller's, the others are results.

@@ -1,8 +1,9 @@
 //! Streams: packets of connections that are in step, in capture order, become messages with their requests paired.
 //!
 //! A connection is handed over by Python once its verdict and its streams' frames are known, and goes back with its state
-//! as of a packet boundary when anything else happens than segments in order that hold requests and the responses to
-//! them in turn. `kafkasniff/tcp` and `kafkasniff/kafka/{framing,dialogue,exchange}.py` are the specification.
+//! as of a packet boundary when anything else happens than requests and the responses to them in turn. Segments may come
+//! twice, and out of order: those behind a hole are held back until it is filled. Overlaps and gaps are Python's.
+//! `kafkasniff/tcp` and `kafkasniff/kafka/{framing,dialogue,exchange}.py` are the specification.
 //! `kafkasniff/native/feed.py` has the same structures.
 
 const std = @import("std");
@@ -31,6 +32,14 @@ pub const RECENT = 16;
 const MAX_OUTSTANDING = 65_536;
 /// The first room for a frame in pieces.
 const FIRST_ROOM = 256;
+/// Bytes and segments of a stream that are held back behind a hole; with more, it is Python's.
+const MAX_HELD_BYTES = 1 << 20;
+const MAX_HELD_SEGMENTS = 256;
+/// `tcp/connection.py` has these: a segment further away is none of its stream, and when a hole is a gap.
+const MAX_AHEAD = 64 << 20;
+const GRACE_PACKETS = 32;
+const GRACE_NS = 1_000_000_000;
+const ONE_SIDED_PACKETS = 256;
 
 pub const Status = enum(i32) {
     /// All rows were looked at.
@@ -41,6 +50,8 @@ pub const Status = enum(i32) {
     no_waiting = 3,
     /// `asked` is the code of a version of an API that nothing is known of yet.
     unknown = 4,
+    /// There is no room for more segments that are held back.
+    no_held = 5,
 };
 
 pub const Recent = extern struct { seq: u32, wire: u32, ident: u32 };
@@ -60,6 +71,21 @@ pub const Piece = extern struct {
     last_time: i64,
 };
 
+/// A segment behind a hole.
+pub const Held = extern struct {
+    /// Where its bytes are in the arena.
+    at: u64,
+    packet: i64,
+    time: i64,
+    /// The connection's `count` and the packet clock when it came.
+    count: i64,
+    clock: i64,
+    seq: u32,
+    size: u32,
+    next: u32,
+    spare: u32,
+};
+
 pub const Stream = extern struct {
     /// Sequence number of the byte that comes next.
     next: u32,
@@ -72,6 +98,18 @@ pub const Stream = extern struct {
     /// Packets with data since then; the last ones are at this number modulo `RECENT`.
     packets: u64,
     recent: [RECENT]Recent,
+    /// Bytes of the stream that were delivered before it was handed over; those that came twice since then.
+    before: u64,
+    repeated: u64,
+    /// Segments behind a hole in the order of their numbers, which do not overlap, and their bytes.
+    held: u32,
+    held_last: u32,
+    held_count: u32,
+    held_bytes: u32,
+    /// The connection's `count` when the hole opened, was filled in part, or a packet of the peer came since.
+    opened: i64,
+    /// How far the peer was seen to acknowledge while a hole was open, as `bytes` counts; NO_TIME: not yet.
+    acked: i64,
 };
 
 pub const Dialogue = extern struct {
@@ -89,7 +127,8 @@ pub const Dialogue = extern struct {
     first: u32,
     last: u32,
     count: u32,
-    spare: u32,
+    /// Retransmitted segments since the last exchange ended (`Feed.every_end`).
+    retransmits: u32,
     /// Place of the last frame: order, time and packet.
     order: i64,
     time: i64,
@@ -105,12 +144,18 @@ pub const Connection = extern struct {
     here: u8,
     /// Direction of the client's stream.
     client: u8,
-    spare: u32,
+    /// 1 while it is among `Feed.active`.
+    active: u8,
+    spare: u8,
+    /// Retransmitted segments since it was handed over.
+    retransmits: u32,
     /// The packet clock, the packet and its time at the last packet; packets since it was handed over.
     clock: i64,
     last_packet: i64,
     last_time: i64,
     packets: u64,
+    /// Packets while a hole was open.
+    count: i64,
     dialogue: Dialogue,
     streams: [2]Stream,
 };
@@ -166,11 +211,12 @@ pub const Message = extern struct {
     step: u32,
     flags: Flags,
     spare: u8 = 0,
-    spares: u16 = 0,
+    /// Of a response: retransmitted segments since the exchange before it ended.
+    retransmits: u16 = 0,
 };
 
 /// What is known of a version of an API: `Feed.kinds`.
-const Kind = packed struct(u8) {
+pub const Kind = packed struct(u8) {
     /// Version of the request's header; 0: its messages are Python's.
     header: u2,
     /// Where `acks` is: 0 nowhere, 1 where the body begins, 2 and 3 behind a string or a compact string.
@@ -214,9 +260,17 @@ pub const Feed = extern struct {
     table_size: u64,
     waiting: [*]Waiting,
     waiting_size: u64,
-    /// The first entry that is free; they are linked.
+    held: [*]Held,
+    held_size: u64,
+    /// Connections that hold unfinished frames or segments, or had data since the last `carry`.
+    active: [*]u32,
+    active_used: u64,
+    /// The first entry that is free, of `waiting` and of `held`; they are linked.
     free: u32,
+    free_held: u32,
     max_frame: u32,
+    /// 1: exchanges are told, with the retransmissions before their end.
+    every_end: u32,
     /// Nanoseconds of the packet clock after which a connection is over.
     idle: i64,
     kinds: [*]const u8,
@@ -238,11 +292,14 @@ pub const Feed = extern struct {
     /// Bytes that were delivered, and those of frames that became whole.
     bytes: u64,
     framed: u64,
+    /// Bytes that came twice; bytes of unfinished frames and of segments that are held back, at the end.
+    repeated: u64,
+    kept: u64,
     asked: u32,
     spare: u32,
 };
 
-const Stop = error{ Odd, NoMessages, NoArena, NoWaiting, Unknown };
+const Stop = error{ Odd, NoMessages, NoArena, NoWaiting, NoHeld, Unknown };
 
 /// Rows from `row` on.
 pub fn run(feed: *Feed) Status {
@@ -268,8 +325,15 @@ pub fn run(feed: *Feed) Status {
             error.NoMessages => return .no_messages,
             error.NoArena => return .no_arena,
             error.NoWaiting => return .no_waiting,
+            error.NoHeld => return .no_held,
             error.Unknown => return .unknown,
         };
+    }
+    feed.kept = 0;
+    for (feed.active[0..feed.active_used]) |index| {
+        const connection = &feed.connections[index];
+        if (connection.here == 0) continue;
+        for (&connection.streams) |*stream| feed.kept += stream.piece.have + stream.held_bytes;
     }
     return .done;
 }
@@ -349,32 +413,188 @@ fn packet(feed: *Feed, connection: *Connection, index: u32, row: u64) Stop!void 
     if (feed.flags[row] & (SYN | FIN | RST | ACK) != ACK or wire != feed.length[row] or wire < 0) return error.Odd;
     if (feed.time[row] == NO_TIME or clock -% connection.clock >= feed.idle) return error.Odd;
     const direction: usize = @intFromBool(!isSource(feed, connection, 0, row));
+    const peer = &connection.streams[1 - direction];
+    const holds = connection.streams[direction].held != NONE or peer.held != NONE;
+    if (holds and mayBeGap(feed, connection, direction, row)) return error.Odd;
     const number = (@as(i64, feed.capture[row]) << 40) | feed.number[row];
     if (wire > 0) {
-        const stream = &connection.streams[direction];
-        const seq = feed.seq[row];
-        if (seq != stream.next) return error.Odd;
         const begin: u64 = @intCast(feed.offset[row]);
         if (begin + @as(u64, @intCast(wire)) > feed.buffer_size) return error.Odd;
-        const before = Before.of(feed, connection, direction);
-        segment(feed, connection, index, direction, row, number) catch |reason| {
-            before.restore(feed, connection, direction);
-            return reason;
-        };
-        before.commit(feed, connection);
-        const size: u32 = @intCast(wire);
-        stream.next = seq +% size;
-        stream.bytes += size;
-        feed.bytes += size;
-        feed.framed += stream.framed - before.framed;
-        stream.recent[stream.packets % RECENT] = .{ .seq = seq, .wire = size, .ident = feed.ident[row] };
-        stream.packets += 1;
+        try data(feed, connection, index, direction, row, number);
+        if (connection.active == 0) {
+            connection.active = 1;
+            feed.active[feed.active_used] = index;
+            feed.active_used += 1;
+        }
     }
-    connection.streams[1 - direction].ack = feed.ack[row];
+    peer.ack = feed.ack[row];
     connection.clock = clock;
     connection.last_packet = number;
     connection.last_time = feed.time[row];
     connection.packets += 1;
+    if (connection.streams[direction].held != NONE or peer.held != NONE) {
+        connection.count += 1;
+        if (peer.held != NONE) {
+            peer.opened = connection.count;
+            peer.acked = @max(peer.acked, acknowledged(peer, feed.ack[row]));
+        }
+    }
+}
+
+/// How far an acknowledgement goes, as `bytes` counts.
+inline fn acknowledged(stream: *const Stream, ack: u32) i64 {
+    return @as(i64, @intCast(stream.bytes)) + @as(i32, @bitCast(ack -% stream.next));
+}
+
+/// Whether a packet may make a gap of a hole: Python finds out.
+fn mayBeGap(feed: *const Feed, connection: *const Connection, direction: usize, row: u64) bool {
+    const count = connection.count + 1;
+    for (&connection.streams, 0..) |*stream, side| {
+        if (stream.held == NONE) continue;
+        const first = &feed.held[stream.held];
+        var acked = stream.acked;
+        if (side != direction) {
+            acked = @max(acked, acknowledged(stream, feed.ack[row]));
+        } else if (count - stream.opened >= ONE_SIDED_PACKETS) return true;
+        if (acked < acknowledged(stream, first.seq)) continue;
+        if (count - first.count >= GRACE_PACKETS or feed.clock[row] -% first.clock >= GRACE_NS) return true;
+    }
+    return false;
+}
+
+// -- segments --------------------------------------------------------------------------------------------------------
+
+/// The data of a packet.
+fn data(feed: *Feed, connection: *Connection, index: u32, direction: usize, row: u64, number: i64) Stop!void {
+    const stream = &connection.streams[direction];
+    const size: u32 = @intCast(feed.length[row]);
+    const seq = feed.seq[row];
+    const ahead: i32 = @bitCast(seq -% stream.next);
+    if (ahead == 0) {
+        try deliver(feed, connection, index, direction, row, number);
+    } else {
+        const copied = isCopy(stream, .{ .seq = seq, .wire = size, .ident = feed.ident[row] });
+        if (ahead > 0) {
+            if (ahead > MAX_AHEAD) return error.Odd;
+            if (copied and isHeld(feed, stream, seq, size)) {
+                stream.repeated += size;
+                feed.repeated += size;
+            } else try hold(feed, connection, stream, row, number);
+        } else {
+            // What reaches beyond what is there, or in front of its first byte, is Python's.
+            const behind: u32 = @abs(ahead);
+            if (behind < size or behind > MAX_AHEAD or behind > stream.before + stream.bytes) return error.Odd;
+            if (!copied and !(size == 1 and behind == 1)) {
+                if (feed.every_end != 0 and connection.dialogue.retransmits == std.math.maxInt(u16)) return error.Odd;
+                connection.dialogue.retransmits +%= 1;
+                connection.retransmits +%= 1;
+            }
+            stream.repeated += size;
+            feed.repeated += size;
+        }
+    }
+    stream.recent[stream.packets % RECENT] = .{ .seq = seq, .wire = size, .ident = feed.ident[row] };
+    stream.packets += 1;
+}
+
+fn isCopy(stream: *const Stream, packet_: Recent) bool {
+    for (stream.recent[0..@min(stream.packets, RECENT)]) |one| if (std.meta.eql(one, packet_)) return true;
+    return false;
+}
+
+/// Whether one segment that is held back has all of these bytes.
+fn isHeld(feed: *const Feed, stream: *const Stream, seq: u32, size: u32) bool {
+    const start = seq -% stream.next;
+    var entry = stream.held;
+    while (entry != NONE) : (entry = feed.held[entry].next) {
+        const one = &feed.held[entry];
+        const from = one.seq -% stream.next;
+        if (from <= start and start + size <= from + one.size) return true;
+    }
+    return false;
+}
+
+/// Hold a segment back that overlaps with no other.
+fn hold(feed: *Feed, connection: *const Connection, stream: *Stream, row: u64, number: i64) Stop!void {
+    const size: u32 = @intCast(feed.length[row]);
+    if (stream.held_count == MAX_HELD_SEGMENTS or stream.held_bytes + size > MAX_HELD_BYTES) return error.Odd;
+    const seq = feed.seq[row];
+    const start = seq -% stream.next;
+    // Most come behind the last one.
+    var before = stream.held_last;
+    if (before != NONE and start < feed.held[before].seq -% stream.next) {
+        before = NONE;
+        var entry = stream.held;
+        while (feed.held[entry].seq -% stream.next <= start) : (entry = feed.held[entry].next) before = entry;
+    }
+    const after = if (before == NONE) stream.held else feed.held[before].next;
+    if (before != NONE and feed.held[before].seq -% stream.next + feed.held[before].size > start) return error.Odd;
+    if (after != NONE and start + size > feed.held[after].seq -% stream.next) return error.Odd;
+    const entry = feed.free_held;
+    if (entry == NONE) return error.NoHeld;
+    if (size > feed.arena_size - feed.arena_used) return error.NoArena;
+    feed.free_held = feed.held[entry].next;
+    @memcpy(feed.arena[feed.arena_used..][0..size], feed.buffer[@intCast(feed.offset[row])..][0..size]);
+    feed.held[entry] = .{
+        .at = feed.arena_used,
+        .packet = number,
+        .time = feed.time[row],
+        .count = connection.count,
+        .clock = feed.clock[row],
+        .seq = seq,
+        .size = size,
+        .next = after,
+        .spare = 0,
+    };
+    feed.arena_used += size;
+    if (stream.held == NONE) {
+        stream.opened = connection.count;
+        stream.acked = NO_TIME;
+    }
+    if (before == NONE) stream.held = entry else feed.held[before].next = entry;
+    if (after == NONE) stream.held_last = entry;
+    stream.held_count += 1;
+    stream.held_bytes += size;
+}
+
+/// Take the segment that comes next, and those behind it that were held back.
+fn deliver(feed: *Feed, connection: *Connection, index: u32, direction: usize, row: u64, number: i64) Stop!void {
+    const stream = &connection.streams[direction];
+    var size: u32 = @intCast(feed.length[row]);
+    if (stream.held != NONE and feed.held[stream.held].seq -% stream.next < size) return error.Odd;
+    const at: u64 = @intCast(feed.offset[row]);
+    const before = Before.of(feed, connection, direction);
+    errdefer before.restore(feed, connection, direction);
+    var step: u32 = 0;
+    const time = feed.time[row];
+    const fresh = Part{ .at = at, .end = at + size, .arena = false, .packet = number, .time = time };
+    try segment(feed, connection, index, direction, row, &step, fresh);
+    var entry = stream.held;
+    var taken: u32 = 0;
+    while (entry != NONE and feed.held[entry].seq == stream.next +% size) : (entry = feed.held[entry].next) {
+        const one = &feed.held[entry];
+        const part = Part{ .at = one.at, .end = one.at + one.size, .arena = true, .packet = one.packet, .time = one.time };
+        try segment(feed, connection, index, direction, row, &step, part);
+        size += one.size;
+        taken += 1;
+    }
+    before.commit(feed, connection);
+    stream.next +%= size;
+    stream.bytes += size;
+    feed.bytes += size;
+    feed.framed += stream.framed - before.framed;
+    if (taken == 0) return;
+    stream.opened = connection.count;
+    for (0..taken) |_| {
+        const one = &feed.held[stream.held];
+        const next = one.next;
+        stream.held_bytes -= one.size;
+        one.next = feed.free_held;
+        feed.free_held = stream.held;
+        stream.held = next;
+    }
+    stream.held_count -= taken;
+    if (stream.held == NONE) stream.held_last = NONE;
 }
 
 /// What a segment changes, to be put back where it turns out not to be for here.
@@ -444,47 +664,65 @@ const Frame = struct {
     first_time: i64,
 };
 
-fn segment(feed: *Feed, connection: *Connection, index: u32, direction: usize, row: u64, number: i64) Stop!void {
+/// A segment that is delivered: bytes of the buffer or of the arena.
+const Part = struct {
+    at: u64,
+    end: u64,
+    arena: bool,
+    packet: i64,
+    time: i64,
+};
+
+/// Cut a part of a stream into frames, which are there since the packet at `row`; `step`: how many of these there were.
+inline fn segment(
+    feed: *Feed,
+    connection: *Connection,
+    index: u32,
+    direction: usize,
+    row: u64,
+    step: *u32,
+    delivered: Part,
+) Stop!void {
     const stream = &connection.streams[direction];
     const piece = &stream.piece;
-    const time = feed.time[row];
-    var at: u64 = @intCast(feed.offset[row]);
-    const end = at + @as(u64, @intCast(feed.length[row]));
-    var step: u32 = 0;
+    const number = delivered.packet;
+    const bytes = if (delivered.arena) @as([*]const u8, feed.arena) else feed.buffer;
+    var at = delivered.at;
+    const end = delivered.end;
     while (at < end) {
         if (piece.have == 0 and end - at >= 4) {
-            const size = try frameSize(feed, feed.buffer[at..][0..4]);
+            const size = try frameSize(feed, bytes[at..][0..4]);
             if (size <= end - at - 4) {
-                try message(feed, connection, index, direction, row, number, step, .{
+                try message(feed, connection, index, direction, row, number, step.*, .{
                     .start = at + 4,
                     .size = size,
-                    .bytes = feed.buffer[at + 4 ..][0..size],
-                    .arena = false,
+                    .bytes = bytes[at + 4 ..][0..size],
+                    .arena = delivered.arena,
                     .first_packet = number,
                     .last_packet = number,
-                    .first_time = time,
+                    .first_time = delivered.time,
                 });
                 stream.framed += 4 + size;
                 at += 4 + size;
-                step += 1;
+                step.* += 1;
                 continue;
             }
         }
         if (piece.have == 0) {
             piece.first_packet = number;
             piece.last_packet = number;
-            piece.first_time = time;
+            piece.first_time = delivered.time;
             piece.need = 4;
             piece.sized = 0;
             piece.room = 0;
         }
         const part: u32 = @intCast(@min(end - at, piece.need - piece.have));
         try makeRoom(feed, piece, part);
-        @memcpy(feed.arena[piece.at + piece.have ..][0..part], feed.buffer[at..][0..part]);
+        @memcpy(feed.arena[piece.at + piece.have ..][0..part], bytes[at..][0..part]);
         piece.have += part;
         piece.first_packet = @min(piece.first_packet, number);
         piece.last_packet = @max(piece.last_packet, number);
-        piece.last_time = time;
+        piece.last_time = feed.time[row];
         at += part;
         if (piece.sized == 0 and piece.have == 4) {
             piece.need = 4 + try frameSize(feed, feed.arena[piece.at..][0..4]);
@@ -492,7 +730,7 @@ fn segment(feed: *Feed, connection: *Connection, index: u32, direction: usize, r
         }
         if (piece.sized != 0 and piece.have == piece.need) {
             const size = piece.need - 4;
-            try message(feed, connection, index, direction, row, number, step, .{
+            try message(feed, connection, index, direction, row, number, step.*, .{
                 .start = piece.at + 4,
                 .size = size,
                 .bytes = feed.arena[piece.at + 4 ..][0..size],
@@ -505,7 +743,7 @@ fn segment(feed: *Feed, connection: *Connection, index: u32, direction: usize, r
             piece.have = 0;
             piece.need = 4;
             piece.sized = 0;
-            step += 1;
+            step.* += 1;
         }
     }
 }
@@ -568,7 +806,7 @@ fn message(
     if (direction == connection.client)
         try request(feed, &connection.dialogue, found, frame)
     else
-        try response(feed, &connection.dialogue, found, frame);
+        try response(feed, connection, found, frame);
     connection.dialogue.order = @max(connection.dialogue.order, found.order);
     connection.dialogue.time = found.time;
     connection.dialogue.packet = number;
@@ -646,7 +884,8 @@ fn expectsResponse(body: []const u8, acks: u2) bool {
     return at + 2 <= body.len and std.mem.readInt(u16, body[at..][0..2], .big) != 0;
 }
 
-fn response(feed: *Feed, dialogue: *Dialogue, found: *Message, frame: Frame) Stop!void {
+fn response(feed: *Feed, connection: *Connection, found: *Message, frame: Frame) Stop!void {
+    const dialogue = &connection.dialogue;
     const bytes = frame.bytes;
     if (bytes.len < 4 or dialogue.first == NONE) return error.Odd;
     const id = std.mem.readInt(i32, bytes[0..4], .big);
@@ -664,7 +903,12 @@ fn response(feed: *Feed, dialogue: *Dialogue, found: *Message, frame: Frame) Sto
     found.body = if (kind.tags) 5 else 4;
     found.flags.tags = kind.tags and (bytes.len < 5 or bytes[4] != 0);
     if (waiting.message != NONE) feed.messages[waiting.message].pair = @intCast(feed.messages_used);
-    dialogue.most = @max(dialogue.most, dialogue.count);
+    // Behind a hole, more may be outstanding than the client sent ahead.
+    if (connection.streams[1 - connection.client].held == NONE) dialogue.most = @max(dialogue.most, dialogue.count);
+    if (feed.every_end != 0) {
+        found.retransmits = @intCast(dialogue.retransmits);
+        dialogue.retransmits = 0;
+    }
     dialogue.first = waiting.next;
     if (dialogue.first == NONE) dialogue.last = NONE;
     dialogue.count -= 1;
@@ -672,21 +916,41 @@ fn response(feed: *Feed, dialogue: *Dialogue, found: *Message, frame: Frame) Sto
     dialogue.has_last_answer = 1;
 }
 
-/// Move the frames that are not whole from another arena to this one, and take the messages of an earlier batch for gone.
+/// Move what is not delivered from another arena to this one, and take the messages of an earlier batch for gone.
 pub fn carry(feed: *Feed, from: [*]const u8) Status {
-    for (feed.connections[0..feed.connections_size]) |*connection| {
+    var active: u64 = 0;
+    for (feed.active[0..feed.active_used]) |index| {
+        const connection = &feed.connections[index];
+        connection.active = 0;
         if (connection.here == 0) continue;
         for (&connection.streams) |*stream| {
             const piece = &stream.piece;
-            if (piece.have == 0) continue;
-            if (piece.have > feed.arena_size - feed.arena_used) return .no_arena;
-            @memcpy(feed.arena[feed.arena_used..][0..piece.have], from[piece.at..][0..piece.have]);
-            piece.at = feed.arena_used;
-            piece.room = piece.have;
-            feed.arena_used += piece.have;
+            if (piece.have > 0) {
+                piece.at = move(feed, from, piece.at, piece.have) orelse return .no_arena;
+                piece.room = piece.have;
+                connection.active = 1;
+            }
+            var entry = stream.held;
+            while (entry != NONE) : (entry = feed.held[entry].next) {
+                const one = &feed.held[entry];
+                one.at = move(feed, from, one.at, one.size) orelse return .no_arena;
+                connection.active = 1;
+            }
         }
         var entry = connection.dialogue.first;
         while (entry != NONE) : (entry = feed.waiting[entry].next) feed.waiting[entry].message = NONE;
+        if (connection.active == 0) continue;
+        feed.active[active] = index;
+        active += 1;
     }
+    feed.active_used = active;
     return .done;
+}
+
+inline fn move(feed: *Feed, from: [*]const u8, at: u64, size: u32) ?u64 {
+    if (size > feed.arena_size - feed.arena_used) return null;
+    const to = feed.arena_used;
+    @memcpy(feed.arena[to..][0..size], from[at..][0..size]);
+    feed.arena_used += size;
+    return to;
 }

@@ -157,3 +157,15 @@ inline fn word(bytes: []const u8, at: usize) u32 {
 inline fn long(bytes: []const u8, at: usize) u64 {
     return std.mem.readInt(u64, bytes[at..][0..8], .big);
 }
+
+/// Where the packets of a block of a ring (`capture/ring.py`) begin: each says how far behind it the next one is.
+/// Returns how many of `count` have a header of `size` bytes within the block.
+pub fn ringPlaces(block: []const u8, first: u32, size: u32, places: []i64) u64 {
+    var at: usize = first;
+    for (places, 0..) |*place, found| {
+        if (size < 4 or at > block.len or block.len - at < size) return found;
+        place.* = @intCast(at);
+        at += std.mem.readInt(u32, block[at..][0..4], .native);
+    }
+    return places.len;
+}

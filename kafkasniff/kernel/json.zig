@@ -18,10 +18,17 @@ pub const Form = enum(u2) {
 };
 
 const WIDTH = text_of.WIDTH;
-const Block = text_of.Block;
-const Bits = u16;
+/// Bytes that are looked at together where text is long.
+const FAR = 4 * WIDTH;
 
 const HEX = "0123456789abcdef";
+
+/// Numbers below 100 in two digits.
+const PAIRS: [100][2]u8 = pairs: {
+    var found: [100][2]u8 = undefined;
+    for (0..100) |value| found[value] = .{ '0' + value / 10, '0' + value % 10 };
+    break :pairs found;
+};
 
 pub const Json = struct {
     bytes: []u8,
@@ -138,13 +145,17 @@ pub const Json = struct {
         var digits: [20]u8 = undefined;
         var first: usize = digits.len;
         var rest: u64 = @abs(value);
-        while (rest >= 10) {
-            first -= 1;
-            digits[first] = '0' + @as(u8, @intCast(rest % 10));
-            rest /= 10;
+        while (rest >= 100) : (rest /= 100) {
+            first -= 2;
+            digits[first..][0..2].* = PAIRS[@intCast(rest % 100)];
         }
-        first -= 1;
-        digits[first] = '0' + @as(u8, @intCast(rest));
+        if (rest >= 10) {
+            first -= 2;
+            digits[first..][0..2].* = PAIRS[@intCast(rest)];
+        } else {
+            first -= 1;
+            digits[first] = '0' + @as(u8, @intCast(rest));
+        }
         if (value < 0) {
             first -= 1;
             digits[first] = '-';
@@ -160,28 +171,43 @@ pub const Json = struct {
     pub fn string(self: *Self, text: []const u8) Error!void {
         try self.byte('"');
         var at: usize = 0;
-        while (true) {
-            while (text.len - at >= WIDTH and self.bytes.len - self.at >= WIDTH) {
-                const block: Block = text[at..][0..WIDTH].*;
-                const special = (block < @as(Block, @splat(0x20))) |
-                    (block == @as(Block, @splat('"'))) |
-                    (block == @as(Block, @splat('\\'))) |
-                    (block >= @as(Block, @splat(0x80)));
-                self.bytes[self.at..][0..WIDTH].* = block;
-                const bits: Bits = @bitCast(special);
-                if (bits != 0) {
-                    const plain = @ctz(bits);
-                    at += plain;
-                    self.at += plain;
-                    break;
+        // Where several blocks at once are worth a look again.
+        var far: usize = 0;
+        while (at < text.len) {
+            if (self.copied(WIDTH, text, at)) |plain| {
+                at += plain;
+                if (plain == WIDTH) {
+                    if (at < far) continue;
+                    while (self.copied(FAR, text, at)) |size| : (at += size) {
+                        if (size == 0) break;
+                    }
+                    far = at + FAR;
+                    continue;
                 }
-                at += WIDTH;
-                self.at += WIDTH;
+            } else if (self.copied(WIDTH / 2, text, at)) |plain| {
+                at += plain;
+                if (plain == WIDTH / 2) continue;
             }
-            if (at >= text.len) break;
             at = try self.one(text, at);
         }
         try self.byte('"');
+    }
+
+    /// Copy the characters of the next `size` bytes that need no look, and return how many they are: of more than
+    /// `WIDTH` all or none. Null where there are not so many bytes, or no room.
+    inline fn copied(self: *Self, comptime size: usize, text: []const u8, at: usize) ?usize {
+        if (text.len - at < size or self.bytes.len - self.at < size) return null;
+        const block: @Vector(size, u8) = text[at..][0..size].*;
+        // Of signed numbers control characters and bytes of other characters than ASCII's are the small ones.
+        const special = (@as(@Vector(size, i8), @bitCast(block)) < @as(@Vector(size, i8), @splat(0x20))) |
+            (block == @as(@Vector(size, u8), @splat('"'))) |
+            (block == @as(@Vector(size, u8), @splat('\\')));
+        if (size > WIDTH and @reduce(.Or, special)) return 0;
+        self.bytes[self.at..][0..size].* = block;
+        const bits: @Int(.unsigned, size) = if (size > WIDTH) 0 else @bitCast(special);
+        const plain = if (bits == 0) size else @ctz(bits);
+        self.at += plain;
+        return plain;
     }
 
     /// One character, escaped as JSON asks; returns the place of the next one.

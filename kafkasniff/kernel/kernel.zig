@@ -3,10 +3,12 @@
 const build = @import("build_facts");
 pub const calls = @import("call.zig");
 pub const columns = @import("columns.zig");
+pub const exchanges = @import("exchanges.zig");
 pub const feed = @import("feed.zig");
 pub const headers = @import("headers.zig");
 const json = @import("json.zig");
 pub const lines = @import("lines.zig");
+pub const names = @import("names.zig");
 const packing = @import("pack.zig");
 pub const pcap = @import("pcap.zig");
 const payloads = @import("payload.zig");
@@ -53,6 +55,11 @@ pub export fn kafkasniff_pcap_records(records: *pcap.Records) void {
 /// Headers of packets to columns.
 pub export fn kafkasniff_headers(packets: *headers.Packets) void {
     packets.read();
+}
+
+/// Where packets of a ring's block begin (`headers.ringPlaces`).
+pub export fn kafkasniff_ring(block: [*]const u8, size: u64, first: u32, header: u32, places: [*]i64, count: u64) u64 {
+    return headers.ringPlaces(block[0..size], first, header, places[0..count]);
 }
 
 /// The body `data[start:end]`. What follows it in the data is for the caller to judge (`call.after`).
@@ -287,6 +294,11 @@ pub export fn kafkasniff_feed_forget(call: *feed.Feed, index: u32) void {
 /// Messages of a batch as JSON lines, from `next` on; see `lines.zig`.
 pub export fn kafkasniff_lines(call: *lines.Lines) lines.Outcome {
     return lines.run(call);
+}
+
+/// Whole exchanges of a batch as columns, from `next` on; see `exchanges.zig`.
+pub export fn kafkasniff_exchanges(call: *exchanges.Exchanges) Status {
+    return exchanges.run(call);
 }
 
 /// The same as lines of text; see `text_lines.zig`.

@@ -7,6 +7,7 @@ const calls = @import("call.zig");
 const feed = @import("feed.zig");
 const Hiding = @import("payload.zig").Hiding;
 const Json = @import("json.zig").Json;
+const Names = @import("names.zig").Names;
 const programs = @import("program.zig");
 const reading = @import("reader.zig");
 const std = @import("std");
@@ -33,7 +34,9 @@ pub const Outcome = enum(i32) {
     new_kind = 3,
     new_connection = 4,
     new_capture = 5,
-    misuse = 6,
+    /// The caller has to say something first (`names.Asks`).
+    asks = 6,
+    misuse = 7,
 };
 
 pub const State = enum(u8) { left = 0, written = 1 };
@@ -65,7 +68,11 @@ pub const Kind = extern struct {
     /// What bodies are rendered by; null: their messages are Python's.
     program: ?[*]const u8,
     /// 1: bodies are not shown.
-    bare: u64,
+    bare: u32,
+    /// 1: they report the topics that they name.
+    tells: u32,
+    /// What is to be reported with each message, as JSON.
+    problems: Text,
 };
 
 /// The client id of a request of an earlier batch, for its response among the messages.
@@ -131,6 +138,8 @@ pub const Source = extern struct {
 pub const Lines = extern struct {
     source: Source,
     call: *calls.Call,
+    /// What is added to bodies; null: nothing is.
+    names: ?*Names,
     connections: [*]const Connection,
     connections_size: u64,
     /// By direction (0 request, 1 response) and code.
@@ -162,7 +171,7 @@ pub const Lines = extern struct {
 
 /// Why a message has no line.
 const Stop = error{Odd} || Wanting;
-const Wanting = error{ NoRoom, Compressed, NewKind, NewConnection, NewCapture };
+const Wanting = error{ NoRoom, Compressed, NewKind, NewConnection, NewCapture, Asks };
 
 pub fn run(lines: *Lines) Outcome {
     const call = lines.call;
@@ -199,13 +208,13 @@ pub fn run(lines: *Lines) Outcome {
 fn want(lines: *Lines, reason: Wanting) Outcome {
     const message = &lines.source.messages[lines.next];
     switch (reason) {
-        error.NoRoom => return .no_room,
-        error.Compressed => {
+        error.NoRoom, error.Compressed => {
             const source = if (message.flags.arena) lines.source.arena else lines.source.buffer;
             lines.data = source + message.start;
             lines.data_size = message.size;
-            return .compressed;
+            return if (reason == error.NoRoom) .no_room else .compressed;
         },
+        error.Asks => return .asks,
         error.NewKind => {
             lines.wanted = kindOf(message);
             return .new_kind;
@@ -273,7 +282,8 @@ const Writer = struct {
         try out.integer(message.first_packet & PACKET_NUMBER);
         try out.put(",\"last_packet\":");
         try out.integer(message.last_packet & PACKET_NUMBER);
-        try out.put(",\"problems\":[]");
+        try out.put(",\"problems\":");
+        try out.put(kind.problems.get() orelse "[]");
         if (!is_request) {
             try out.put(",\"latency_ms\":");
             try milliseconds(out, message.latency);
@@ -288,7 +298,10 @@ const Writer = struct {
         }
         try out.put(",\"body\":");
         if (kind.program) |program| {
-            const noted = try self.body(program, data, message.body);
+            if (lines.names) |names| names.begin(index, message.pair, is_request, kind.tells != 0);
+            const found = self.body(program, data, message.body);
+            if (lines.names) |names| if (names.isAsking()) return error.Asks;
+            const noted = try found;
             if (noted > 0) try self.errors(noted, if (is_request) null else behind_errors - 1);
         } else {
             try out.nothing();
@@ -312,6 +325,7 @@ const Writer = struct {
         call.truncated = 0;
         call.looked_at = 0;
         var walk = walking.Walk(Json).init(call, programs.Program.at(program), data, start, &self.out, self.hiding);
+        walk.names = self.lines.names;
         const after = try walk.run();
         if (walk.account.wanting) return error.Compressed;
         if (walk.problems > 0 or after != data.len or walk.account.used != call.batches_given) return error.Odd;

@@ -18,6 +18,7 @@ pub const MIN_SIZES = [_]i32{ 14, 22 };
 /// Bytes in front of a timestamp or key.
 const HEAD_SIZE = 18;
 const CRC_END = 16;
+const ATTRIBUTES_AT = 17;
 
 const LOG_APPEND_TIME = 0x08;
 
@@ -36,6 +37,22 @@ const Message = struct {
     }
 };
 
+/// Ask for what the outermost message that fills `bytes` wraps.
+pub fn want(bytes: []const u8, position: usize, account: *Account) Error!void {
+    if (bytes[ATTRIBUTES_AT] & 7 == 0) return;
+    const one = try read(bytes, false);
+    if (one.codec() >= record_fields.CODECS.len) return error.Odd;
+    const value = one.value orelse return error.Odd;
+    const end = position + bytes.len;
+    try record_fields.ask(account, .{
+        .position = end - value.len,
+        .end = end,
+        .codec = one.codec(),
+        .magic = one.magic,
+        .count = 0,
+    });
+}
+
 /// The outermost message that fills `bytes`, which begins at `position` of the caller's data, with all that it wraps.
 pub fn message(out: anytype, bytes: []const u8, position: usize, account: *Account) Error!void {
     const one = try read(bytes, true);
@@ -48,14 +65,7 @@ pub fn message(out: anytype, bytes: []const u8, position: usize, account: *Accou
     if (one.codec() != 0) {
         if (one.key != null) return error.Odd;
         const value = one.value orelse return error.Odd;
-        const begin = position + bytes.len - value.len;
-        const unpacked = try record_fields.decompressed(account, .{
-            .position = begin,
-            .end = begin + value.len,
-            .codec = one.codec(),
-            .magic = one.magic,
-            .count = 0,
-        }) orelse return;
+        const unpacked = try record_fields.decompressed(account, position + bytes.len - value.len);
         inside = try setOf(unpacked, one.magic, most);
     } else if (most == 0) return error.Odd;
 

@@ -45,12 +45,20 @@ pub const Flags = packed struct(u16) {
     payload: bool,
     /// Bytes that hold a whole message.
     nests: bool,
-    rest: u5,
+    /// A topic's id, and its name, which is in front of the id or behind it.
+    topic_id: bool,
+    topic_name: bool,
+    /// What a message says of its fetch session: a field of the body itself.
+    session: bool,
+    /// A set of operations, beside which Python puts their names, unless there is none (`NO_SET`).
+    set: bool,
+    rest: u1,
 };
 
 pub const Op = extern struct {
     kind: Kind,
-    spare: u8,
+    /// What it says of its exchange (`exchanges.zig`).
+    role: u8,
     flags: Flags,
     /// Of a struct: how many fields follow, those of the tag section last.
     fields: u16,
@@ -119,6 +127,7 @@ pub fn check(bytes: []const u8) bool {
     const program = Program.at(bytes.ptr);
     for (program.ops) |*op| {
         if (@intFromEnum(op.kind) > @intFromEnum(Kind.structure)) return false;
+        if (op.flags.topic_id and (op.kind != .uuid or op.flags.array)) return false;
         if (@as(u64, op.name) + op.name_size > program.pool.len) return false;
     }
     if (program.ops[0].kind != .structure) return false;

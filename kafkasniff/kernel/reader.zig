@@ -40,6 +40,12 @@ pub const Reader = struct {
         return std.mem.readInt(T, found[0..size], .big);
     }
 
+    /// Whether the string that comes next is not null, as far as its length says.
+    pub inline fn hasText(self: *const Reader, is_compact: bool) bool {
+        const rest = self.bytes[self.at..];
+        return if (is_compact) rest.len > 0 and rest[0] != 0 else rest.len > 1 and rest[0] < 0x80;
+    }
+
     /// An unsigned varint of at most 5 bytes, which carry 35 bits (KIP-482).
     pub inline fn varint(self: *Reader) Error!u64 {
         const first = try self.byte();

@@ -2,6 +2,7 @@
 //!
 //! The specification is `kafka/embedded/schema_registry.py` and `trace_ids.py`.
 
+const HeaderKind = @import("call.zig").HeaderKind;
 const std = @import("std");
 
 /// The framing of a schema registry in front of all keys, or all values, of one `records` field.
@@ -66,40 +67,123 @@ pub const Framing = struct {
     }
 };
 
+/// A trace id as it is shown: in lower case, behind zeros that its form leaves away.
+pub const TraceId = struct {
+    digits: []const u8,
+    zeros: usize = 0,
+
+    pub const MAX_SIZE = 35;
+
+    /// The text, which is put into `memory`.
+    pub fn text(self: *const TraceId, memory: *[MAX_SIZE]u8) []const u8 {
+        @memset(memory[0..self.zeros], '0');
+        _ = std.ascii.lowerString(memory[self.zeros..], self.digits);
+        return memory[0 .. self.zeros + self.digits.len];
+    }
+
+    fn isZero(self: *const TraceId) bool {
+        return std.mem.allEqual(u8, self.digits, '0');
+    }
+
+    fn equals(self: *const TraceId, other: *const TraceId) bool {
+        var memory: [2][MAX_SIZE]u8 = undefined;
+        return std.mem.eql(u8, self.text(&memory[0]), other.text(&memory[1]));
+    }
+};
+
 /// The trace ids of a record, each once.
 pub const Traces = struct {
     /// As `trace_ids.MAX_TRACE_IDS` and `MAX_VALUE`.
     const MAX_IDS = 8;
     const MAX_VALUE = 1024;
 
-    ids: [MAX_IDS][]const u8 = undefined,
+    ids: [MAX_IDS]TraceId = undefined,
     count: usize = 0,
 
-    /// The value of a header that holds a W3C `traceparent` (Trace Context, 3.2); others have no id.
-    pub fn see(self: *Traces, value: ?[]const u8) void {
-        const id = traceId(value orelse return) orelse return;
-        for (self.ids[0..self.count]) |one| {
-            if (std.mem.eql(u8, one, id)) return;
+    /// The value of a header of this kind; those that are not of its form have no id.
+    pub fn see(self: *Traces, kind: HeaderKind, value: ?[]const u8) void {
+        const given = value orelse return;
+        if (given.len > MAX_VALUE) return;
+        const id = traceId(kind, given) orelse return;
+        for (self.ids[0..self.count]) |*one| {
+            if (one.equals(&id)) return;
         }
         if (self.count == MAX_IDS) return;
         self.ids[self.count] = id;
         self.count += 1;
     }
 
-    /// version-id-span-flags, and in later versions perhaps more.
-    fn traceId(value: []const u8) ?[]const u8 {
-        if (value.len < 55 or value.len > MAX_VALUE) return null;
+    fn traceId(kind: HeaderKind, value: []const u8) ?TraceId {
+        var cursor = Cursor{ .text = value };
+        const id: TraceId = switch (kind) {
+            .w3c => return w3c(value),
+            .b3 => .{ .digits = cursor.b3() orelse return null },
+            .b3_id => .{ .digits = cursor.wholeId() orelse return null },
+            .jaeger => jaeger: {
+                const digits = cursor.hex(1, 32) orelse return null;
+                for ([_]usize{ 16, 16, 2 }) |most| {
+                    if (!cursor.skip(":") and !cursor.skip("%3A")) return null;
+                    _ = cursor.hex(1, most) orelse return null;
+                }
+                break :jaeger .{ .digits = digits, .zeros = (if (digits.len <= 16) @as(usize, 16) else 32) - digits.len };
+            },
+            .datadog => {
+                if (value.len < 1 or value.len > 20 or value[0] == '0') return null;
+                for (value) |character| if (!std.ascii.isDigit(character)) return null;
+                _ = std.fmt.parseInt(u64, value, 10) catch return null;
+                return .{ .digits = value };
+            },
+            .x_ray => return xRay(value),
+            .google => google: {
+                const digits = cursor.hex(32, 32) orelse return null;
+                if (cursor.skip("/")) {
+                    cursor.at += decimal(value[cursor.at..], 20) orelse return null;
+                    if (cursor.skip(";o=")) {
+                        if (cursor.at == value.len or value[cursor.at] < '0' or value[cursor.at] > '3') return null;
+                        cursor.at += 1;
+                    }
+                }
+                break :google .{ .digits = digits };
+            },
+            else => return null,
+        };
+        // All zeros are no id.
+        return if (cursor.at < value.len or id.isZero()) null else id;
+    }
+
+    /// Decimal digits that a text begins with, one at least and `most` at most.
+    fn decimal(text: []const u8, most: usize) ?usize {
+        var size: usize = 0;
+        while (size < text.len and size < most and std.ascii.isDigit(text[size])) size += 1;
+        return if (size > 0) size else null;
+    }
+
+    /// W3C Trace Context, 3.2: version-id-span-flags, and in later versions perhaps more.
+    fn w3c(value: []const u8) ?TraceId {
+        if (value.len < 55) return null;
         const version, const id, const span, const flags = .{ value[0..2], value[3..35], value[36..52], value[53..55] };
         if (value[2] != '-' or value[35] != '-' or value[52] != '-') return null;
-        if (!isHex(version) or !isHex(id) or !isHex(span) or !isHex(flags)) return null;
+        for ([_][]const u8{ version, id, span, flags }) |part| if (!isLowerHex(part)) return null;
         if (std.mem.eql(u8, version, "ff")) return null;
         const is_first = std.mem.eql(u8, version, "00");
         if (value.len > 55 and (is_first or value[55] != '-')) return null;
         // All zeros are no id.
-        return if (isZero(id) or isZero(span)) null else id;
+        return if (isZero(id) or isZero(span)) null else .{ .digits = id };
     }
 
-    fn isHex(text: []const u8) bool {
+    /// The field `Root` among the first of those that semicolons separate.
+    fn xRay(value: []const u8) ?TraceId {
+        var fields = std.mem.splitScalar(u8, value, ';');
+        for (0..9) |_| {
+            const field = std.mem.trimStart(u8, fields.next() orelse return null, " \t\n\r\x0b\x0c");
+            if (field.len != 5 + TraceId.MAX_SIZE or !std.mem.startsWith(u8, field, "Root=1-")) continue;
+            const id = field[5..];
+            if (id[10] == '-' and isLowerHex(id[2..10]) and isLowerHex(id[11..])) return .{ .digits = id };
+        }
+        return null;
+    }
+
+    fn isLowerHex(text: []const u8) bool {
         for (text) |character| {
             switch (character) {
                 '0'...'9', 'a'...'f' => {},
@@ -111,5 +195,42 @@ pub const Traces = struct {
 
     fn isZero(text: []const u8) bool {
         return std.mem.allEqual(u8, text, '0');
+    }
+};
+
+/// Reads a value from its begin, in either case.
+const Cursor = struct {
+    text: []const u8,
+    at: usize = 0,
+
+    /// Hex digits, as many of them as there are; null where they are too few.
+    fn hex(self: *Cursor, least: usize, most: usize) ?[]const u8 {
+        const begin = self.at;
+        while (self.at < self.text.len and self.at - begin < most and std.ascii.isHex(self.text[self.at])) self.at += 1;
+        return if (self.at - begin < least) null else self.text[begin..self.at];
+    }
+
+    fn skip(self: *Cursor, literal: []const u8) bool {
+        if (!std.ascii.startsWithIgnoreCase(self.text[self.at..], literal)) return false;
+        self.at += literal.len;
+        return true;
+    }
+
+    /// 64 or 128 bits.
+    fn wholeId(self: *Cursor) ?[]const u8 {
+        const found = self.hex(16, 32) orelse return null;
+        return if (found.len == 16 or found.len == 32) found else null;
+    }
+
+    /// id-span, and perhaps whether it is sampled and the parent's span.
+    fn b3(self: *Cursor) ?[]const u8 {
+        const found = self.wholeId() orelse return null;
+        if (!self.skip("-")) return null;
+        _ = self.hex(16, 16) orelse return null;
+        if (self.skip("-")) {
+            if (!self.skip("0") and !self.skip("1") and !self.skip("d")) return null;
+            if (self.skip("-")) _ = self.hex(16, 16) orelse return null;
+        }
+        return found;
     }
 };

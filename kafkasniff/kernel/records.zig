@@ -17,10 +17,13 @@ const Framing = record_facts.Framing;
 const Reader = reading.Reader;
 const Traces = record_facts.Traces;
 
-const HEADER_SIZE = 61;
+pub const HEADER_SIZE = 61;
 /// Bytes in front of what a batch's length counts.
-const ENTRY = 12;
-const COMMON_SIZE = 17;
+pub const ENTRY = 12;
+pub const COMMON_SIZE = 17;
+const MAGIC_AT = 16;
+/// The byte of the attributes that has the codec.
+const CODEC_AT = 22;
 const CRC_START = 21;
 /// Bytes behind the length, by magic.
 const MIN_LENGTHS = message_set.MIN_SIZES ++ [_]i32{HEADER_SIZE - ENTRY};
@@ -28,10 +31,10 @@ const MIN_LENGTHS = message_set.MIN_SIZES ++ [_]i32{HEADER_SIZE - ENTRY};
 const MAX_BATCH_LENGTH = 1 << 30;
 /// As `record_list.MAX_RECORD_RATE` and `MAX_HEADER_RATE`.
 pub const MAX_RECORD_RATE = 4;
-const MAX_HEADER_RATE = 16;
+pub const MAX_HEADER_RATE = 16;
 
-const LOG_APPEND_TIME = 0x08;
-const TRANSACTIONAL = 0x10;
+pub const LOG_APPEND_TIME = 0x08;
+pub const TRANSACTIONAL = 0x10;
 const CONTROL = 0x20;
 const DELETE_HORIZON = 0x40;
 const UNKNOWN_BITS = 0xFF80;
@@ -76,12 +79,13 @@ pub fn field(out: anytype, bytes: []const u8, base: usize, account: *Account) Er
     if (!@TypeOf(out.*).is_final) return content(out, bytes, base, account);
     const mark = out.at;
     const call = account.call;
+    if (call.batches_given == 0 and call.wants.records == .full) try want(bytes, base, account);
+    if (account.wanting) return;
     const counted = call.records;
     account.framing = .{ .{}, .{} };
     account.framed = .{ false, false };
     const before = account.*;
     try content(out, bytes, base, account);
-    if (account.wanting) return;
     const framed = [2]bool{ account.framing[0].holds(), account.framing[1].holds() };
     if (!framed[0] and !framed[1]) return;
     if (account.may_be_internal) return error.Odd;
@@ -93,40 +97,80 @@ pub fn field(out: anytype, bytes: []const u8, base: usize, account: *Account) Er
     try content(out, bytes, base, account);
 }
 
+/// Ask for the compressed batches of a field, before anything is written in vain.
+fn want(bytes: []const u8, base: usize, account: *Account) Error!void {
+    var batches = Batches{ .bytes = bytes };
+    while (try batches.next()) |found| {
+        const position = base + batches.at - found.len;
+        if (found[MAGIC_AT] < 2) {
+            try message_set.want(found, position, account);
+            continue;
+        }
+        const codec: u8 = found[CODEC_AT] & 7;
+        const count = std.mem.readInt(i32, found[HEADER_SIZE - 4 ..][0..4], .big);
+        if (codec == 0 or isEmpty(found, count)) continue;
+        if (codec >= CODECS.len or count < 0) return error.Odd;
+        try ask(account, .{
+            .position = position,
+            .end = position + found.len,
+            .codec = codec,
+            .magic = 2,
+            .count = @intCast(count),
+        });
+    }
+}
+
+/// Compaction can leave a header without records, where there is nothing to decompress.
+fn isEmpty(bytes: []const u8, count: i32) bool {
+    return bytes.len == HEADER_SIZE and count == 0;
+}
+
+/// The whole batches of a field, of which not more is known than that they have the sizes that they state.
+const Batches = struct {
+    bytes: []const u8,
+    at: usize = 0,
+
+    fn next(self: *Batches) Error!?[]const u8 {
+        const left = self.bytes[self.at..];
+        if (left.len < COMMON_SIZE) {
+            if (left.len < ENTRY) return null;
+            const length = std.mem.readInt(i32, left[8..12], .big);
+            return if (length < MIN_LENGTHS[0] or length > MAX_BATCH_LENGTH) error.Odd else null;
+        }
+        const magic = left[MAGIC_AT];
+        if (magic > 2) return error.Odd;
+        const length = std.mem.readInt(i32, left[8..12], .big);
+        if (length < MIN_LENGTHS[magic] or length > MAX_BATCH_LENGTH) return error.Odd;
+        const size = ENTRY + @as(usize, @intCast(length));
+        if (size > left.len) return null;
+        self.at += size;
+        return left[0..size];
+    }
+};
+
 fn content(out: anytype, bytes: []const u8, base: usize, account: *Account) Error!void {
     const is_final = @TypeOf(out.*).is_final;
     const map = try out.openMap(2, 0);
     try out.name("batches", true);
     const list = try out.openList();
-    var at: usize = 0;
+    var batches = Batches{ .bytes = bytes };
     var count: usize = 0;
-    while (bytes.len - at >= COMMON_SIZE) {
-        const magic = bytes[at + 16];
-        if (magic > 2) return error.Odd;
-        const length = std.mem.readInt(i32, bytes[at + 8 ..][0..4], .big);
-        if (length < MIN_LENGTHS[magic] or length > MAX_BATCH_LENGTH) return error.Odd;
-        const size = ENTRY + @as(usize, @intCast(length));
-        if (size > bytes.len - at) break;
+    while (try batches.next()) |found| {
+        const position = base + batches.at - found.len;
         try out.element(count == 0);
         count += 1;
-        const found = bytes[at..][0..size];
-        if (magic == 2) {
-            try batch(out, found, base + at, account);
+        if (found[MAGIC_AT] == 2) {
+            try batch(out, found, position, account);
         } else {
             if (!is_final) return error.Odd;
-            try message_set.message(out, found, base + at, account);
+            try message_set.message(out, found, position, account);
         }
         if (is_final) {
             account.framing[0].endBatch();
             account.framing[1].endBatch();
         }
-        at += size;
     }
-    const rest = bytes.len - at;
-    if (rest >= ENTRY and rest < COMMON_SIZE) {
-        const length = std.mem.readInt(i32, bytes[at + 8 ..][0..4], .big);
-        if (length < MIN_LENGTHS[0] or length > MAX_BATCH_LENGTH) return error.Odd;
-    }
+    const rest = bytes.len - batches.at;
     if (rest > 0) account.call.truncated = rest;
     try out.closeList(list, count);
     try out.name("truncated_bytes", false);
@@ -188,17 +232,7 @@ fn batch(out: anytype, bytes: []const u8, position: usize, account: *Account) Er
     if (has_horizon) try number(out, "_delete_horizon", base_timestamp);
     if (wanted == .full) {
         var payload: []const u8 = bytes[HEADER_SIZE..];
-        // Compaction can leave a header without records, where there is nothing to decompress.
-        if (codec != 0 and !(payload.len == 0 and count == 0)) {
-            if (count < 0) return error.Odd;
-            payload = try decompressed(account, .{
-                .position = position,
-                .end = position + bytes.len,
-                .codec = @intCast(codec),
-                .magic = 2,
-                .count = @intCast(count),
-            }) orelse return;
-        }
+        if (codec != 0 and !isEmpty(bytes, count)) payload = try decompressed(account, position);
         try out.name("records", false);
         const list = try out.openList();
         const read = try records(out, payload, .{
@@ -234,22 +268,24 @@ pub fn timestampType(out: anytype, appends: bool) Error!void {
     if (appends) try out.word("LogAppendTime") else try out.word("CreateTime");
 }
 
-/// The records of a compressed batch; null where they are wanted from the caller.
-pub fn decompressed(account: *Account, wanted: calls.Batch) Error!?[]const u8 {
+/// Ask the caller to decompress a batch.
+pub fn ask(account: *Account, wanted: calls.Batch) Error!void {
     const call = account.call;
-    if (call.batches_given > 0) {
-        if (account.used >= call.batches_given) return error.Odd;
-        const given = call.batches[account.used];
-        account.used += 1;
-        const begin = given.records orelse return error.Odd;
-        if (given.position != wanted.position) return error.Odd;
-        return begin[0..given.size];
-    }
     if (call.batches_wanted >= call.batches_size) return error.Odd;
     account.wanting = true;
     call.batches[call.batches_wanted] = wanted;
     call.batches_wanted += 1;
-    return null;
+}
+
+/// The records of the compressed batch that `want` has asked for with this position.
+pub fn decompressed(account: *Account, position: usize) Error![]const u8 {
+    const call = account.call;
+    if (account.used >= call.batches_given) return error.Odd;
+    const given = call.batches[account.used];
+    account.used += 1;
+    const begin = given.records orelse return error.Odd;
+    if (given.position != position) return error.Odd;
+    return begin[0..given.size];
 }
 
 /// The records in `bytes`, which they fill; returns how many they are.
@@ -262,6 +298,7 @@ pub fn records(out: anytype, bytes: []const u8, base: calls.Base, account: *Acco
     var count: u64 = 0;
     var headers: u64 = 0;
     var odd_start = false;
+    var traces = Traces{};
     while (reader.left() > 0) {
         if (count == most) return error.Odd;
         const length = try reader.zigzag32();
@@ -300,7 +337,7 @@ pub fn records(out: anytype, bytes: []const u8, base: calls.Base, account: *Acco
         if (of_record < 0 or of_record > record.left() / 2) return error.Odd;
         headers += @intCast(of_record);
         if (headers > most_headers) return error.Odd;
-        var traces = Traces{};
+        traces.count = 0;
         const listed = try headersOf(out, &record, @intCast(of_record), call, &traces);
         if (record.left() > 0) return error.Odd;
         if (Out.is_final and out.hiding == null) {
@@ -335,9 +372,10 @@ fn schemaId(out: anytype, comptime name: []const u8, value: []const u8) Error!vo
 fn traceIds(out: anytype, traces: *const Traces) Error!void {
     try out.name("_trace_ids", false);
     _ = try out.openArray(traces.count);
-    for (traces.ids[0..traces.count], 0..) |id, index| {
+    for (traces.ids[0..traces.count], 0..) |*id, index| {
+        var memory: [record_facts.TraceId.MAX_SIZE]u8 = undefined;
         try out.element(index == 0);
-        try out.string(id);
+        try out.string(id.text(&memory));
     }
     try out.closeArray();
 }
@@ -365,7 +403,7 @@ inline fn headersOf(
         try optional(out, value);
         try out.closeMap(map, 2);
         if (kind) |found| {
-            if (is_final and found == .traceparent) traces.see(value) else listed = true;
+            if (is_final and found != .other) traces.see(found, value) else listed = true;
         }
     }
     try out.closeArray();

@@ -13,6 +13,7 @@ const texts = @import("summary_text.zig");
 const isText = @import("text.zig").isText;
 
 const Batches = @import("summary_records.zig").Batches;
+const Names = @import("names.zig").Names;
 const Error = reading.Error;
 const Field = tables.Field;
 const List = tables.List;
@@ -32,39 +33,12 @@ const LIST_ROOM = 2048;
 const TOPICS_SHOWN = 3;
 const PARTITIONS_SHOWN = 6;
 
-/// A name of a topic id. The ids ascend.
-pub const Topics = extern struct {
-    ids: [*]const [16]u8,
-    /// Where the name of each ends in `names`; it begins where that of the one before ends.
-    ends: [*]const u32,
-    names: [*]const u8,
-    count: u64,
-
-    fn name(self: *const Topics, id: []const u8) ?[]const u8 {
-        const wanted = std.mem.readInt(u128, id[0..16], .big);
-        var low: usize = 0;
-        var high: usize = self.count;
-        while (low < high) {
-            const middle = (low + high) / 2;
-            const found = std.mem.readInt(u128, &self.ids[middle], .big);
-            if (found == wanted) {
-                const begin = if (middle == 0) 0 else self.ends[middle - 1];
-                return self.names[begin..self.ends[middle]];
-            }
-            if (found < wanted) low = middle + 1 else high = middle;
-        }
-        return null;
-    }
-};
-
 /// What a caller hands over, and what it gets back.
 pub const Call = extern struct {
     output: [*]u8,
     output_size: u64,
-    topics: Topics,
-    /// By item: how many partitions the fetch session of a request holds, negative where that is not known. Null where
-    /// nobody says: then requests that belong to a session are Python's.
-    sessions: ?[*]const i64,
+    /// Names of topic ids, and fetch sessions, by item; null: messages that need them are Python's.
+    names: ?*Names,
     /// A result: bytes of output.
     written: u64,
 };
@@ -114,7 +88,7 @@ const Listed = struct {
 pub const Walk = struct {
     table: Table,
     reader: Reader,
-    topics: *const Topics,
+    names: ?*Names,
     elements: u64 = MAX_ELEMENTS,
     unknown: u64 = MAX_UNKNOWN_TAGS,
     slots: [tables.MAX_SLOTS]Slot = undefined,
@@ -181,7 +155,9 @@ pub const Walk = struct {
         if (op.width > 0) {
             _ = try self.reader.take(op.width);
         } else if (op.kind == .string) {
-            if (try self.length(op, false)) |size| return self.checkText(op, try self.reader.take(size));
+            const size = try self.length(op, false);
+            if (op.flags.topic_name) self.noteName(size != null);
+            if (size) |some| return self.checkText(op, try self.reader.take(some));
             if (!can_be_null) return error.Odd;
         } else {
             var slot: Slot = undefined;
@@ -193,6 +169,23 @@ pub const Walk = struct {
     inline fn checkText(_: *Walk, op: *const Field, value: []const u8) Error!void {
         if (op.flags.watched and isInternal(value)) return error.Odd;
         if (!texts.isAscii(value) and !isText(value)) return error.Odd;
+    }
+
+    inline fn noteName(self: *Walk, is_named: bool) void {
+        if (self.names) |names| names.named = @intFromBool(is_named);
+    }
+
+    /// A topic id is none that makes the message Python's.
+    fn checkId(self: *Walk, op: *const Field, id: *const [16]u8) Error!void {
+        const names = self.names orelse return error.Odd;
+        const next = op.next;
+        const named = if (next < self.table.fields.len and self.table.fields[next].flags.topic_name)
+            self.reader.hasText(self.table.fields[next].flags.compact)
+        else
+            names.named != 0;
+        names.named = 0;
+        if (!named and !op.flags.watched) return;
+        _ = try names.beside(id, named, op.flags.watched);
     }
 
     fn isNull(self: *Walk, op: *const Field) Error!bool {
@@ -226,6 +219,7 @@ pub const Walk = struct {
             .uuid => {
                 slot.bytes = try self.reader.take(16);
                 slot.kind = .uuid;
+                if (op.flags.topic_id) try self.checkId(op, slot.bytes[0..16]);
             },
             .error_code => {
                 // What failed is shown by Python, in front of the summary.
@@ -233,7 +227,9 @@ pub const Walk = struct {
                 slot.setNumber(0);
             },
             .string, .bytes, .records => {
-                const size = try self.length(op, false) orelse {
+                const found = try self.length(op, false);
+                if (op.flags.topic_name) self.noteName(found != null);
+                const size = found orelse {
                     if (!can_be_null) return error.Odd;
                     slot.kind = .none;
                     return;
@@ -500,12 +496,14 @@ pub const Walk = struct {
     fn topicName(self: *Walk, name: u32, id: u32) Error!?[]const u8 {
         if (name != NONE and self.slots[name].kind == .text) return self.slots[name].bytes;
         if (id == NONE or self.slots[id].kind != .uuid or !self.slots[id].says()) return null;
-        // An id whose name is not known is shown by Python: its name may become known.
-        return self.topics.name(self.slots[id].bytes) orelse error.Odd;
+        const names = self.names orelse return error.Odd;
+        return names.get(self.slots[id].bytes[0..16]);
     }
 
     fn topic(self: *Walk, name: u32, id: u32, out: *Out) Error!void {
-        if (try self.topicName(name, id)) |found| try out.word(found) else try out.put("?");
+        if (try self.topicName(name, id)) |found| return out.word(found);
+        if (id == NONE or self.slots[id].kind != .uuid or !self.slots[id].says()) return out.put("?");
+        try out.uuid(self.slots[id].bytes[0..16]);
     }
 
     /// Parts, each behind its size in words; those that are not empty are joined.
@@ -543,6 +541,10 @@ pub const Walk = struct {
         }
     }
 
+    fn numberAt(self: *const Walk, slot: u32) Error!i64 {
+        return if (self.slots[slot].kind == .number) self.slots[slot].number else error.Odd;
+    }
+
     fn holds(self: *Walk, code: *const [tables.TEST_SIZE]u32) bool {
         const slot = &self.slots[code[1]];
         const number: i64 = @bitCast(@as(u64, code[2]) | @as(u64, code[3]) << 32);
@@ -573,7 +575,6 @@ pub fn summary(
     address: [*]const u8,
     data: []const u8,
     start: usize,
-    session: ?i64,
     output: []u8,
     after: *u64,
 ) Error!usize {
@@ -584,9 +585,15 @@ pub fn summary(
     const head = walk.table.head;
     walk.reset(0, head.root_slots, 0, head.root_lists);
     try walk.structure(0);
-    if (head.session != NONE) {
-        if (session) |partitions| {
-            if (partitions >= 0) walk.slots[head.session].setNumber(partitions);
+    if (head.session_id != NONE) {
+        if (walk.names) |names| {
+            const number = try walk.numberAt(head.session_id);
+            // What failed is Python's to show.
+            _ = try names.fact(if (head.is_response != 0) 0 else number);
+            _ = try names.fact(if (head.is_response != 0) number else try walk.numberAt(head.session_epoch));
+            if (head.session != NONE) {
+                if (names.held()) |partitions| walk.slots[head.session].setNumber(partitions);
+            }
         } else if (walk.slots[head.session_id].says()) return error.Odd;
     }
     var out = Out{ .bytes = output };
@@ -600,7 +607,7 @@ pub fn summary(
 /// no room. Returns how many items were looked at.
 pub fn summaries(call: *Call, data: []const u8, items: []calls.Item) u64 {
     var walk: Walk = undefined;
-    walk.topics = &call.topics;
+    walk.names = call.names;
     walk.reset(0, tables.MAX_SLOTS, 0, tables.MAX_LISTS);
     var used: usize = 0;
     for (items, 0..) |*item, number| {
@@ -608,16 +615,17 @@ pub fn summaries(call: *Call, data: []const u8, items: []calls.Item) u64 {
         item.output_end = used;
         const address = item.program orelse continue;
         if (item.start > item.end or item.end > data.len) continue;
-        const session: ?i64 = if (call.sessions) |all| all[number] else null;
         const output = call.output[used..call.output_size];
-        used += summary(&walk, address, data[0..item.end], item.start, session, output, &item.after) catch |reason| {
-            if (reason == error.NoRoom) {
-                item.status = .no_room;
-                call.written = used;
-                return number;
-            }
-            continue;
-        };
+        const is_request = Table.at(address).head.is_response == 0;
+        if (call.names) |names| names.begin(number, number, is_request, !is_request);
+        const size = summary(&walk, address, data[0..item.end], item.start, output, &item.after);
+        const asks = if (call.names) |names| names.isAsking() else false;
+        if (asks or size == error.NoRoom) {
+            item.status = if (asks) .asks else .no_room;
+            call.written = used;
+            return number;
+        }
+        used += size catch continue;
         item.output_end = used;
         item.status = .done;
     }

@@ -25,7 +25,10 @@ pub const Flags = packed struct(u16) {
     watched: bool,
     unaligned: bool,
     whole: bool,
-    rest: u7,
+    /// A topic's id, and its name, which is in front of the id or behind it.
+    topic_id: bool,
+    topic_name: bool,
+    rest: u5,
 };
 
 pub const Field = extern struct {
@@ -135,9 +138,10 @@ pub const Head = extern struct {
     code: u32,
     code_end: u32,
     is_response: u32,
-    /// The slot for the partitions of a fetch session, and that of its number.
+    /// The slots for the partitions of a fetch session, for its number and, of a request, its epoch.
     session: u32,
     session_id: u32,
+    session_epoch: u32,
 };
 
 const NOWHERE: u32 = NONE;
@@ -211,7 +215,9 @@ const Check = struct {
     fn run(self: *const Check) bool {
         const head = self.table.head;
         if (head.root_slots > head.slots or head.root_lists > head.lists) return false;
-        if (head.session != NOWHERE and !(self.slot(head.session) and self.slot(head.session_id))) return false;
+        if (!self.perhaps(head.session) or !self.perhaps(head.session_id) or !self.perhaps(head.session_epoch)) return false;
+        if (head.session_id == NOWHERE and head.session != NOWHERE) return false;
+        if (head.session_id != NOWHERE and head.is_response == 0 and head.session_epoch == NOWHERE) return false;
         for (self.table.fields) |*field| {
             if (@intFromEnum(field.kind) > @intFromEnum(Kind.structure)) return false;
             if (!self.perhaps(field.slot) or !self.perhaps(field.sum)) return false;

@@ -35,7 +35,9 @@ pub const Outcome = enum(i32) {
     new_capture = 5,
     /// There is no `Table` for it yet.
     new_table = 6,
-    misuse = 7,
+    /// The caller has to say something first (`names.Asks`).
+    asks = 7,
+    misuse = 8,
 };
 
 /// Both ends of a connection with the arrow of a request or a response between them, padded.
@@ -60,7 +62,13 @@ pub const Told = extern struct {
 pub const Table = extern struct {
     /// Null: they are Python's.
     address: ?[*]const u8,
-    known: u64,
+    known: u32,
+    /// 1: nothing is shown of bodies; there is no address then.
+    bare: u32,
+    /// 1: messages report the topics that they name.
+    tells: u64,
+    /// Lines below that of each message.
+    below: Text,
 };
 
 /// What lines depend on that came before.
@@ -105,7 +113,7 @@ pub const TextLines = extern struct {
     state: State,
 };
 
-const Stop = error{ Odd, NoRoom, NewConnection, NewLabel, NewCapture, NewTable };
+const Stop = error{ Odd, NoRoom, NewConnection, NewLabel, NewCapture, NewTable, Asks };
 
 pub fn run(lines: *TextLines) Outcome {
     // Else its memory would be filled first, which takes longer than a line.
@@ -116,7 +124,7 @@ pub fn run(lines: *TextLines) Outcome {
 
 noinline fn write(lines: *TextLines, walk: *summary_of.Walk) Outcome {
     if (lines.last > lines.source.messages_size or lines.used > lines.output_size) return .misuse;
-    walk.topics = &lines.summaries.topics;
+    walk.names = lines.summaries.names;
     var writer = Writer{
         .lines = lines,
         .bytes = lines.output[0..lines.output_size],
@@ -130,6 +138,7 @@ noinline fn write(lines: *TextLines, walk: *summary_of.Walk) Outcome {
             switch (reason) {
                 error.NoRoom => return .no_room,
                 error.Odd => return .left,
+                error.Asks => return .asks,
                 error.NewConnection => {
                     lines.wanted = message.connection;
                     return .new_connection;
@@ -212,11 +221,16 @@ const Writer = struct {
         }
         try self.put("  ");
         const before = self.at;
-        if (told) |text| try self.put(text) else try self.summary(table.?, one, index);
+        if (told) |text| {
+            try self.put(text);
+        } else if (table.?.address != null) {
+            try self.summary(table.?, one, index);
+        }
         if (self.at == before) {
             while (self.at > begin and self.bytes[self.at - 1] == ' ') self.at -= 1;
         }
         try self.put("\n");
+        if (table) |found| try self.put(found.below.get() orelse "");
     }
 
     /// What the caller says of the body.
@@ -228,20 +242,23 @@ const Writer = struct {
         return lines.texts[told.at..][0..told.size];
     }
 
-    inline fn tableOf(self: *const Self, one: *const Message) Stop![*]const u8 {
+    inline fn tableOf(self: *const Self, one: *const Message) Stop!*const Table {
         const table = &self.lines.tables[lines_of.kindOf(one)];
         if (table.known == 0) return error.NewTable;
-        return table.address orelse error.Odd;
+        return if (table.address == null and table.bare == 0) error.Odd else table;
     }
 
     /// The summary of a body, where there is nothing else to report of it.
-    inline fn summary(self: *Self, table: [*]const u8, one: *const Message, index: u64) Error!void {
+    inline fn summary(self: *Self, table: *const Table, one: *const Message, index: u64) Stop!void {
         const lines = self.lines;
         const data = try lines.source.bytes(one);
         if (one.body > data.len) return error.Odd;
-        const session: ?i64 = if (lines.summaries.sessions) |sessions| sessions[index] else null;
         var after: u64 = undefined;
-        const size = try summary_of.summary(self.walk, table, data, one.body, session, self.bytes[self.at..], &after);
+        const names = lines.summaries.names;
+        if (names) |some| some.begin(index, one.pair, one.flags.request, table.tells != 0);
+        const found = summary_of.summary(self.walk, table.address.?, data, one.body, self.bytes[self.at..], &after);
+        if (names) |some| if (some.isAsking()) return error.Asks;
+        const size = try found;
         if (after != data.len) return error.Odd;
         self.at += size;
     }

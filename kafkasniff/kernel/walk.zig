@@ -5,6 +5,7 @@
 
 const calls = @import("call.zig");
 const Hiding = @import("payload.zig").Hiding;
+const Names = @import("names.zig").Names;
 const json = @import("json.zig");
 const programs = @import("program.zig");
 const reading = @import("reader.zig");
@@ -46,6 +47,8 @@ const MAX_VARINT = 5;
 const MAX_FIELD = 64 << 10;
 /// Bytes of the path of an error code or a problem; deeper ones are Python's.
 const MAX_PATH = 1024;
+/// As `operations.NOT_ASKED_FOR`.
+const NO_SET = -0x8000_0000;
 /// Problems of a body, as `context.MAX_PROBLEMS`; bodies with more are Python's.
 const MAX_PROBLEMS = 100;
 
@@ -79,6 +82,8 @@ pub fn Walk(comptime Out: type) type {
         hide: bool,
         /// Unknown tags may be payload, which is hidden.
         hides_tags: bool,
+        /// What is put beside topic ids and the epochs of fetch sessions, in lines.
+        names: ?*Names = null,
         elements: u64 = MAX_ELEMENTS,
         unknown: u64 = MAX_UNKNOWN_TAGS,
         /// A field of records as JSON has schema ids.
@@ -120,6 +125,7 @@ pub fn Walk(comptime Out: type) type {
                 const before = self.out.at;
                 try self.out.key(self.program.key(field_op), number == 0);
                 self.field(child, parent) catch |reason| return self.endMap(reason, mark, number, before);
+                if (Out.is_final and field_op.flags.topic_id) try self.nameTopic(field_op);
                 child = field_op.next;
             }
             var members: usize = op.fields;
@@ -129,6 +135,29 @@ pub fn Walk(comptime Out: type) type {
                 };
             }
             try self.out.closeMap(mark, members);
+        }
+
+        /// The name of the topic id that was read last, as the next member.
+        fn nameTopic(self: *Self, op: *const Op) Error!void {
+            const names = self.names orelse return;
+            const ops = self.program.ops;
+            const named = if (op.next < ops.len and ops[op.next].flags.topic_name)
+                self.reader.hasText(ops[op.next].flags.compact)
+            else
+                names.named != 0;
+            names.named = 0;
+            const id = self.reader.bytes[self.reader.at - 16 ..][0..16];
+            const name = try names.beside(id, named, op.flags.watched) orelse return;
+            try self.out.key("\"_topic_name\":", false);
+            try self.out.string(name);
+        }
+
+        /// What is shown of a fetch session, behind the fields that say which one it is.
+        inline fn noteSession(self: *Self, value: i64) Error!void {
+            const names = self.names orelse return;
+            const shown = try names.fact(value) orelse return;
+            try self.out.put(",\"_session\":");
+            try self.out.put(shown);
         }
 
         /// Close a map within which the walk ended: in its member behind the first `members`, which begins at `before`.
@@ -279,7 +308,12 @@ pub fn Walk(comptime Out: type) type {
                 .int8 => try self.out.integer(try self.int(i8, place)),
                 .int16 => try self.out.integer(try self.int(i16, place)),
                 .uint16 => try self.out.integer(try self.int(u16, place)),
-                .int32 => try self.out.integer(try self.int(i32, place)),
+                .int32 => {
+                    const value = try self.int(i32, place);
+                    try self.out.integer(value);
+                    if (Out.is_final and op.flags.set and value != NO_SET) return error.Odd;
+                    if (Out.is_final and op.flags.session) try self.noteSession(value);
+                },
                 .uint32 => try self.out.integer(try self.int(u32, place)),
                 .int64 => try self.out.integer(try self.int(i64, place)),
                 .uuid => {
@@ -289,6 +323,7 @@ pub fn Walk(comptime Out: type) type {
                 .error_code => {
                     const code = try self.int(i16, place);
                     try self.out.integer(code);
+                    if (Out.is_final and op.flags.session) try self.noteSession(code);
                     if (code != 0) try self.put(0, place, 0, .{ code, 0, 0 });
                 },
                 .string, .bytes, .records => try self.variable(op, can_be_null, place),
@@ -331,7 +366,11 @@ pub fn Walk(comptime Out: type) type {
 
         fn variable(self: *Self, op: *const Op, can_be_null: bool, place: *const Place) Failure!void {
             const start = self.reader.at;
-            const size = try self.length(op, false, place) orelse return self.nothing(can_be_null, place, start);
+            const length_of = try self.length(op, false, place);
+            if (Out.is_final and op.flags.topic_name) {
+                if (self.names) |names| names.named = @intFromBool(length_of != null);
+            }
+            const size = length_of orelse return self.nothing(can_be_null, place, start);
             const begin = self.reader.at;
             const value = self.reader.take(size) catch {
                 return self.fail(.cut_value, place, start, .{ signed(size), signed(self.reader.left()), 0 });

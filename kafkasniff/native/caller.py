@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from struct import Struct as Packing
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -100,7 +101,7 @@ class Caller:
     """Memory for calls, one at a time.
 
     `headers`, `marks`: keys of record headers, and what is in keys of records, that Python has to look at.
-    `traces`: keys of headers with a W3C `traceparent`, which the kernel reads for JSON, and Python otherwise.
+    `traces`: keys of headers with trace ids, which the kernel reads for JSON, and Python otherwise, with their kinds.
     `most_output`: bytes of output at most, `MAX_OUTPUT` unless given.
     """
 
@@ -110,7 +111,7 @@ class Caller:
         *,
         headers: Iterable[bytes] = (),
         marks: Iterable[bytes] = (),
-        traces: Iterable[bytes] = (),
+        traces: Mapping[bytes, int] = MappingProxyType({}),
         most_output: int | None = None,
     ) -> None:
         self._kernel = kernel
@@ -119,7 +120,7 @@ class Caller:
         notes = bytearray(NOTES)
         self._notes = memoryview(notes)
         self._batches = (Batch * MAX_BATCHES)()
-        kinds = {**dict.fromkeys(headers, 0), **dict.fromkeys(traces, 1)}
+        kinds = {**dict.fromkeys(headers, 0), **traces}
         self._headers = b"".join(bytes((kind, len(name))) + name for name, kind in kinds.items())
         self._marks = listed(marks)
         call = self._call
@@ -131,6 +132,8 @@ class Caller:
         self._pointer = ctypes.pointer(call)
         self.address = ctypes.addressof(call)
         """Of `calls.Call`."""
+        self.size = 0
+        """Bytes of `view`."""
         self._grow(FIRST_OUTPUT)
 
     @property
@@ -159,29 +162,39 @@ class Caller:
         self._call.max_records = min(count, MAX_RECORDS)
 
     def _grow(self, size: int) -> None:
-        output = bytearray(size)
-        self.view, self._size = memoryview(output), size
-        self._address = ctypes.addressof(ctypes.c_char.from_buffer(output))
+        output = np.empty(size, np.uint8)
+        self.view, self.size = output.data, size
+        self._address = output.ctypes.data
         self._call.output, self._call.output_size = self._address, size
 
     def more(self) -> bool:
         """Make more room; False where there is as much as there may be."""
-        size = self._call.output_size
-        if size >= self.most_output:
+        if self.size >= self.most_output:
             return False
-        self._grow(min(4 * size, self.most_output))
+        self._grow(min(4 * self.size, self.most_output))
         return True
+
+    def reserve(self, size: int) -> None:
+        """Make room for JSON of as many bytes of records, as far as there may be: writing all of it again costs more.
+
+        What is in `view` is lost.
+        """
+        size = min(size + size // 2, self.most_output)
+        if size > self.size:
+            self._grow(size)
 
     def body(
         self, program: Program, data: bytes, start: int, end: int, decompress: Callable[[Wanted], bytes | None]
     ) -> Made | None:
         """The body `data[start:end]`; None where Python has to read it."""
         function, pointer, address = self._kernel.body, self._pointer, program.address
+        self.reserve(end - start)
         return self._run(lambda: function(pointer, address, data, start, end), decompress)
 
     def records(self, data: bytes, start: int, end: int, decompress: Callable[[Wanted], bytes | None]) -> Made | None:
         """The `records` field `data[start:end]`; likewise."""
         function, pointer = self._kernel.records, self._pointer
+        self.reserve(end - start)
         return self._run(lambda: function(pointer, data, start, end), decompress)
 
     def _run(self, function: Callable[[], int], decompress: Callable[[Wanted], bytes | None]) -> Made | None:
@@ -198,6 +211,7 @@ class Caller:
             if status == COMPRESSED and not given:
                 if not self.give(decompress, given):
                     return None
+                self.reserve(sum(map(len, given)))
             elif status != NO_ROOM or not self.more():
                 return None
 
@@ -257,7 +271,7 @@ class Caller:
 
     def shrink(self) -> None:
         """Give back what a large body took."""
-        if self._size > KEPT_OUTPUT:
+        if self.size > KEPT_OUTPUT:
             self._grow(KEPT_OUTPUT)
 
     def notes(self, size: int) -> bytes:

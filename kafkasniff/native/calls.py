@@ -24,6 +24,7 @@ __all__ = [
     "Item",
     "Noted",
     "SummaryCall",
+    "address_of",
 ]
 
 DONE: Final = 0
@@ -132,16 +133,12 @@ class Item(ctypes.Structure):
 
 
 class SummaryCall(ctypes.Structure):
-    """Room for summaries and the names of topic ids; `kernel/summary.zig` has the same structure."""
+    """Room for summaries, and names (`names.Names`); `kernel/summary.zig` has the same structure."""
 
     _fields_ = (
         ("output", ctypes.c_void_p),
         ("output_size", ctypes.c_uint64),
-        ("ids", ctypes.c_char_p),
-        ("ends", ctypes.c_void_p),
-        ("names", ctypes.c_char_p),
-        ("topics", ctypes.c_uint64),
-        ("sessions", ctypes.c_void_p),
+        ("names", ctypes.c_void_p),
         ("written", ctypes.c_uint64),
     )
 
@@ -155,3 +152,11 @@ class Noted(NamedTuple):
     position: int
     """Where in the data."""
     numbers: tuple[int, int, int]
+
+
+def address_of(text: bytes, kept: list[bytes]) -> int:
+    """Where a text is as long as it is kept."""
+    kept.append(text)
+    address = ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value
+    assert address is not None
+    return address

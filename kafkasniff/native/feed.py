@@ -46,6 +46,7 @@ TAGS: Final = 4
 
 FIRST_CONNECTIONS: Final = 64
 FIRST_WAITING: Final = 1024
+FIRST_HELD: Final = 64
 SPARE_MESSAGES: Final = 256
 
 MAX_FRAME: Final = 4 << 20
@@ -53,7 +54,7 @@ MAX_FRAME: Final = 4 << 20
 FIRST_ARENA: Final = 1 << 16
 UNKNOWN_KIND: Final = 0x80
 
-_DONE, _NO_MESSAGES, _NO_ARENA, _NO_WAITING, _UNKNOWN = range(5)
+_DONE, _NO_MESSAGES, _NO_ARENA, _NO_WAITING, _UNKNOWN, _NO_HELD = range(6)
 
 _PIECE: Final = np.dtype(
     [
@@ -76,6 +77,9 @@ _STREAM: Final = np.dtype(
         ("piece", _PIECE),
         ("packets", np.uint64),
         ("recent", _RECENT, (RECENT,)),
+        *((name, np.uint64) for name in ("before", "repeated")),
+        *((name, np.uint32) for name in ("held", "held_last", "held_count", "held_bytes")),
+        *((name, np.int64) for name in ("opened", "acked")),
     ],
     align=True,
 )
@@ -85,7 +89,7 @@ _DIALOGUE: Final = np.dtype(
         ("last_id", np.int32),
         ("last_answer", np.int32),
         *((name, np.uint8) for name in ("has_last_id", "has_last_answer", "ids_vary", "ids_rise")),
-        *((name, np.uint32) for name in ("most", "first", "last", "count", "spare")),
+        *((name, np.uint32) for name in ("most", "first", "last", "count", "retransmits")),
         *((name, np.int64) for name in ("order", "time", "packet")),
     ],
     align=True,
@@ -95,11 +99,11 @@ CONNECTION: Final = np.dtype(
         ("high", np.uint64, (2,)),
         ("low", np.uint64, (2,)),
         ("port", np.uint16, (2,)),
-        ("here", np.uint8),
-        ("client", np.uint8),
-        ("spare", np.uint32),
+        *((name, np.uint8) for name in ("here", "client", "active", "spare")),
+        ("retransmits", np.uint32),
         *((name, np.int64) for name in ("clock", "last_packet", "last_time")),
         ("packets", np.uint64),
+        ("count", np.int64),
         ("dialogue", _DIALOGUE),
         ("streams", _STREAM, (2,)),
     ],
@@ -118,6 +122,15 @@ WAITING: Final = np.dtype(
     align=True,
 )
 """A request without a response (`feed.Waiting`)."""
+HELD: Final = np.dtype(
+    [
+        ("at", np.uint64),
+        *((name, np.int64) for name in ("packet", "time", "count", "clock")),
+        *((name, np.uint32) for name in ("seq", "size", "next", "spare")),
+    ],
+    align=True,
+)
+"""A segment behind a hole (`feed.Held`)."""
 MESSAGE: Final = np.dtype(
     [
         ("order", np.int64),
@@ -145,7 +158,7 @@ MESSAGE: Final = np.dtype(
         ("step", np.uint32),
         ("flags", np.uint8),
         ("spare", np.uint8),
-        ("spares", np.uint16),
+        ("retransmits", np.uint16),
     ],
     align=True,
 )
@@ -187,8 +200,11 @@ class _Feed(ctypes.Structure):
         ("table_size", ctypes.c_uint64),
         ("waiting", ctypes.c_void_p),
         ("waiting_size", ctypes.c_uint64),
-        ("free", ctypes.c_uint32),
-        ("max_frame", ctypes.c_uint32),
+        ("held", ctypes.c_void_p),
+        ("held_size", ctypes.c_uint64),
+        ("active", ctypes.c_void_p),
+        ("active_used", ctypes.c_uint64),
+        *((name, ctypes.c_uint32) for name in ("free", "free_held", "max_frame", "every_end")),
         ("idle", ctypes.c_int64),
         ("kinds", ctypes.c_void_p),
         ("row", ctypes.c_uint64),
@@ -203,7 +219,7 @@ class _Feed(ctypes.Structure):
         ("back", ctypes.c_void_p),
         ("back_used", ctypes.c_uint64),
         ("bytes", ctypes.c_uint64),
-        ("framed", ctypes.c_uint64),
+        *((name, ctypes.c_uint64) for name in ("framed", "repeated", "kept")),
         ("asked", ctypes.c_uint32),
         ("spare", ctypes.c_uint32),
     )
@@ -223,25 +239,34 @@ class Fed(NamedTuple):
     bytes: int
     """Bytes of the streams that were taken, and those of frames that became whole."""
     framed: int
+    repeated: int
+    """Bytes that came twice."""
+    kept: int
+    """Bytes of unfinished frames and of segments behind holes."""
 
 
 class Feed:
     """Memory for connections, and the calls. `idle`: nanoseconds of silence after which a connection is over.
 
-    `kind`: returns what is known of a version of an API (`feed.Kind`) by its code, key times `VERSIONS` plus version.
+    `every_end`: exchanges are wanted, and with them how many retransmissions there were. `kind`: returns what is known
+    of a version of an API (`feed.Kind`) by its code, key times `VERSIONS` plus version.
     """
 
-    def __init__(self, kernel: Kernel, kind: Callable[[int], int], *, idle: int, max_frame: int) -> None:
+    def __init__(
+        self, kernel: Kernel, kind: Callable[[int], int], *, idle: int, max_frame: int, every_end: bool
+    ) -> None:
         self._kernel = kernel
         self._kind = kind
         self._call = call = _Feed()
         self._address = ctypes.addressof(call)
-        call.idle, call.max_frame = idle, min(max_frame, MAX_FRAME)
+        call.idle, call.max_frame, call.every_end = idle, min(max_frame, MAX_FRAME), every_end
         self._kinds = np.full(KEYS * VERSIONS, UNKNOWN_KIND, np.uint8)
         call.kinds = self._kinds.ctypes.data
         self.connections: NDArray[np.void] = np.zeros(0, CONNECTION)
         """By index; whoever holds views of it looks again after `add`."""
         self.waiting: NDArray[np.void] = np.zeros(0, WAITING)
+        self.held: NDArray[np.void] = np.zeros(0, HELD)
+        self._active: NDArray[np.uint32] = np.zeros(0, np.uint32)
         self._unused: list[int] = []
         """Indices of connections that are free, the lowest last."""
         self._table: NDArray[np.uint32] = np.zeros(0, np.uint32)
@@ -250,7 +275,7 @@ class Feed:
         """Frames that are not whole, and those that were in pieces."""
         call.arena, call.arena_size = _address(self.arena), len(self.arena)
         self._messages: NDArray[np.void] = np.zeros(0, MESSAGE)
-        self._call.free = NONE
+        call.free = call.free_held = NONE
         self._grow_waiting(FIRST_WAITING)
         self._grow_connections(FIRST_CONNECTIONS)
 
@@ -268,6 +293,14 @@ class Feed:
         self._kernel.feed_enter(self._address, index)
         return index
 
+    def activate(self, index: int) -> None:
+        """A connection whose state was written may have an unfinished frame."""
+        found = self.connections[index]
+        if not found["active"]:
+            found["active"] = 1
+            self._active[self._call.active_used] = index
+            self._call.active_used += 1
+
     def remove(self, index: int) -> None:
         """A connection is over."""
         self._kernel.feed_forget(self._address, index)
@@ -283,7 +316,11 @@ class Feed:
         self.connections = grown
         self._unused = list(range(count - 1, before - 1, -1))
         self._table = np.full(4 * count, NONE, np.uint32)
+        active = np.zeros(count, np.uint32)
+        active[:before] = self._active
+        self._active = active
         call = self._call
+        call.active = active.ctypes.data
         call.connections, call.connections_size = grown.ctypes.data, count
         call.table, call.table_size = self._table.ctypes.data, len(self._table)
         for index in range(before):
@@ -316,6 +353,26 @@ class Feed:
         self._call.free = before
         self._call.waiting, self._call.waiting_size = grown.ctypes.data, count
 
+    # -- segments behind holes ----------------------------------------------------------------------------------------
+
+    def hold_no_more(self, index: int) -> None:
+        """The entry is free."""
+        self.held["next"][index] = self._call.free_held
+        self._call.free_held = index
+
+    def _grow_held(self) -> None:
+        before = len(self.held)
+        count = max(2 * before, FIRST_HELD)
+        self.held_memory = bytearray(count * HELD.itemsize)
+        """The bytes of `held`."""
+        grown = np.frombuffer(self.held_memory, HELD)
+        grown[:before] = self.held
+        grown["next"][before:] = np.arange(before + 1, count + 1)
+        grown["next"][-1] = self._call.free_held
+        self.held = grown
+        self._call.free_held = before
+        self._call.held, self._call.held_size = grown.ctypes.data, count
+
     # -- packets ------------------------------------------------------------------------------------------------------
 
     def put(self, data: bytes) -> int:
@@ -327,11 +384,6 @@ class Feed:
         ctypes.memmove(_address(self.arena) + at, data, len(data))
         self._call.arena_used = end
         return at
-
-    @property
-    def kept(self) -> int:
-        """Bytes of unfinished frames."""
-        return int(self.connections["streams"]["piece"]["have"][self.connections["here"] > 0].sum())
 
     def kind(self, code: int) -> int:
         """What is known of a version of an API."""
@@ -364,7 +416,7 @@ class Feed:
         left = np.empty(rows, np.uint32)
         back = np.empty(len(self.connections), np.uint32)
         call.left, call.back = left.ctypes.data, back.ctypes.data
-        call.messages_used = call.left_used = call.back_used = call.bytes = call.framed = 0
+        call.messages_used = call.left_used = call.back_used = call.bytes = call.framed = call.repeated = 0
         while True:
             status = self._kernel.feed(self._address)
             if status == _DONE:
@@ -378,6 +430,8 @@ class Feed:
                 self._grow_arena(2 * len(self.arena))
             elif status == _NO_WAITING:
                 self._grow_waiting(2 * len(self.waiting))
+            elif status == _NO_HELD:
+                self._grow_held()
             else:
                 self._kinds[call.asked] = self._kind(call.asked)
         messages = self._messages[: call.messages_used].copy()
@@ -389,6 +443,8 @@ class Feed:
             self.arena if in_arena else b"",
             call.bytes,
             call.framed,
+            call.repeated,
+            call.kept,
         )
 
 

@@ -75,6 +75,9 @@ class Kernel:
         self.headers = library.kafkasniff_headers
         self.headers.argtypes = (pointer,)
         self.headers.restype = None
+        self.ring = library.kafkasniff_ring
+        self.ring.argtypes = (ctypes.c_char_p, number, ctypes.c_uint32, ctypes.c_uint32, pointer, number)
+        self.ring.restype = number
         self.columns_measure = library.kafkasniff_columns_measure
         self.columns_measure.argtypes = (pointer,)
         self.columns_measure.restype = None
@@ -96,6 +99,9 @@ class Kernel:
         self.lines = library.kafkasniff_lines
         self.lines.argtypes = (pointer,)
         self.lines.restype = ctypes.c_int32
+        self.exchanges = library.kafkasniff_exchanges
+        self.exchanges.argtypes = (pointer,)
+        self.exchanges.restype = ctypes.c_int32
         self.text_lines = library.kafkasniff_text_lines
         self.text_lines.argtypes = (pointer,)
         self.text_lines.restype = ctypes.c_int32

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.native.caller import Caller, Wanted
+from kafkasniff.native.calls import address_of
 from kafkasniff.native.feed import KEYS, VERSIONS
 from kafkasniff.native.library import Kernel
+from kafkasniff.native.names import LineNames
 
 __all__ = [
     "CONNECTION_TEXT",
@@ -21,7 +23,6 @@ __all__ = [
     "Kind",
     "LineFacts",
     "Source",
-    "address_of",
     "texts_of",
 ]
 
@@ -31,15 +32,25 @@ MAX_CAPTURES: Final = 1 << 20
 """Captures whose names are kept; messages of further ones are Python's."""
 AT_ONCE: Final = 4096
 """Messages that are written ahead of the one asked for, as far as the first memory for output holds their lines."""
+USUAL_RATIO: Final = 6
+"""Bytes of JSON for one of a compressed message, more than most have."""
+FEW: Final = 64
+"""The same where topics were just learnt: more may follow, and lines behind them are written anew."""
 
-_DONE, _NO_ROOM, _COMPRESSED, _NEW_KIND, _NEW_CONNECTION, _NEW_CAPTURE = range(6)
+_DONE, _NO_ROOM, _COMPRESSED, _NEW_KIND, _NEW_CONNECTION, _NEW_CAPTURE, _ASKS = range(7)
 _LEFT: Final = b"\0"
 
 _CONNECTION: Final = np.dtype(
     [("number", np.int64), ("size", np.uint32), ("left", np.uint32), ("text", f"V{CONNECTION_TEXT}")]
 )
 _TEXT: Final = np.dtype([("text", np.uint64), ("size", np.uint64)])
-_KIND: Final = np.dtype([("text", np.uint64), ("size", np.uint64), ("program", np.uint64), ("bare", np.uint64)])
+_KIND: Final = np.dtype(
+    [
+        *((name, np.uint64) for name in ("text", "size", "program")),
+        *((name, np.uint32) for name in ("bare", "tells")),
+        ("problems", _TEXT),
+    ]
+)
 EARLIER: Final = np.dtype([("message", np.uint32), ("size", np.int32), ("text", np.uint64)])
 """Client ids of requests of earlier batches, in the order of `message`: the index of the response, the bytes of the
 client id (-1: null), and their address."""
@@ -60,30 +71,34 @@ class Source(ctypes.Structure):
         ("earlier_size", ctypes.c_uint64),
     )
 
-    def bind(  # noqa: PLR0917 - what a batch is
+    def bind(
         self,
-        messages: int,
-        count: int,
+        messages: NDArray[np.void],
         numbers: NDArray[np.int64],
         buffer: NDArray[np.uint8],
         arena: NDArray[np.uint8],
         earlier: NDArray[np.void] | None = None,
     ) -> tuple[object, ...]:
         """Set all of them, see `JsonLines.bind`; returns what has to be kept as long as they are used."""
-        if len(numbers) < count or numbers.dtype != np.int64 or (earlier is not None and earlier.dtype != EARLIER):
+        if (
+            len(numbers) < len(messages)
+            or numbers.dtype != np.int64
+            or (earlier is not None and earlier.dtype != EARLIER)
+        ):
             raise ValueError("numbers of exchanges, or earlier client ids, that are none")
         numbers = np.ascontiguousarray(numbers)
-        self.messages, self.messages_size, self.numbers = messages, count, numbers.ctypes.data
+        self.messages, self.messages_size, self.numbers = messages.ctypes.data, len(messages), numbers.ctypes.data
         self.buffer, self.buffer_size = buffer.ctypes.data, len(buffer)
         self.arena, self.arena_size = arena.ctypes.data, len(arena)
         self.earlier, self.earlier_size = (0, 0) if earlier is None else (earlier.ctypes.data, len(earlier))
-        return numbers, buffer, arena, earlier
+        return messages, numbers, buffer, arena, earlier
 
 
 class _Lines(ctypes.Structure):
     _fields_ = (
         ("source", Source),
         ("call", ctypes.c_void_p),
+        ("names", ctypes.c_void_p),
         ("connections", ctypes.c_void_p),
         ("connections_size", ctypes.c_uint64),
         ("kinds", ctypes.c_void_p),
@@ -114,6 +129,10 @@ class Kind(NamedTuple):
     """Address of the program of bodies; 0: Python reads them."""
     bare: bool = False
     """Bodies are not shown; there is no program then."""
+    tells: bool = False
+    """They report the topics that they name."""
+    problems: bytes = b"[]"
+    """What is to be reported with each message, as JSON."""
 
 
 class LineFacts(Protocol):
@@ -128,7 +147,7 @@ class LineFacts(Protocol):
     def capture(self, index: int) -> bytes:
         """The name of a capture as JSON; empty where lines have none."""
 
-    def inflate(self, data: bytes) -> Callable[[Wanted], bytes | None]:
+    def inflate(self, data: memoryview) -> Callable[[Wanted], bytes | None]:
         """Decompresses batches of the message `data`; None for one that Python has to read."""
 
 
@@ -136,15 +155,23 @@ class JsonLines:
     """Lines of one batch after the other (`bind`).
 
     `caller`: how bodies are written, and memory that nobody else uses; `errors`: names of error codes as JSON; `most`:
-    bytes of a message that is written here, at most.
+    bytes of a message that is written here, at most; `names`: what is added to bodies.
     """
 
     def __init__(
-        self, kernel: Kernel, caller: Caller, facts: LineFacts, *, errors: Mapping[int, bytes], most: int
+        self,
+        kernel: Kernel,
+        caller: Caller,
+        facts: LineFacts,
+        *,
+        errors: Mapping[int, bytes],
+        most: int,
+        names: LineNames | None = None,
     ) -> None:
         self._kernel = kernel
         self._caller = caller
         self._facts = facts
+        self._names = names
         self._kept: list[bytes] = []
         """Texts that the kernel has the addresses of."""
         self._kinds = np.zeros(2 * KEYS * VERSIONS, _KIND)
@@ -153,15 +180,18 @@ class JsonLines:
         self._ends = np.zeros(AT_ONCE, np.uint64)
         self._states = bytearray(AT_ONCE)
         self._bound: tuple[object, ...] = ()
+        self._buffers: tuple[NDArray[np.uint8], ...] = ()
         self._base = self._end = 0
+        self._ahead = AT_ONCE
+        """Messages that are written ahead: fewer where topics were just learnt."""
         lines = self._lines = _Lines()
         self._pointer = ctypes.pointer(lines)
-        lines.call, lines.most = caller.address, most
+        lines.call, lines.most, lines.names = caller.address, most, None if names is None else names.address
         lines.kinds, lines.ends = self._kinds.ctypes.data, self._ends.ctypes.data
         lines.states = ctypes.addressof(ctypes.c_char.from_buffer(self._states))
         first = min(errors, default=0)
-        names = (errors.get(code) for code in range(first, max(errors, default=-1) + 1))
-        self._errors = texts_of(names, self._kept)
+        known = (errors.get(code) for code in range(first, max(errors, default=-1) + 1))
+        self._errors = texts_of(known, self._kept)
         lines.errors, lines.errors_size, lines.first_error = self._errors.ctypes.data, len(self._errors), first
 
     def forget(self, connections: Iterable[int] | None = None) -> None:
@@ -170,49 +200,55 @@ class JsonLines:
             if index < len(self._connections):
                 self._connections["size"][index] = 0
 
-    def bind(  # noqa: PLR0917 - what a batch is
+    def bind(
         self,
-        messages: int,
-        count: int,
+        messages: NDArray[np.void],
         numbers: NDArray[np.int64],
         buffer: NDArray[np.uint8],
         arena: NDArray[np.uint8],
         earlier: NDArray[np.void] | None = None,
     ) -> None:
-        """From here on write the `count` messages (`feed.zig`) at the address `messages`.
+        """From here on write these messages (`feed.MESSAGE`).
 
         `numbers`: of their exchanges; `buffer`, `arena`: where their bytes are; `earlier`: as `EARLIER`. All of them
-        stay as they are until the last line is taken, and so do the messages.
+        stay as they are until the last line is taken.
         """
-        self._bound = self._lines.source.bind(messages, count, numbers, buffer, arena, earlier)
+        self._bound = self._lines.source.bind(messages, numbers, buffer, arena, earlier)
+        self._buffers = buffer, arena
+        if self._names is not None:
+            self._names.bind(len(messages))
         self._base = self._end = 0
         self._caller.shrink()
 
-    def take(self, first: int, last: int) -> Iterator[tuple[bytes, int] | int]:
+    def take(self, first: int, last: int, *, only: bool = False) -> Iterator[tuple[bytes, int] | int]:
         """The lines of the messages from `first` up to `last`, some at a time with their number. Hot.
 
-        For a message that is Python's its index.
+        For a message that is Python's its index; whoever asks for more is done with it. `only`: those behind are not
+        going to be asked for.
         """
         while first < last:
+            if self._names is not None and self._names.changed():
+                self._end = self._base
+                self._ahead = FEW
             if not self._base <= first < self._end:
-                self._write(first)
+                self._write(first, last, last if only else self._lines.source.messages_size)
             base, end = self._base, min(last, self._end)
-            while first < end:
-                left = self._states.find(_LEFT, first - base, end - base)
-                stop = end if left < 0 else left + base
-                if stop > first:
-                    begin = int(self._ends[first - base - 1]) if first > base else 0
-                    yield bytes(self._caller.view[begin : int(self._ends[stop - base - 1])]), stop - first
-                if left >= 0:
-                    yield stop
-                    stop += 1
-                first = stop
+            left = self._states.find(_LEFT, first - base, end - base)
+            stop = end if left < 0 else left + base
+            if stop > first:
+                begin = int(self._ends[first - base - 1]) if first > base else 0
+                yield bytes(self._caller.view[begin : int(self._ends[stop - base - 1])]), stop - first
+            if left >= 0:
+                yield stop
+                stop += 1
+            first = stop
 
-    def _write(self, first: int) -> None:
-        """Write lines from this message on, of one at least."""
+    def _write(self, first: int, last: int, most: int) -> None:
+        """Write lines from this message on, of one at least; events may come in front of the message `last`."""
         lines, function = self._lines, self._kernel.lines
         lines.next = lines.base = self._base = first
-        lines.last = min(first + AT_ONCE, lines.source.messages_size)
+        lines.last = min(first + self._ahead, most)
+        self._ahead = min(2 * self._ahead, AT_ONCE)
         lines.used = 0
         self._caller.begin()
         given: list[bytes] = []
@@ -223,12 +259,28 @@ class JsonLines:
             if outcome == _NO_ROOM:
                 if lines.next > first:
                     break
-                if not self._caller.more():
+                before = self._caller.size
+                self._caller.reserve(lines.data_size)
+                if self._caller.size == before and not self._caller.more():
                     self._leave()
             elif outcome == _COMPRESSED:
+                if lines.used + USUAL_RATIO * lines.data_size > self._caller.size and lines.next > first:
+                    # Its line would hardly fit behind those: all would be decompressed for nothing.
+                    break
                 given = []
-                inflate = self._facts.inflate(ctypes.string_at(lines.data, lines.data_size))
+                inflate = self._facts.inflate(self._message(lines.data, lines.data_size))
                 if not self._caller.give(inflate, given):
+                    self._leave()
+                elif lines.used == 0:
+                    self._caller.reserve(sum(map(len, given)))
+            elif outcome == _ASKS:
+                assert self._names is not None
+                if self._names.asks_session() and (
+                    lines.next >= last or self._states.find(_LEFT, 0, lines.next - first) >= 0
+                ):
+                    # What Python writes before may change it.
+                    break
+                if not self._names.answer():
                     self._leave()
             elif outcome == _NEW_KIND:
                 self._new_kind(lines.wanted)
@@ -239,6 +291,14 @@ class JsonLines:
             else:
                 raise RuntimeError(f"the kernel refuses to write lines: {outcome}")
         self._end = lines.next
+
+    def _message(self, address: int, size: int) -> memoryview:
+        """The bytes of a message, where they are."""
+        for source in self._buffers:
+            begin = address - source.ctypes.data
+            if 0 <= begin <= len(source) - size:
+                return source.data[begin : begin + size]
+        raise RuntimeError("the kernel asks for records of no message")
 
     def _leave(self) -> None:
         """The next message is Python's."""
@@ -251,7 +311,9 @@ class JsonLines:
     def _new_kind(self, place: int) -> None:
         direction, code = divmod(place, KEYS * VERSIONS)
         found = self._facts.kind(*divmod(code, VERSIONS), not direction)
-        self._kinds[place] = (address_of(found.text, self._kept), len(found.text), found.program, found.bare)
+        problems = address_of(found.problems, self._kept), len(found.problems)
+        text = address_of(found.text, self._kept), len(found.text)
+        self._kinds[place] = (*text, found.program, found.bare, found.tells, problems)
 
     def _new_connection(self, index: int) -> None:
         if index >= len(self._connections):
@@ -281,11 +343,3 @@ class JsonLines:
 def texts_of(texts: Iterable[bytes | None], kept: list[bytes]) -> NDArray[np.void]:
     """Texts where the kernel finds them as long as they are kept; None: there is none."""
     return np.array([(0, 0) if text is None else (address_of(text, kept), len(text)) for text in texts], _TEXT)
-
-
-def address_of(text: bytes, kept: list[bytes]) -> int:
-    """Where a text is as long as it is kept."""
-    kept.append(text)
-    address = ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value
-    assert address is not None
-    return address

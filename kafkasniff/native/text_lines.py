@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.native.calls import SummaryCall
+from kafkasniff.native.calls import SummaryCall, address_of
 from kafkasniff.native.feed import KEYS, VERSIONS
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.lines import MAX_CAPTURES, Source, address_of
-from kafkasniff.native.summaries import SummaryCaller
+from kafkasniff.native.lines import MAX_CAPTURES, Source
+from kafkasniff.native.names import LineNames
 
-__all__ = ["NO_DAY", "TOLD", "State", "TextFacts", "TextLines"]
+__all__ = ["NO_DAY", "TABLE", "TOLD", "State", "TextFacts", "TextLines", "TextTable"]
 
 OUTPUT: Final = 256 << 10
 """Bytes of the lines of one call, at most."""
@@ -23,13 +23,15 @@ MAX_KEPT: Final = 64 << 10
 NO_DAY: Final = -(1 << 63)
 """`State.day` where no line has a time so far."""
 
-_, _, _LEFT, _NEW_CONNECTION, _NEW_LABEL, _NEW_CAPTURE, _NEW_TABLE = range(7)
+_, _, _LEFT, _NEW_CONNECTION, _NEW_LABEL, _NEW_CAPTURE, _NEW_TABLE, _ASKS = range(8)
 
 TOLD: Final = np.dtype([("at", np.uint64), ("size", np.uint32), ("known", np.uint32)])
 """What lines show of bodies: the place and the bytes of each text, and 1; 0 for the summary that the kernel makes."""
 _TEXT: Final = [("text", np.uint64), ("size", np.uint64)]
 _ENDS: Final = np.dtype([("request", _TEXT), ("response", _TEXT)])
-_TABLE: Final = np.dtype([("address", np.uint64), ("known", np.uint64)])
+TABLE: Final = np.dtype(
+    [("address", np.uint64), ("known", np.uint32), ("bare", np.uint32), ("tells", np.uint64), ("below", _TEXT)]
+)
 _CAPTURE: Final = np.dtype([("name", np.int64), ("line", _TEXT)])
 
 
@@ -72,6 +74,19 @@ class _TextLines(ctypes.Structure):
     )
 
 
+class TextTable(NamedTuple):
+    """How messages of an API's version are shown."""
+
+    address: int
+    """Of the table that summaries are made by; 0: such messages are Python's, unless they are `bare`."""
+    bare: bool = False
+    """Nothing is shown of bodies, which needs no table."""
+    tells: bool = False
+    """They report the topics that they name."""
+    below: bytes = b""
+    """Lines below that of each message."""
+
+
 class TextFacts(Protocol):
     """What lines say beside the messages' own bytes. Each is asked for once, until it is forgotten."""
 
@@ -81,37 +96,44 @@ class TextFacts(Protocol):
     def label(self, key: int, version: int) -> bytes:
         """The column of an API's version; likewise."""
 
-    def table(self, key: int, version: int, is_request: bool, /) -> int:
-        """Address of the table that summaries of an API's version are made by; 0: such messages are Python's."""
+    def table(self, key: int, version: int, is_request: bool, /) -> TextTable:
+        """How messages of an API's version are shown, in one direction, until `forget_tables`."""
 
     def capture(self, index: int) -> tuple[int, bytes]:
         """A number that captures of the same name share, and the line where one begins."""
 
 
 class TextLines:
-    """Lines of one batch after the other (`bind`). `day`: what is in front of the date in its line, and behind it."""
+    """Lines of one batch after the other (`bind`).
 
-    def __init__(self, kernel: Kernel, facts: TextFacts, day: tuple[bytes, bytes]) -> None:
+    `day`: what is in front of the date in its line, and behind it; `names`: what is added to bodies.
+    """
+
+    def __init__(
+        self, kernel: Kernel, facts: TextFacts, day: tuple[bytes, bytes], names: LineNames | None = None
+    ) -> None:
         self._function = kernel.text_lines
         self._facts = facts
+        self._names = names
         self._labels = np.zeros(KEYS * VERSIONS, _TEXT)
         self._connections = np.zeros(0, _ENDS)
         self._captures = np.zeros(0, _CAPTURE)
         self._kept: list[bytes] = []
         """Texts of ends and labels that the kernel has the addresses of."""
         self._kept_captures: list[bytes] = []
+        self._kept_below: list[bytes] = []
         self._bound: tuple[object, ...] = ()
         output = bytearray(OUTPUT)
         self._output = memoryview(output)
         lines = self._lines = _TextLines()
         self._pointer = ctypes.pointer(lines)
-        self._tables = np.zeros(2 * KEYS * VERSIONS, _TABLE)
+        self._tables = np.zeros(2 * KEYS * VERSIONS, TABLE)
         lines.tables = self._tables.ctypes.data
         lines.labels = self._labels.ctypes.data
         lines.output, lines.output_size = ctypes.addressof(ctypes.c_char.from_buffer(output)), OUTPUT
         lines.day_before, lines.day_before_size = day[0], len(day[0])
         lines.day_after, lines.day_after_size = day[1], len(day[1])
-        self._names: SummaryCaller | None = None
+        lines.summaries.names = None if names is None else names.address
         self.state: State = lines.state
         """What the next line depends on."""
 
@@ -121,48 +143,42 @@ class TextLines:
         self._labels[:] = 0
         self._kept.clear()
 
+    def forget_tables(self) -> None:
+        """Ask again how messages are shown."""
+        self._tables[:] = 0
+        self._kept_below.clear()
+
     def forget_connections(self, connections: list[int]) -> None:
         """Ask again for the ends of these."""
         for index in connections:
             if index < len(self._connections):
                 self._connections[index] = 0
 
-    def bind(  # noqa: PLR0917 - what a batch is
+    def bind(
         self,
-        messages: int,
-        count: int,
+        messages: NDArray[np.void],
         numbers: NDArray[np.int64],
         buffer: NDArray[np.uint8],
         arena: NDArray[np.uint8],
         earlier: NDArray[np.void] | None = None,
         *,
-        sessions: NDArray[np.int64] | None = None,
         told: tuple[NDArray[np.void], NDArray[np.uint8]] | None = None,
     ) -> None:
         """From here on write these messages, as `JsonLines.bind`.
 
-        `sessions`: how many partitions the fetch session of each request holds, negative where that is unknown; without
-        it, messages that belong to one are Python's. `told`: what lines show, of `TOLD`, one for each, and the texts.
+        `told`: what lines show, of `TOLD`, one for each, and the texts.
         """
         lines = self._lines
-        bound: list[Any] = [lines.source.bind(messages, count, numbers, buffer, arena, earlier)]
-        lines.summaries.sessions, lines.told, lines.texts, lines.texts_size = None, None, 0, 0
-        if sessions is not None:
-            if len(sessions) < count or sessions.dtype != np.int64:
-                raise ValueError("fetch sessions of messages that are none")
-            bound.append(sessions := np.ascontiguousarray(sessions))
-            lines.summaries.sessions = sessions.ctypes.data
+        bound: list[Any] = [lines.source.bind(messages, numbers, buffer, arena, earlier)]
+        if self._names is not None:
+            self._names.bind(len(messages))
+        lines.told, lines.texts, lines.texts_size = None, 0, 0
         if told is not None:
-            if len(told[0]) < count or told[0].dtype != TOLD:
+            if len(told[0]) < len(messages) or told[0].dtype != TOLD:
                 raise ValueError("texts of messages that are none")
             bound += (says := np.ascontiguousarray(told[0])), told[1]
             lines.told, lines.texts, lines.texts_size = says.ctypes.data, told[1].ctypes.data, len(told[1])
         self._bound = tuple(bound)
-
-    def name_topics(self, caller: SummaryCaller) -> None:
-        """From here on topic ids have the names of this caller; to be called again when it has others."""
-        self._names = caller
-        caller.lend_topics(self._lines.summaries)
 
     def write(self, first: int, last: int) -> tuple[bytes, int, bool]:
         """The lines of the messages from `first` up to `last`, or in front of another one. Hot.
@@ -171,6 +187,8 @@ class TextLines:
         """
         lines = self._lines
         lines.next, lines.last, lines.used = first, last, 0
+        if self._names is not None:
+            self._names.changed()
         while True:
             outcome = self._function(self._pointer)
             if outcome <= _LEFT:
@@ -185,7 +203,13 @@ class TextLines:
             elif outcome == _NEW_TABLE:
                 direction, code = divmod(lines.wanted, KEYS * VERSIONS)
                 key, version = divmod(code, VERSIONS)
-                self._tables[lines.wanted] = (self._facts.table(key, version, not direction), 1)
+                table = self._facts.table(key, version, not direction)
+                lines_below = address_of(table.below, self._kept_below), len(table.below)
+                self._tables[lines.wanted] = (table.address, 1, table.bare, table.tells, lines_below)
+            elif outcome == _ASKS:
+                assert self._names is not None
+                if not self._names.answer():
+                    return bytes(self._output[: lines.used]), lines.next, True
             elif outcome == _NEW_CAPTURE and lines.wanted < MAX_CAPTURES:
                 self._new_capture(lines.wanted)
             elif outcome == _NEW_CAPTURE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,9 @@ from kafkasniff.native import Kernel
 from kafkasniff.native.columns import BATCH, ColumnReader, address_of
 from kafkasniff.rows.record_arrays import FIRST_TIME, LAST_TIME, Numbers, Piece, columns_of
 
-__all__ = ["NativeRecords"]
+__all__ = ["Batches", "NativeRecords"]
+
+Bools = NDArray[np.bool_]
 
 
 class NativeRecords:
@@ -68,6 +70,42 @@ class NativeRecords:
         if legacy is not None and not legacy.any():
             legacy = None
         return [(piece_of, columns_of(columns, legacy, show_secrets=self._show_secrets))]
+
+    def read_batches(self, batches: NDArray[np.void], shared: NDArray[np.void], count: int) -> tuple[Batches, Bools]:
+        """The records of batches that the kernel found in `count` exchanges, and which of these are right.
+
+        `shared`: as `native.exchanges.ExchangeColumns` has it. The others are Python's, which reports what is wrong.
+        """
+        measured = self._reader.measure(batches)
+        rows, headers = batches["rows"].astype(np.int64), batches["headers"].astype(np.int64)
+        bad = ~measured | (rows != shared["count"])
+        row = shared["row"].astype(np.int64)
+        right = np.ones(count, bool)
+        right[row[bad]] = False
+        # Of each message: both of an exchange never have records.
+        right &= np.bincount(row, np.where(bad, 0, np.maximum(rows, headers)), count) <= self._limit
+        columns = self._reader.read(batches, right[row])
+        if columns is None:
+            right[row] = False
+            columns = self._reader.read(batches, right[row])
+            assert columns is not None
+        chosen = right[row]
+        numbers = np.cumsum(right) - 1
+        own = columns_of(columns, None, show_secrets=self._show_secrets)
+        return Batches(shared[chosen], numbers[row[chosen]], rows[chosen], own), right
+
+
+class Batches(NamedTuple):
+    """Records of batches that the kernel found in exchanges."""
+
+    shared: NDArray[np.void]
+    """`native.exchanges.SHARED`, by batch."""
+    row: Numbers
+    """Which of the exchanges a batch is in; those of one follow each other."""
+    counts: Numbers
+    """Records of each batch."""
+    own: dict[str, pa.Array]
+    """What differs from record to record."""
 
 
 def _batch(piece: Piece, limit: int) -> tuple[Any, ...]:

@@ -111,7 +111,8 @@ def _endpoint(endpoint: Endpoint | None) -> str | None:
     return None if endpoint is None else str(endpoint)
 
 
-def _problems(problems: tuple[Problem, ...]) -> list[dict[str, Any]]:
+def problem_objects(problems: tuple[Problem, ...]) -> list[dict[str, Any]]:
+    """What the line of a message says of its problems."""
     return [{"kind": one.kind, "detail": one.detail, "offset": one.offset} for one in problems]
 
 
@@ -141,7 +142,7 @@ def _message(message: Message, body: Any, ends: _Ends, capture: bool) -> dict[st
         "size": message.size,
         "first_packet": message.first_packet,
         "last_packet": message.last_packet,
-        "problems": _problems(message.problems) if message.problems else [],
+        "problems": problem_objects(message.problems) if message.problems else [],
     }
     if message.type == "response":
         latency, duration = message.latency_ns, message.duration_ns
@@ -219,8 +220,8 @@ def event_object(
 class JsonSink:
     """Writes events as JSON lines to `stream`.
 
-    `form`: how bytes are written; `capture`: name the capture in every line, as wanted for several of them; `live`:
-    hand on every line at once; `payload`: what becomes of payload; `terminal`: escape what would act on one.
+    `form`: how bytes are written; `capture`: name the capture in every line, as wanted for several of them;
+    `payload`: what becomes of payload; `terminal`: escape what would act on one.
     """
 
     def __init__(
@@ -229,14 +230,13 @@ class JsonSink:
         *,
         form: BytesForm = "auto",
         capture: bool = False,
-        live: bool = False,
         payload: Payload = SHOWN,
         terminal: bool = False,
     ) -> None:
         self._terminal = terminal
         self._payload = payload if payload.hides else None
         self._beside = BesideRecords.of(payload)
-        self._lines = LineWriter(stream, live=live)
+        self._lines = LineWriter(stream)
         self._dumps = partial(orjson.dumps, default=self._default, option=orjson.OPT_APPEND_NEWLINE)
         self._plain = json_default(form)
         self._body_dumps = partial(orjson.dumps, default=self._plain)

@@ -1,4 +1,4 @@
-"""Lines on their way out: collected, written in blocks, or one by one when someone watches."""
+"""Lines on their way out: collected, and written in blocks."""
 
 from __future__ import annotations
 
@@ -36,17 +36,16 @@ def joined(parts: Iterable[AnyStr], separator: AnyStr, at_least: int) -> Iterato
 
 
 class LineWriter:
-    """Writes complete lines to `stream`; with `live` each at once.
+    """Writes complete lines to `stream`.
 
     Lines go out with their line ends or not at all, as far as `stream` keeps to that; a long line comes and
     goes in pieces.
     """
 
-    __slots__ = ("_held", "_lines", "_live", "_stream")
+    __slots__ = ("_held", "_lines", "_stream")
 
-    def __init__(self, stream: ByteStream, *, live: bool = False) -> None:
+    def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
-        self._live = live
         self._lines: list[bytes] = []
         self._held = 0
 
@@ -61,7 +60,7 @@ class LineWriter:
             return
         self._lines.append(line)
         self._held += len(line)
-        if self._live or self._held >= BLOCK_BYTES:
+        if self._held >= BLOCK_BYTES:
             self.flush()
 
     def flush(self) -> None:
@@ -79,12 +78,11 @@ class TextWriter:
     What `encoding` has no bytes for is written as backslash escapes.
     """
 
-    __slots__ = ("_blocks", "_encoding", "_held", "_lines", "_most", "_stream")
+    __slots__ = ("_blocks", "_encoding", "_held", "_lines", "_stream")
 
-    def __init__(self, stream: ByteStream, *, encoding: str = "utf-8", live: bool = False) -> None:
+    def __init__(self, stream: ByteStream, *, encoding: str = "utf-8") -> None:
         self._stream = stream
         self._encoding = encoding
-        self._most = 0 if live else BLOCK_BYTES
         self._lines: list[str] = []
         self._blocks: list[bytes] = []
         """Lines in front of those, encoded."""
@@ -95,7 +93,7 @@ class TextWriter:
         self._lines.append(line)
         # Characters: what they are in bytes is known when they are encoded, and a block need not be that exact.
         self._held += len(line)
-        if self._held >= self._most:
+        if self._held >= BLOCK_BYTES:
             self.flush()
 
     def add_encoded(self, lines: bytes) -> None:
@@ -103,7 +101,7 @@ class TextWriter:
         self._encode()
         self._blocks.append(lines)
         self._held += len(lines)
-        if self._held >= self._most:
+        if self._held >= BLOCK_BYTES:
             self.flush()
 
     def _encode(self) -> None:

@@ -12,13 +12,18 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkasniff.enrich import Enricher
+from kafkasniff.enrich.plan import adds_names, tells
 from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.detail import Detail
 from kafkasniff.kafka.message_plan import request_plan
 from kafkasniff.model import Direction, Lines
 from kafkasniff.native.library import Kernel
+from kafkasniff.native.names import LineNames
 from kafkasniff.native.summaries import SummaryTable
-from kafkasniff.native.text_lines import NO_DAY, TextLines
+from kafkasniff.native.text_lines import NO_DAY, TextLines, TextTable
 from kafkasniff.sinks.native_lines import Ends
+from kafkasniff.sinks.native_names import AddedNames
 from kafkasniff.sinks.summaries.compiled import table_of
 from kafkasniff.sinks.text import TextSink, TextState
 from kafkasniff.sinks.times import date_of
@@ -31,11 +36,9 @@ _DAY = 86_400
 class NativeText:
     """Writes lines to `sink`, of which `writes_plain_lines` has to be true.
 
-    `ends`: of a connection by its index in the feed; `capture`: the name of a capture by its index; `writes`: for which
-    key, version and direction of messages nobody but the sink looks at the body.
+    `ends`: of a connection by its index in the feed; `capture`: the name of a capture by its index; `enricher`: adds to
+    bodies, and has taken what comes before lines when they are taken.
     """
-
-    at_once = True
 
     def __init__(
         self,
@@ -43,54 +46,60 @@ class NativeText:
         sink: TextSink,
         ends: Callable[[int], Ends],
         capture: Callable[[int], str | None],
-        writes: Callable[[int, int, Direction], bool],
+        enricher: Enricher,
     ) -> None:
         self._kernel = kernel
-        self._writes = writes
+        self.facts = AddedNames(enricher, lambda index: ends(index)[2])
+        """What is added to bodies."""
+        self.only_asked = True
         self._known: dict[tuple[int, int, bool], SummaryTable] = {}
         """Tables by kind; there is one at most for each version and direction that is defined."""
         self._sink = sink
         self._ends = ends
         self._capture_name = capture
         paint = sink.paint
-        self._lines = TextLines(kernel, self, (paint.dim.encode(), paint.reset.encode()))
+        day = paint.dim.encode(), paint.reset.encode()
+        self._lines = TextLines(kernel, self, day, LineNames(self.facts))
         self._turn = sink.turn
         self._captures: dict[str | None, int] = {None: 0}
         """Names of captures, numbered."""
         self._names: list[str | None] = [None]
         self._day = "", NO_DAY
         """The day of the last line, as the sink and as the kernel have it."""
-        self._bodies = True
+        self._detail: Detail | None = None
+        self._options: DecodeOptions | None = None
         self._kinds: dict[tuple[int, int, bool], bool] = {}
         """Which of those seen have lines; as many as there are versions."""
-        self.name_topics = self._lines.name_topics
 
-    def bind(  # noqa: PLR0917 - as `TextLines.bind`
+    def bind(
         self,
-        messages: int,
-        count: int,
+        messages: NDArray[np.void],
         numbers: NDArray[np.int64],
         buffer: NDArray[np.uint8],
         arena: NDArray[np.uint8],
         earlier: NDArray[np.void] | None = None,
         *,
-        sessions: NDArray[np.int64] | None = None,
         told: tuple[NDArray[np.void], NDArray[np.uint8]] | None = None,
     ) -> None:
         """The batch that is written from here on; see `TextLines.bind`."""
-        self._lines.bind(messages, count, numbers, buffer, arena, earlier, sessions=sessions, told=told)
+        self.facts.bind(messages, numbers, buffer, arena)
+        self._lines.bind(messages, numbers, buffer, arena, earlier, told=told)
 
-    def use(self, options: DecodeOptions) -> None:
-        """From here on write as these options say; without bodies Python writes them."""
-        self._bodies = options.bodies
+    def use(self, detail: Detail) -> None:
+        """Write at the current level of `detail` from here on."""
+        if detail.decode is not self._options:
+            self._detail, self._options = detail, detail.decode
+            self._kinds.clear()
+            self._lines.forget_tables()
 
     def takes(self, key: int, version: int, *, is_request: bool) -> bool:
         """Whether messages of a version of an API have lines."""
         kind = key, version, is_request
         known = self._kinds.get(kind)
         if known is None:
-            known = self._kinds[kind] = self.table(*kind) != 0
-        return known and self._bodies
+            table = self.table(*kind)
+            known = self._kinds[kind] = table.address != 0 or table.bare
+        return known
 
     def forget(self, connections: list[int]) -> None:
         """The feed has other connections at these indices."""
@@ -99,7 +108,7 @@ class NativeText:
     def take(self, first: int, last: int) -> Iterator[Lines | int]:
         """Write the lines of these messages, of one or more at a time; yields the index of one that is Python's."""
         while first < last:
-            at = self.write(first, last) if self._bodies else first
+            at = self.write(first, last)
             if at > first:
                 yield Lines(b"", at - first)
             if at < last:
@@ -160,17 +169,22 @@ class NativeText:
             self._forget()
         return label.encode()
 
-    def table(self, key: int, version: int, is_request: bool, /) -> int:
-        """Address of the table that summaries of an API's version are made by."""
-        known = self._known.get((key, version, is_request))
-        if known is not None:
-            return known.address
+    def table(self, key: int, version: int, is_request: bool, /) -> TextTable:
+        """How messages of an API's version are shown."""
+        below = b""
+        if self._detail is not None:
+            lines = self._sink.problem_lines(self._detail.lack(key, is_request=is_request))
+            below = "".join(f"{line}\n" for line in lines).encode()
+            if not self._detail.reads_body(key, is_request=is_request):
+                return TextTable(0, bare=True, below=below)
         direction: Direction = "request" if is_request else "response"
-        found = table_of(key, version, direction) if self._writes(key, version, direction) else None
-        if found is None:
-            return 0
-        made = self._known[key, version, is_request] = SummaryTable(self._kernel, found)
-        return made.address
+        made = self._known.get((key, version, is_request))
+        if made is None:
+            found = table_of(key, version, direction) if adds_names(key, version, direction) else None
+            if found is None:
+                return TextTable(0)
+            made = self._known[key, version, is_request] = SummaryTable(self._kernel, found)
+        return TextTable(made.address, tells=tells(key, version, direction), below=below)
 
     def capture(self, index: int) -> tuple[int, bytes]:
         """The number of a capture's name, and the line where one begins."""

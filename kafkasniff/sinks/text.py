@@ -97,9 +97,8 @@ class TextSink:
 
     `verbosity` 0: one line per message; 1: its body, too; 2: records, too (where they were decoded). `colour`: with
     ANSI colours; `encoding`: of the stream, what it cannot encode is escaped; `width`: columns that the tree may use;
-    `captures`: tell where another capture begins; `live`: hand on every line at once; `names`: address, or
-    address:port, → name, shown for it, from the captures' name records or the user; may grow while lines are written;
-    `payload`: what becomes of payload.
+    `captures`: show where another capture begins; `names`: address, or address:port, → the name shown for it, from the
+    captures' name records or the user; may grow while lines are written; `payload`: what becomes of payload.
     """
 
     def __init__(
@@ -111,14 +110,13 @@ class TextSink:
         encoding: str = "utf-8",
         width: int = 120,
         captures: bool = False,
-        live: bool = False,
         names: Mapping[str, str] | None = None,
         payload: Payload = SHOWN,
     ) -> None:
         self._payload = payload if payload.hides else None
         self._beside = BesideRecords.of(payload)
         self._names: Mapping[str, str] = {} if names is None else names
-        self._lines = TextWriter(stream, encoding=encoding, live=live)
+        self._lines = TextWriter(stream, encoding=encoding)
         self._add = self._lines.add
         self._paint = COLOUR if colour else PLAIN
         self._verbosity = verbosity
@@ -367,18 +365,23 @@ class TextSink:
         name = self._names.get(shown) or self._names.get(endpoint.address)
         return shown if name is None else f"{word(name, NAME_WIDTH)}:{endpoint.port}"
 
+    def problem_lines(self, problems: tuple[Problem, ...]) -> Iterator[str]:
+        """The lines below a message's own for its problems."""
+        paint = self._paint
+        shown = problems if self._verbosity else problems[:PROBLEMS_SHOWN]
+        for problem in shown:
+            place = "" if problem.offset is None else f" (at byte {problem.offset})"
+            yield f"{_INDENT}{paint.warn}{problem.kind}: {printable(problem.detail)}{place}{paint.reset}"
+        if len(shown) < len(problems):
+            yield f"{_INDENT}{paint.warn}+{len(problems) - len(shown)} more problems{paint.reset}"
+
     def _below(self, message: Message, hide: Callable[[Body], Body] | None) -> Iterable[str]:
         """The lines below a message's own: its problems, and with `-v` all that it holds.
 
         `hide`: makes of a record what is shown of it.
         """
         paint = self._paint
-        shown = message.problems if self._verbosity else message.problems[:PROBLEMS_SHOWN]
-        for problem in shown:
-            place = "" if problem.offset is None else f" (at byte {problem.offset})"
-            yield f"{_INDENT}{paint.warn}{problem.kind}: {printable(problem.detail)}{place}{paint.reset}"
-        if len(shown) < len(message.problems):
-            yield f"{_INDENT}{paint.warn}+{len(message.problems) - len(shown)} more problems{paint.reset}"
+        yield from self.problem_lines(message.problems)
         if not self._verbosity:
             return
         place = f"packet {message.first_packet}"

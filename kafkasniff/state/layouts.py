@@ -76,6 +76,7 @@ def layouts() -> tuple[Layout, ...]:
 
 
 def _set_level(detail: Detail) -> None:
+    detail._decodes.clear()
     detail.set(Level(detail.level))
 
 
@@ -194,7 +195,7 @@ _RUNS: Final = (
         # Which bodies messages may share, and how much memory there is, is for those who resume it to say.
         without=frozenset(
             {
-                *("_ahead", "_gone", "_in_step", "_make_lines", "_maker", "_memory", "_named"),
+                *("_ahead", "_gone", "_in_step", "_make_lines", "_maker", "_memory", "_named", "_rows_at_once"),
                 *("_renderer", "_repeats", "_run", "_runs", "_writer", "slice_bytes"),
             }
         ),
@@ -208,7 +209,7 @@ _RUNS: Final = (
         Detail,
         {"_full": DecodeOptions, "level": Literal[0, 1, 2, 3], "left_out": LeftOut},
         new=lambda: Detail(DecodeOptions()),
-        without=frozenset({"_renderer", "ahead", "decode", "hides"}),
+        without=frozenset({"_decodes", "_renderer", "ahead", "decode", "hides"}),
         views={"level": lambda detail: int(detail.level)},
         after=_set_level,
     ),
@@ -229,7 +230,7 @@ _NAMES: Final = (
         },
         new=Enricher,
         # Where to look in messages is found again; the others are those of one message.
-        without=frozenset({"_again", "_lost", "_misses", "_problems", "_ways"}),
+        without=frozenset({"_again", "_begun", "_lost", "_misses", "_problems", "_ways"}),
     ),
     Layout(
         Catalog,

@@ -280,8 +280,8 @@ def test_the_page_has_every_key() -> None:
         strict=True,
     ):  # fmt: skip
         assert {*keys(sections[name]), "differs"} == set(kind.__struct_fields__), name
-    for line, kind in (("Of `before` and `after`:", parts.Compared), ("A number on both sides:", parts.Change),
-                       ("Of `p50`, `p90` and `p99`:", parts.Shift)):  # fmt: skip
+    for line, kind in (("A side:", parts.Compared), ("A number compared between both sides:", parts.Change),
+                       ("A percentile:", parts.Shift)):  # fmt: skip
         assert set(keys(PAGE.partition(line)[2])) - {"source"} == set(kind.__struct_fields__)
 
 

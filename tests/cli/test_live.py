@@ -113,7 +113,7 @@ def test_text_is_the_default(wire: Wire) -> None:
 
 
 def test_a_full_ring_takes_bodies_and_tells_it(wire: Wire) -> None:
-    wire.backlog = 0.6
+    wire.backlog = 0.75
     result = kafkasniff("live", "-i", "eth0", "--format", "json", "--duration", "0.05")
     assert result.objects[0]["kind"] == "live-behind"
     messages = [item for item in result.objects if item["type"] != "problem"]

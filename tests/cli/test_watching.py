@@ -203,7 +203,7 @@ def test_the_view_shows_findings(wire: Wire, person: Person, monkeypatch: pytest
         person.waits_for("not-leader, 1×")
         person.types("\r")
         person.waits_for("latest exchanges")
-        wire.backlog = 0.3
+        wire.backlog = 0.6
         person.types("\x1b")
         person.waits_for("findings paused: behind until then 1 note")
         person.types("q")

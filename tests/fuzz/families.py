@@ -13,6 +13,7 @@ FAMILIES: Final = (
     "links",
     "reassembly",
     "streams",
+    "feed",
     "messages",
     "records",
     "kernel",

@@ -24,7 +24,7 @@ from kafkasniff.native.calls import Batch, Call
 from kafkasniff.native.library import kernel
 from kafkasniff.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import body_json
-from tests.fuzz import native_columns, native_lines, native_summaries
+from tests.fuzz import native_columns, native_feed, native_lines, native_summaries
 from tests.fuzz.compiled import Room, compiled
 from tests.fuzz.records import seeds as record_seeds
 from tests.kafka import records_craft as craft
@@ -40,7 +40,12 @@ from tests.native.kernel_and_walker import (
 )
 
 ROOM: Final = 64 << 10
-HEADERS: Final = (("trace", b"\xff\x00"), ("größe", None))
+HEADERS: Final = (
+    *(("trace", b"\xff\x00"), ("größe", None), ("b3", b"0123456789abcdef-0123456789abcdef-d")),
+    *(("uber-trace-id", b"5:1:1:1"), ("x-datadog-trace-id", b"18446744073709551615")),
+    ("X-Amzn-Trace-Id", b"Parent=1; Root=1-67891233-abcdef012345678912345678;x"),
+    ("X-Cloud-Trace-Context", b"0123456789abcdef0123456789abcdef/1;o=1"),
+)
 SHOW: Final = DecodeOptions(show_secrets=True)
 SALT: Final = b"salt of the fuzzer"
 WAYS: Final = (SHOWN, Payload("dropped"), Payload.hashed(SALT))
@@ -74,7 +79,13 @@ def _records(rng: random.Random) -> list[bytes]:
         for count in (0, 1, 3, 20):
             inside = b"".join(
                 craft.record(
-                    craft.Record(at, at, rng.choice([None, b"", b"key"]), b'{"a":"\xc3\xa4\\n"}', HEADERS[: at % 3])
+                    craft.Record(
+                        at,
+                        at,
+                        rng.choice([None, b"", b"key"]),
+                        b'{"a":"\xc3\xa4\\n"}',
+                        HEADERS[: at % (len(HEADERS) + 1)],
+                    )
                 )
                 for at in range(count)
             )
@@ -178,11 +189,14 @@ def main() -> int:
     parser.add_argument("--bodies", action="store_true", help="bodies and fields of records (default: bodies alone)")
     parser.add_argument("--programs", action="store_true", help="programs that are damaged")
     parser.add_argument("--columns", action="store_true", help="records as columns")
+    parser.add_argument("--feed", action="store_true", help="packets of connections in step")
     parser.add_argument("--lines", action="store_true", help="JSON lines of messages")
     parser.add_argument("--summaries", action="store_true", help="summaries of bodies (with --programs: their tables)")
     if kernel() is None:
         raise SystemExit("the native kernel is not there")
     options = parser.parse_args()
+    if options.feed:
+        return native_feed.fuzz(options)
     if options.lines:
         return native_lines.fuzz(options)
     if options.summaries:

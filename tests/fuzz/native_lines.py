@@ -12,10 +12,16 @@ from typing import Any, Final
 import numpy as np
 
 from kafkasniff.capture import open_captures
+from kafkasniff.enrich.plan import tells
+from kafkasniff.native.caller import Program
+from kafkasniff.native.exchanges import ExchangeReader
 from kafkasniff.native.feed import KEYS, MESSAGE, NONE, VERSIONS
+from kafkasniff.native.text_lines import TABLE
+from kafkasniff.rows.roles import exchange_kind
 from tests.conftest import shipped_captures
 from tests.fuzz.compiled import Room, compiled
 from tests.native.feed_messages import Native, batches, recorded
+from tests.native.kernel_and_walker import the_kernel
 from tests.native.kernel_summaries import kinds_with_tables, table
 
 ROOM: Final = 16 << 10
@@ -39,6 +45,8 @@ class _Run(ctypes.Structure):
         ("room_size", ctypes.c_uint64),
         *((name, ctypes.c_uint64) for name in ("executions", "random", "written", "left", "ended", "texts")),
         ("tables", ctypes.c_void_p),
+        ("exchanges", ctypes.c_void_p),
+        ("rows", ctypes.c_uint64),
     )
 
 
@@ -71,15 +79,21 @@ def fuzz(options: argparse.Namespace) -> int:
     room = Room(ROOM)
     array = (_Seed * len(seeds))(*seeds)
     run = _Run(native.call, array, len(seeds), room.address, ROOM)
-    tables = np.zeros((2, KEYS * VERSIONS, 2), np.uint64)
-    tables[:, :, 1] = 1
+    tables = np.zeros((2, KEYS * VERSIONS), TABLE)
+    tables["known"] = 1
     kept = {}
     for kind in kinds_with_tables():
         assert kind.key is not None
         found = kept[kind] = table(kind.key, kind.version, kind.direction)
         assert found is not None
-        tables[int(kind.direction == "response"), kind.key * VERSIONS + kind.version, 0] = found.address
+        place = int(kind.direction == "response"), kind.key * VERSIONS + kind.version
+        tables["address"][place], tables["tells"][place] = (
+            found.address,
+            tells(kind.key, kind.version, kind.direction),
+        )
     run.tables = tables.ctypes.data
+    reader, programs = _reader()
+    run.exchanges = ctypes.addressof(reader.call)
     run.random = options.seed * 2 + 1
     done = 0
     began, cpu = time.monotonic(), time.process_time()
@@ -89,5 +103,20 @@ def fuzz(options: argparse.Namespace) -> int:
         done += run.executions
     seconds = time.process_time() - cpu
     print(f"{done:,} executions with {len(seeds):,} messages, {seconds:,.0f} s of CPU: {run.written:,} lines written,")
-    print(f"{run.left:,} left to Python; {run.texts:,} lines of text; {run.ended:,} calls ended early")
+    print(f"{run.left:,} left to Python; {run.texts:,} lines of text; {run.ended:,} calls ended early;")
+    print(f"{run.rows:,} exchanges as columns, by {len(programs):,} programs")
     return 0
+
+
+def _reader() -> tuple[ExchangeReader, list[Program]]:
+    """Room for columns, and the programs that exchanges are read by."""
+    found = the_kernel()
+    reader = ExchangeReader(found, headers=False, bodies=True, records=True, most=ROOM, max_records=1000)
+    programs = []
+    for code in range(KEYS * VERSIONS):
+        kind = exchange_kind(*divmod(code, VERSIONS), show_secrets=False)
+        if kind is not None:
+            both = Program(found, kind.request), Program(found, kind.response)
+            reader.read_by(code, both[0].address, both[1].address)
+            programs += both
+    return reader, programs

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkasniff.native.calls import SummaryCall
-from kafkasniff.native.summaries import SummaryCaller
 from tests.fuzz.compiled import Room, compiled
 from tests.kafka.encode import Encoder, Plan
 from tests.native.kernel_and_walker import Kind, the_kernel
 from tests.native.kernel_summaries import TameEncoder, agree_on_summary, kinds_with_tables, table
+from tests.native.summary_caller import SummaryCaller, items_of
 
 ROOM: Final = 64 << 10
 OUTPUT: Final = 64 << 10
@@ -37,7 +37,7 @@ class _Run(ctypes.Structure):
         ("room_size", ctypes.c_uint64),
         *((name, ctypes.c_uint64) for name in ("executions", "random", "seed", "size")),
         ("session", ctypes.c_int64),
-        ("ended", ctypes.c_uint64 * 5),
+        ("ended", ctypes.c_uint64 * 6),
     )
 
 
@@ -71,7 +71,9 @@ def fuzz(options: argparse.Namespace) -> int:
     output = ctypes.create_string_buffer(OUTPUT + BEHIND)
     call = SummaryCall()
     call.output, call.output_size = ctypes.addressof(output), OUTPUT
-    caller.lend_topics(call)
+    for _, address, data in inputs:
+        caller.summaries(data, items_of([address], [0], [len(data)]))
+    call.names = caller.names.address
     run = _Run(ctypes.pointer(call), seeds, len(inputs), room.address, ROOM)
     run.random = options.seed * 2 + 1
     compared, taken, done = 0, 0, 0
@@ -84,7 +86,7 @@ def fuzz(options: argparse.Namespace) -> int:
             data = room.last(run.size)
             compared += 1
             taken += agree_on_summary(caller, inputs[run.seed][0], data, 0, len(data), names, run.session)
-    statuses = ("refused", "taken") if options.programs else ("done", "odd", "no room", "compressed", "misuse")
+    statuses = ("refused", "taken") if options.programs else ("done", "odd", "no room", "compressed", "misuse", "asks")
     counts = dict(zip(statuses, run.ended, strict=False))
     print(f"{done:,} executions, {time.process_time() - cpu:,.0f} s of CPU, {counts}")
     print(f"the interpreter made {compared:,} of them, the kernel took {taken:,} of these")

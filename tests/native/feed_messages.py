@@ -5,15 +5,19 @@ from __future__ import annotations
 import ctypes
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.accounts import InspectedConnection
+from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.inspector import Inspector
 from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.detail import Detail
 from kafkasniff.kafka.events import MessageEvent
 from kafkasniff.kafka.framing import Frame
 from kafkasniff.kafka.message import decode_request, decode_response, request_header
@@ -230,8 +234,10 @@ class Native:
         by_number = {side.number: side for side in sides}
         kernel = the_kernel()
         self.renderer = Renderer(kernel, form, reads_nothing, payload.hiding)
-        self.lines = NativeLines(kernel, self.renderer, by_number.__getitem__, captures.__getitem__, **more)
-        self.lines.use(options)
+        self.enricher = Enricher(sessions=False)
+        ends = by_number.__getitem__
+        self.lines = NativeLines(kernel, self.renderer, ends, captures.__getitem__, self.enricher, **more)
+        self.lines.use(Detail(options))
 
     @classmethod
     def after(cls, recorder: Recorder, form: BytesForm = "auto", payload: Payload = SHOWN, **more: Any) -> Native:
@@ -242,13 +248,13 @@ class Native:
     @property
     def call(self) -> int:
         """Address of what the kernel is called with."""
-        assert self.lines._lines is not None
-        return ctypes.addressof(self.lines._lines._lines)
+        assert self.lines._way is not None
+        return ctypes.addressof(self.lines._way.lines._lines)
 
     def of(self, batch: Batch) -> list[bytes | int]:
         """Pieces of a batch."""
         messages = batch.messages
-        self.lines.bind(messages.ctypes.data, len(messages), batch.numbers, batch.buffer, batch.arena, batch.earlier)
+        self.lines.bind(messages, batch.numbers, batch.buffer, batch.arena, batch.earlier)
         return self.take(0, len(messages))
 
     def take(self, first: int, last: int) -> list[bytes | int]:
@@ -263,13 +269,24 @@ class Native:
         return found
 
 
+def named_by(enricher: Enricher, message: Message) -> Message | None:
+    """The message with what an enricher adds; None where it learns or reports something."""
+    if not isinstance(message.body, dict) or message.api_key is None:
+        return message
+    body = deepcopy(message.body)
+    problems = enricher.name_body(message.api_key, message.api_version, message.type, body)
+    told = bool(enricher.catalog.topics_told or problems)
+    return None if told else msgspec.structs.replace(message, body=body)
+
+
 def by_sink(batch: Batch, form: BytesForm = "auto", payload: Payload = SHOWN, **more: Any) -> list[bytes]:
     """The lines of a batch the way of the specification."""
     found = []
     for one in batch.seen:
         out = io.BytesIO()
         sink = JsonSink(out, form=form, payload=payload, **more)
-        sink.write(one.message)
+        message = named_by(Enricher(sessions=False), one.message) or one.message
+        sink.write(message)
         sink.close()
         found.append(out.getvalue())
     return found

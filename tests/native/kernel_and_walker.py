@@ -13,7 +13,7 @@ from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.dissectors import api, api_keys, data_definitions, data_schema
 from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
-from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS, TRACEPARENTS
+from kafkasniff.kafka.embedded.trace_ids import TRACE_KINDS
 from kafkasniff.kafka.layout import Struct
 from kafkasniff.kafka.packed import Decoder, decoder_of
 from kafkasniff.kafka.program import program_of
@@ -93,8 +93,8 @@ def caller(
     *, form: BytesForm = "auto", records: str = "full", show_secrets: bool = True, payload: Payload = SHOWN
 ) -> Caller:
     """A caller that wants this."""
-    headers = [name.encode() for name in (*SCHEMA_HEADERS, *TRACE_HEADERS)]
-    made = Caller(the_kernel(), headers=headers, marks=CONNECT_KEYS, traces=TRACEPARENTS)
+    headers = [name.encode() for name in SCHEMA_HEADERS]
+    made = Caller(the_kernel(), headers=headers, marks=CONNECT_KEYS, traces=TRACE_KINDS)
     made.wants = FORMS[form] | RECORDS[records] | (SHOW_SECRETS if show_secrets else 0) | PAYLOAD[payload.form]
     made.hide(payload.hiding)
     return made

@@ -33,6 +33,8 @@ EDGES = (0, 1, 0x5C, 0x7F, 0x80, 0xC3, 0xED, 0xF4, 0xFF)
 def leaves(schema: Schema) -> bool:
     """Whether bodies of a layout may be left to Python though nothing is wrong with them."""
     ops = ops_of(schema.root)
+    if any("set" in op.flags for op in ops):
+        return True  # names of operations are put beside a set
     return any(op.kind == "float64" or (op.kind == "records" and {"secret", "unaligned"} & {*op.flags}) for op in ops)
 
 

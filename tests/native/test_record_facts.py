@@ -151,6 +151,60 @@ def test_any_traceparent(changes: list[tuple[int, int]], longer: bool) -> None:
     assert both(craft.batch_of([craft.Record(0, 0, None, None, (("traceparent", bytes(changed)),))]))
 
 
-def test_other_forms_are_left_to_python() -> None:
-    for name in ("b3", "uber-trace-id", "x-datadog-trace-id"):
-        assert not both(craft.batch_of([craft.Record(0, 0, None, None, ((name, b"1"),))]))
+FORMS = {
+    "b3": [ID + b"-" + SPAN, SPAN + b"-" + SPAN + b"-d-" + SPAN, ID.upper() + b"-" + SPAN.upper() + b"-1", b"0"],
+    "X-B3-TraceId": [ID, SPAN.upper(), ID[:17], b"0" * 16, b""],
+    "x-b3-traceid": [ID],
+    "uber-trace-id": [ID + b":" + SPAN + b":0:1", b"5%3aAF%3A0%3a01", b"1" * 17 + b":1:1:1", b"0:1:1:1", b"5:1:1:"],
+    "x-datadog-trace-id": [b"7", b"18446744073709551615", b"18446744073709551616", b"07", b"", b"1" * 21, b"7a"],
+    "X-Amzn-Trace-Id": [
+        b"Root=1-67891233-abcdef012345678912345678",
+        b"Parent=53995c3f42cd8ad8; \t\x0bRoot=1-67891233-abcdef012345678912345678;Sampled=1\n",
+        b";" * 8 + b"Root=1-67891233-abcdef012345678912345678",
+        b";" * 9 + b"Root=1-67891233-abcdef012345678912345678",
+        b"Root=1-67891233-Abcdef012345678912345678;Root=1-67891233-abcdef012345678912345678",
+        b"Root=1-67891233-abcdef0123456789123456789",
+        b"Root=2-67891233-abcdef012345678912345678",
+    ],
+    "X-Cloud-Trace-Context": [
+        *(ID, ID.upper() + b"/1", ID + b"/12345678901234567890;o=3", ID + b"/1;o=", ID + b"/1;O=0", ID + b"/1;o=4"),
+        *(ID + b"/", ID + b"/123456789012345678901", ID + b";o=1", b"0" * 32, ID + b"/1;o=1x"),
+    ],
+}
+
+
+def with_header(name: str, *values: bytes | None) -> bytes:
+    """A batch of one record with these headers."""
+    return craft.batch_of([craft.Record(0, 0, None, b"v", tuple((name, value) for value in values))])
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_other_forms(name: str) -> None:
+    for value in (*FORMS[name], None):
+        for payload in (SHOWN, HASHED):
+            assert both(with_header(name, value), payload=payload)
+    assert both(with_header(name, *FORMS[name]))
+
+
+def test_an_id_is_the_same_in_either_case_and_without_its_zeros() -> None:
+    headers = (("uber-trace-id", b"5:1:1:1"), ("X-B3-TraceId", b"0" * 15 + b"5"), ("X-B3-TraceId", ID.upper()))
+    assert both(craft.batch_of([craft.Record(0, 0, None, b"v", (*headers, ("traceparent", TRACE), ("b3", b"0")))]))
+
+
+@examples(200)
+@given(st.data())
+def test_any_value_of_other_forms(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(FORMS)))
+    changed = bytearray(data.draw(st.sampled_from(FORMS[name])))
+    for _ in range(data.draw(st.integers(0, 2))):
+        place = data.draw(st.integers(0, len(changed)))
+        changed[place : place + data.draw(st.integers(0, 1))] = data.draw(
+            st.sampled_from([b"", *(bytes((one,)) for one in b"0fFg-:;/= 9%dD")])
+        )
+    assert both(with_header(name, bytes(changed)))
+
+
+def test_long_values() -> None:
+    tail = b"Root=1-67891233-abcdef012345678912345678;"
+    for size in (1024, 1025):
+        assert both(with_header("X-Amzn-Trace-Id", tail + b"x" * (size - len(tail))))

@@ -100,7 +100,6 @@ def test_batches_are_taken(codec: int) -> None:
     [
         craft.batch_of([craft.Record(0, 0, None, b"\0\0\0\0\x11schema")]),
         craft.batch_of([craft.Record(0, 0, b"connector-x", b'{"properties":{}}')]),
-        craft.batch_of([craft.Record(0, 0, None, b"v", (("b3", b"1"),))]),
         craft.batch_of([craft.Record(0, 0, None, b"v", (("__value_schema_id", bytes(5)),))]),
         craft.batch_of([craft.Record(0, 0, b"\0\0\0\1", b"\0\0\0\0\0\1")], attributes=0x20),
         craft.batch(b"", 0, attributes=0x80),
@@ -119,6 +118,23 @@ def test_batches_are_taken(codec: int) -> None:
 )
 def test_what_there_is_more_to_say_of_is_left_to_python(data: bytes) -> None:
     assert not both(data)
+
+
+@pytest.mark.parametrize("size", [1_400, *range(1_480, 1_500), 3_000, 3_050, 10_000])
+def test_checksums_of_large_batches(size: int) -> None:
+    """Those of 1,536 bytes and more are made in parts."""
+    text = random.Random(size).randbytes(size).hex()[:size]
+    assert both(craft.batch_of([craft.Record(0, 0, None, text.encode())]))
+
+
+@pytest.mark.parametrize("escaped", ['"', "\\", "\x1f", "\x7f", "é", "\U0001f600"])
+def test_text_is_escaped_wherever_it_is(escaped: str) -> None:
+    """Text is looked at 64, 16 and 8 bytes at a time."""
+    texts = ["x" * front + escaped + "y" * behind for front in range(0, 150, 7) for behind in (0, 3, 9, 17, 70)]
+    records = [craft.Record(at, 0, None, text.encode()) for at, text in enumerate(texts)]
+    assert both(craft.batch_of(records))
+    broken = "x" * 70 + escaped
+    assert both(craft.batch_of([craft.Record(0, 0, None, broken.encode() + b"\xff")]))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +158,6 @@ def test_what_is_hidden_with_payload_needs_nobody_to_read_it() -> None:
     """Schema ids and trace ids go with the keys and values that they lie in."""
     for one in (
         craft.Record(0, 0, None, b"\0\0\0\0\x11schema"),
-        craft.Record(0, 0, None, b"v", (("b3", b"1"),)),
         craft.Record(0, 0, b"k", b"v", (("__value_schema_id", bytes(5)), ("traceparent", None))),
     ):
         data = craft.batch_of([one])

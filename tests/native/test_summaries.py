@@ -13,11 +13,10 @@ from kafkasniff.capture import open_captures
 from kafkasniff.inspector import Inspector
 from kafkasniff.kafka.dissectors import api, api_keys
 from kafkasniff.kafka.schema import Schema
-from kafkasniff.native.summaries import SummaryCaller, SummaryTable, items_of
+from kafkasniff.native.summaries import SummaryTable
 from kafkasniff.sinks.printable import word
 from kafkasniff.sinks.summaries import templates
 from kafkasniff.sinks.summaries.compiled import table_of
-from kafkasniff.sinks.summaries.native import MAX_KINDS, NativeSummaries
 from kafkasniff.sinks.summaries.phrases import amount
 from tests.choice import DEEP
 from tests.conftest import shipped_captures
@@ -25,6 +24,7 @@ from tests.kafka.encode import Encoder, Plan
 from tests.kafka.schemas import schemas_of
 from tests.native.kernel_and_walker import Kind, the_kernel, without_kernel
 from tests.native.kernel_summaries import TameEncoder, agree_on_summary, kinds_with_tables, table
+from tests.native.summary_caller import SummaryCaller, items_of
 from tests.vectors.reader import vectors
 
 CAPTURES = {path.name: path for path in shipped_captures()}
@@ -78,7 +78,9 @@ def test_every_version_of_an_api(key: int, caller: SummaryCaller) -> None:
         for choices in CHOICES:
             encoder = TameEncoder(Plan(rng, **choices))
             raw, _ = encoder.body(kind.root)
-            names = dict(zip(encoder.ids, rng.choices(["orders", "a b", 'say "x"', "t" * 70], k=99), strict=False))
+            names = dict(
+                zip(encoder.ids, rng.choices(["orders", "a b", 'say "x"', "t" * 70], k=len(encoder.ids)), strict=False)
+            )
             caller.name_topics(names)
             data = b"\x01" * 3 + raw + b"\xfe" * 5
             session = rng.choice([0, 1, 7])
@@ -210,20 +212,6 @@ def test_items_without_a_table_and_bodies_with_more_bytes(caller: SummaryCaller)
         [found.address, 0, found.address, found.address], [0, 0, len(body) + 1, 9], [len(body) + 1, 5, len(data), 3]
     )
     assert texts(caller, data, items) == [None, None, "group g, generation 0, member m", None]
-
-
-def test_tables_by_kind() -> None:
-    made = NativeSummaries(the_kernel())
-    address = made.address(12, 0, "request")
-    assert address == made.address(12, 0, "request")
-    assert [made.address(12, 99, "request"), made.address(9999, 0, "response"), made.address(36, 0, "request")] == [
-        0
-    ] * 3
-    for version in range(MAX_KINDS + 10):
-        assert made.address(9999, version, "request") == 0
-    assert made.address(12, 0, "request") == address
-    data = heartbeat(b"g")
-    assert made.summaries(data, items_of([address], [0], [len(data)])) == [b"group g, generation 0, member m"]
 
 
 def test_there_is_room_for_many(caller: SummaryCaller) -> None:

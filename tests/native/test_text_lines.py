@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from kafkasniff.capture import open_captures
+from kafkasniff.enrich import Enricher
 from kafkasniff.model import Endpoint
 from kafkasniff.native.text_lines import TOLD
 from kafkasniff.sinks import text
@@ -22,16 +23,20 @@ from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.text import TextSink
 from tests.choice import in_turn
 from tests.conftest import shipped_captures
-from tests.native.feed_messages import Batch, Recorder, Seen, Side, batches, recorded
+from tests.native.feed_messages import Batch, Recorder, Seen, Side, batches, named_by, recorded
 from tests.native.kernel_and_walker import the_kernel
 
 CAPTURES = {path.name: path for path in shipped_captures()}
-WAYS: list[dict[str, Any]] = [{}, {"colour": True}, {"captures": True, "colour": True}, {"live": True}]
+WAYS: list[dict[str, Any]] = [{}, {"colour": True}, {"captures": True, "colour": True}]
 
 
 def captured(*names: str) -> tuple[Recorder, list[Seen]]:
     with open_captures([str(CAPTURES[name]) for name in names], stdin=None) as source:
-        return recorded(source)
+        recorder, seen = recorded(source)
+    for one in seen:
+        if (named := named_by(Enricher(sessions=False), one.message)) is not None:
+            msgspec.structs.force_setattr(one.message, "body", named.body)
+    return recorder, seen
 
 
 def told_of(batch: Batch, rng: Random, *, colour: bool = False) -> tuple[Any, Any]:
@@ -63,7 +68,8 @@ def lines(
     out = io.BytesIO()
     sink = TextSink(out, **way)
     assert sink.writes_plain_lines
-    native = NativeText(the_kernel(), sink, ends, names.__getitem__, lambda *_: summaries)
+    enricher = Enricher(sessions=False)
+    native = NativeText(the_kernel(), sink, ends, names.__getitem__, enricher)
     of = {id(one.message): one for one in seen}
     ours = [of[id(event)] for event in events if id(event) in of]
     made = batches(ours, size)
@@ -79,7 +85,7 @@ def lines(
             at, end = 0, len(batch.seen)
             told, texts = told_of(batch, rng, colour=way.get("colour", False))
             native.bind(
-                *(batch.messages.ctypes.data, end, batch.numbers, batch.buffer, batch.arena, batch.earlier),
+                *(batch.messages, batch.numbers, batch.buffer, batch.arena, batch.earlier),
                 told=None if summaries else (told, texts),
             )
         first = at

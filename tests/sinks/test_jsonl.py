@@ -228,20 +228,6 @@ def test_bodies_alone() -> None:
     assert plain({"a": [b"x", {"b": b"\xff"}]}) == {"a": ["x", {"b": {"base64": "/w=="}}]}
 
 
-def test_live_lines_are_flushed_one_by_one() -> None:
-    class Stream(io.BytesIO):
-        flushed = 0
-
-        def flush(self) -> None:
-            self.flushed += 1
-
-    stream = Stream()
-    sink = JsonSink(stream, live=True)
-    sink.write(message())
-    assert stream.flushed == 1
-    assert stream.getvalue().endswith(b"}\n")
-
-
 def test_something_that_is_no_json_is_a_mistake_not_a_null() -> None:
     with pytest.raises(TypeError):
         lines(message(body={"x": object()}))

@@ -38,15 +38,6 @@ def test_a_line_of_a_block_or_more_is_written_by_itself() -> None:
     assert stream.writes == [small + small, large, small]
 
 
-def test_live_lines_go_out_at_once() -> None:
-    stream = Stream()
-    writer = LineWriter(stream, live=True)
-    writer.add(b"a\n")
-    writer.add(b"b\n")
-    assert stream.writes == [b"a\n", b"b\n"]
-    assert stream.flushes == 2
-
-
 class Full(Stream):
     def write(self, data: bytes) -> None:
         super().write(data)
@@ -66,15 +57,6 @@ def test_text_is_encoded_in_blocks_and_whole() -> None:
     writer.flush()
     assert len(stream.writes) == 2
     assert stream.flushes == 3
-
-
-def test_live_text_goes_out_at_once() -> None:
-    stream = Stream()
-    writer = TextWriter(stream, live=True)
-    writer.add("a\nb")
-    writer.add("")
-    assert stream.writes == [b"a\nb\n", b"\n"]
-    assert stream.flushes == 2
 
 
 def test_what_an_encoding_has_no_bytes_for_is_escaped() -> None:

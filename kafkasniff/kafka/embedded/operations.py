@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.dissectors import api
-from kafkasniff.kafka.embedded import OPERATION_BITS
+from kafkasniff.kafka.embedded import OPERATION_BITS, Interpreter
 from kafkasniff.kafka.enums import enum_text
 from kafkasniff.kafka.layout import Struct
 from kafkasniff.model import Body
 
-__all__ = ["add_names", "operation_names", "operation_places"]
+__all__ = ["add_names", "names_only", "operation_names", "operation_places"]
 
 NOT_ASKED_FOR: Final = -0x80000000
 """`org.apache.kafka.common.requests.MetadataResponse.AUTHORIZED_OPERATIONS_OMITTED` and the other responses' alike."""
@@ -66,3 +66,8 @@ def add_names(api_key: int, body: Body, version: int, _context: DecodeContext) -
             bits = struct.get(name)
             if bits is not None and bits != NOT_ASKED_FOR:
                 struct[f"_{name}"] = list(operation_names(bits))
+
+
+def names_only(interpret: Interpreter | None) -> bool:
+    """Whether an interpreter adds nothing but names of operations, if there is one."""
+    return interpret is None or (isinstance(interpret, functools.partial) and interpret.func is add_names)

@@ -18,7 +18,7 @@ import functools
 import re
 from typing import Any, Final
 
-__all__ = ["MAX_TRACE_IDS", "TRACEPARENTS", "TRACE_HEADERS", "add_trace_id", "trace_id"]
+__all__ = ["MAX_TRACE_IDS", "TRACE_HEADERS", "TRACE_KINDS", "add_trace_id", "trace_id"]
 
 MAX_TRACE_IDS: Final = 8
 """Ids of one record that are told: links to several traces are rare, and any number of headers may be."""
@@ -65,8 +65,13 @@ _FORMS: Final = (
 )
 TRACE_HEADERS: Final = {spelling: form for form, names in _FORMS for name in names for spelling in (name, name.lower())}
 """The form of a header's value, by its key."""
-TRACEPARENTS: Final = tuple(name.encode() for name, form in TRACE_HEADERS.items() if form is _W3C)
-"""Keys of the headers in W3C's form, which the native kernel reads, too."""
+TRACE_KINDS: Final = {
+    spelling.encode(): kind
+    for kind, (_, names) in enumerate(_FORMS, 1)
+    for name in names
+    for spelling in (name, name.lower())
+}
+"""The number of the form, which the native kernel reads, too (`kernel/call.zig`, `HeaderKind`), by the key."""
 
 
 def trace_id(key: str, value: bytes | None) -> str | None:

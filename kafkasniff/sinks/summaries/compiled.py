@@ -6,15 +6,14 @@ no table: then the interpreter makes the summaries, as it does of bodies that th
 
 from __future__ import annotations
 
-import functools
 from typing import Final
 
 import msgspec
 
 from kafkasniff.kafka.dissectors import api
-from kafkasniff.kafka.embedded.operations import add_names
+from kafkasniff.kafka.embedded.operations import names_only
 from kafkasniff.kafka.layout import Field, Struct
-from kafkasniff.kafka.message_plan import Plan, request_plan, response_plan
+from kafkasniff.kafka.message_plan import request_plan, response_plan
 from kafkasniff.model import Direction
 from kafkasniff.sinks.summaries import syntax
 from kafkasniff.sinks.summaries.general import LEFT_OUT
@@ -38,6 +37,7 @@ __all__ = ["table_of"]
 
 SESSION: Final = "_session"
 SESSION_ID: Final = "session_id"
+SESSION_EPOCH: Final = "session_epoch"
 THROTTLE: Final = "throttle_time_ms"
 
 _COMPARED: Final = {"=": "equal", "!=": "unequal", ">=": "least"}
@@ -66,7 +66,7 @@ def table_of(api_key: int, version: int, direction: Direction) -> bytes | None:
     if found is None or version not in found.versions:
         return None
     plan = request_plan(api_key, version) if direction == "request" else response_plan(api_key, version)
-    if plan.schema is None or not plan.alone or not (plan.reads_records or _reads_nothing(plan)):
+    if plan.schema is None or not plan.alone or not (plan.reads_records or names_only(plan.interpret)):
         return None
     definition = found.definition.request if direction == "request" else found.definition.response
     nodes = template(found.name, direction)
@@ -80,12 +80,6 @@ def table_of(api_key: int, version: int, direction: Direction) -> bytes | None:
         return _Compiler(version, direction).table(nodes, root, definition.fields)
     except _LeftToPython:
         return None
-
-
-def _reads_nothing(plan: Plan) -> bool:
-    """Whether nothing is read inside of bytes that a summary may show, or that may be a problem."""
-    interpret = plan.interpret
-    return interpret is None or (isinstance(interpret, functools.partial) and interpret.func is add_names)
 
 
 class _Compiler:
@@ -105,14 +99,11 @@ class _Compiler:
         if self._is_response and (throttle := _field(root, THROTTLE)) is not None:
             code += node_of("refuse", self._slot(place, throttle))
         code += self._node(nodes, place)
-        session_id: Slot | None = None
-        if self._session is not None:
-            field = _field(root, SESSION_ID)
-            if field is None:
-                raise _LeftToPython
-            session_id = self._slot(place, field)
-        session = None if session_id is None or self._session is None else (self._session, session_id)
-        return self._table.packed(root, self._uses, code, scope, session)
+        number, epoch = (
+            None if (field := _field(root, name)) is None else self._slot(place, field)
+            for name in (SESSION_ID, SESSION_EPOCH)
+        )
+        return self._table.packed(root, self._uses, code, scope, (self._session, number, epoch))
 
     def _node(self, node: syntax.Node, place: _Place) -> list[Word]:
         match node:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from kafkasniff.kafka.enums import enum_by_name, enum_text
-from kafkasniff.kafka.layout import FORMATS, Struct
+from kafkasniff.kafka.layout import FORMATS, Struct, topic_fields
 from kafkasniff.kafka.program import KINDS
 from kafkasniff.sinks.summaries import syntax
 
@@ -42,10 +42,13 @@ TEST_SIZE: Final = 4
 """Words of a condition."""
 
 _MAGIC: Final = int.from_bytes(b"KSS1", "little")
-_HEAD: Final = Packing("=14I")
+_HEAD: Final = Packing("=15I")
 _FIELD: Final = Packing("=BxHHHHHHHII")
 _LIST: Final = Packing("=17I")
-_FLAGS: Final = ("array", "nullable", "compact", "flexible", "tagged", "secret", "watched", "unaligned", "whole")
+_FLAGS: Final = (
+    *("array", "nullable", "compact", "flexible", "tagged", "secret", "watched", "unaligned", "whole"),
+    *("topic_id", "topic_name"),
+)
 _NODES: Final = (
     *("text", "nothing", "word", "number", "name", "amount", "count", "list", "label", "topic"),
     *("records", "base_offset", "types", "address", "refuse", "parts", "choice"),
@@ -156,12 +159,12 @@ class Table:
         uses: dict[tuple[str, ...], Use],
         code: list[Word],
         scope: Scope,
-        session: tuple[Slot, Slot] | None,
+        session: tuple[Slot | None, Slot | None, Slot | None],
     ) -> bytes | None:
         """The bytes of the table; None where it needs more than the kernel keeps.
 
         `code`: the nodes of the message, whose slots and lists are in `scope`; `session`: the slots for the partitions
-        of a fetch session and for its number.
+        of a fetch session, for its number and its epoch.
         """
         lists = _numbered(scope)
         slots = len(scope.slots) + sum(len(one.scope.slots) for one in lists)
@@ -177,7 +180,7 @@ class Table:
             _HEAD.pack(
                 *(_MAGIC, _HEAD.size + len(body), len(fields), len(lists), len(self._words), len(self._pool)),
                 *(len(scope.slots), len(scope.lists), slots, *places, self._is_response),
-                *((NONE, NONE) if session is None else (session[0].number, session[1].number)),
+                *map(_number, session),
             )
             + body
         )
@@ -277,9 +280,11 @@ def _add(struct: Struct, path: tuple[str, ...], uses: dict[tuple[str, ...], Use]
     """Add the fields of the struct whose row is the last one."""
     outer = rows[-1]
     before: _Row | None = None
+    topic, topic_id = topic_fields((*struct.fields, *struct.tagged))
     for field in (*struct.fields, *struct.tagged):
         place = (*path, field.name)
-        is_used = place in uses
+        is_id = topic_id is not None and field.name == topic_id
+        is_used = place in uses or is_id
         # Nothing can be wrong with such a value.
         width = 0 if is_used or field.type not in FORMATS or field.type in {"bool", "error"} else FORMATS[field.type][1]
         if width and before is not None and not field.array and field.tag is None:
@@ -293,9 +298,11 @@ def _add(struct: Struct, path: tuple[str, ...], uses: dict[tuple[str, ...], Use]
             flexible=inner is not None and inner.flexible,
             tagged=field.tag is not None,
             secret=field.secret != "no",
-            watched=field.type == "string" and struct.records,
+            watched=struct.records and (field.type == "string" or is_id),
             unaligned=field.unaligned,
             whole=field.whole,
+            topic_id=is_id,
+            topic_name=topic_id is not None and field.name == topic,
         )
         row = _Row(outer.depth + 1, field.type, flags, uses.get(place, Use()), width=width, tag=field.tag or 0)
         rows.append(row)

@@ -11,6 +11,7 @@ pub const panic = kernel.panic;
 
 comptime {
     _ = @import("columns.zig");
+    _ = @import("feed.zig");
     _ = @import("lines.zig");
     _ = @import("summaries.zig");
 }

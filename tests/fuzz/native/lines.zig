@@ -1,10 +1,12 @@
-//! Mutates messages of the feed, their bytes and what is said of them, and has the kernel write their lines.
+//! Mutates messages of the feed, their bytes and what is said of them, and has the kernel write their lines and columns.
 
 const fuzz = @import("fuzz.zig");
 const kernel = @import("kernel");
 const std = @import("std");
 
+const exchanges = kernel.exchanges;
 const lines = kernel.lines;
+const names_of = kernel.names;
 const text_lines = kernel.text_lines;
 const Message = kernel.feed.Message;
 
@@ -33,6 +35,10 @@ const Run = extern struct {
     texts: u64,
     /// Tables of summaries.
     tables: [*]const text_lines.Table,
+    /// Room for columns, and the programs that exchanges are read by.
+    exchanges: *exchanges.Exchanges,
+    /// Exchanges that are columns.
+    rows: u64,
 };
 
 const MOST = 8;
@@ -94,6 +100,67 @@ const CAPTURES = [_]text_lines.Capture{
     .{ .name = 2, .line = text("capture b") },
 };
 
+const LONG: [300]u8 = @splat(0x74);
+const NAMED = [_][]const u8{ "orders", "", "__own", "gr\u{f6}\u{df}e", "\xff", &LONG, "a \"b\"\n" };
+const SESSION = "{\"partitions\":7}";
+
+/// A table so small that it is full often, and what else is said of messages.
+const Known = struct {
+    topics: [64]names_of.Topic,
+    wants: [8]u32,
+    plain: [MOST]u8,
+    names: names_of.Names,
+
+    fn begin(self: *Known, count: u64, random: *fuzz.Random) *names_of.Names {
+        self.plain = @splat(0);
+        self.names.plain = &self.plain;
+        self.names.plain_size = count;
+        self.names.wants = &self.wants;
+        self.names.wants_size = 1 + random.below(self.wants.len);
+        self.names.answered = std.math.maxInt(u64);
+        if (random.below(4) == 0) self.clear();
+        return &self.names;
+    }
+
+    fn clear(self: *Known) void {
+        self.topics = @splat(.{ .id = @splat(0), .text = null, .size = 0, .state = .wanted });
+        self.names.topics = &self.topics;
+        self.names.mask = self.topics.len - 1;
+        self.names.used = 0;
+    }
+
+    /// Answer as a caller does; false: the message is left.
+    fn answer(self: *Known, index: u64, random: *fuzz.Random) bool {
+        const names = &self.names;
+        if (names.wanted > names.wants_size or names.index != index) @panic("asked of nothing");
+        if (random.below(8) == 0) return false;
+        for (self.wants[0..names.wanted]) |place| {
+            const found = &self.topics[place];
+            if (std.mem.allEqual(u8, &found.id, 0)) @panic("no topic");
+            found.state = @enumFromInt(1 + random.below(3));
+            const name = NAMED[random.below(NAMED.len)];
+            if (found.state != .unknown) {
+                found.text = name.ptr;
+                found.size = @intCast(name.len);
+            }
+        }
+        if (names.asks.room) {
+            if (random.below(2) == 0) return false;
+            self.clear();
+        }
+        if (names.asks.session) {
+            const is_in = random.below(2) == 0;
+            names.answered = index;
+            names.partitions = if (is_in) 7 else -1;
+            names.session = if (is_in) SESSION else null;
+            names.session_size = SESSION.len;
+        }
+        return true;
+    }
+};
+
+var known: Known = undefined;
+
 fn text(comptime words: []const u8) lines.Text {
     return .{ .text = words.ptr, .size = words.len };
 }
@@ -120,8 +187,7 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
         .summaries = .{
             .output = call.output,
             .output_size = 0,
-            .topics = .{ .ids = undefined, .ends = undefined, .names = undefined, .count = 0 },
-            .sessions = null,
+            .names = if (random.below(4) == 0) null else known.begin(batch.count, random),
             .written = 0,
         },
         .told = &told,
@@ -146,12 +212,61 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
         const first = writer.next;
         const outcome = kernel.kafkasniff_text_lines(&writer);
         if (outcome == .misuse) @panic("misuse");
+        if (outcome == .asks and writer.summaries.names == null) @panic("asked without names");
         if (writer.used > writer.output_size or (writer.used > before) != (writer.next > first)) @panic("not lines");
         if (writer.used > before and writer.output[writer.used - 1] != '\n') @panic("not a line");
         run.texts += writer.next - first;
         if (outcome == .done) return;
         run.ended += 1;
+        if (outcome == .asks and known.answer(writer.next, random)) continue;
         writer.next += 1;
+    }
+}
+
+/// The same messages as columns, any two of them as an exchange.
+fn columns(run: *Run, batch: *Batch, random: *fuzz.Random) void {
+    const call = run.exchanges;
+    const before = call.*;
+    defer call.* = before;
+    var pairs: [MOST]exchanges.Pair = undefined;
+    for (pairs[0..batch.count], 0..) |*pair, index| {
+        const asked = if (random.below(8) == 0) random.below(MOST + 1) else batch.messages[index].pair;
+        pair.* = .{ .request = @truncate(asked), .response = @intCast(index) };
+    }
+    call.messages = &batch.messages;
+    call.messages_size = batch.count;
+    call.buffer = run.room;
+    call.buffer_size = run.room_size;
+    call.arena = run.room;
+    call.arena_size = run.room_size;
+    call.pairs = &pairs;
+    call.pairs_size = batch.count;
+    call.headers = @intFromBool(random.below(8) == 0);
+    call.bodies = @truncate(random.below(2));
+    call.records = @truncate(random.below(2));
+    if (random.below(4) == 0) {
+        inline for (.{ &call.requests, &call.responses, &call.names.texts }) |texts_of| texts_of.size = random.below(300);
+        inline for (.{ "rows_size", "topics_size", "partitions_size", "batches_size" }) |name| {
+            @field(call, name) = random.below(4);
+        }
+    }
+    call.next = 0;
+    while (call.next < batch.count) {
+        const first = call.next;
+        const outcome = kernel.kafkasniff_exchanges(call);
+        if (outcome != .done and outcome != .no_room) @panic("misuse");
+        if (call.rows_used > call.next - first) @panic("rows of no exchange");
+        var topics: u64 = 0;
+        var partitions: u64 = 0;
+        var batches: u64 = 0;
+        for (call.rows[0..call.rows_used]) |*row| {
+            topics += row.topics;
+            partitions += row.partitions;
+            batches += row.batches;
+        }
+        if (topics != call.topics_used or partitions != call.partitions_used or batches != call.batches_used) @panic("not rows");
+        run.rows += call.rows_used;
+        if (outcome == .no_room and call.rows_used == 0) call.next += 1;
     }
 }
 
@@ -159,6 +274,7 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
     var random = fuzz.Random{ .state = run.random | 1 };
     const call = run.call;
     const output_size = call.call.output_size;
+    known.clear();
     var ends: [MOST]u64 = undefined;
     var states: [MOST]lines.State = undefined;
     for (0..run.executions) |_| {
@@ -185,6 +301,7 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
         call.source.buffer_size = run.room_size;
         call.source.arena = run.room;
         call.source.arena_size = run.room_size;
+        call.names = if (random.below(4) == 0) null else known.begin(batch.count, &random);
         call.next = 0;
         call.base = 0;
         call.last = batch.count;
@@ -198,6 +315,10 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
             if (outcome == .done) break;
             run.ended += 1;
             if (outcome == .misuse) @panic("misuse");
+            if (outcome == .asks) {
+                if (call.names == null) @panic("asked without names");
+                if (known.answer(call.next, &random)) continue;
+            }
             if (outcome == .compressed and !given) {
                 for (call.call.batches[0..call.call.batches_wanted]) |*one| {
                     const found = run.room[random.below(run.room_size)..run.room_size];
@@ -231,6 +352,7 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
             begin = end;
         }
         texts(run, &batch, &random);
+        columns(run, &batch, &random);
     }
     call.call.output_size = output_size;
     run.random = random.state;

@@ -27,7 +27,7 @@ const Run = extern struct {
     size: u64,
     session: i64,
     /// How many ended in each status; of tables how many were refused and taken.
-    ended: [5]u64,
+    ended: [6]u64,
 };
 
 const MARK = 0xA5;
@@ -35,8 +35,14 @@ const MARKED = 64;
 
 fn write(run: *Run, table: [*]const u8, data: []const u8, random: *fuzz.Random) usize {
     const call = run.call;
-    const sessions = [_]i64{ run.session, -1 };
-    call.sessions = if (random.below(4) == 0) null else &sessions;
+    const names = call.names.?;
+    defer call.names = names;
+    // The table stays as it is: whatever is asked for has no name.
+    const used = names.used;
+    const state = names.*;
+    names.answered = if (random.below(4) == 0) 1 else 0;
+    names.partitions = run.session;
+    if (random.below(8) == 0) call.names = null;
     var items: [2]kernel.calls.Item = undefined;
     for (&items, 0..) |*item, number| item.* = .{
         .program = table,
@@ -59,6 +65,13 @@ fn write(run: *Run, table: [*]const u8, data: []const u8, random: *fuzz.Random) 
     _ = kernel.kafkasniff_summaries(call, data.ptr, data.len, &items, items.len);
     for (behind) |byte| if (byte != MARK) @trap();
     if (call.written > call.output_size) @trap();
+    if (names.wanted > names.wants_size or names.used < used) @trap();
+    for (names.wants[0..names.wanted]) |place| {
+        const found = &names.topics[place];
+        if (found.state != .wanted) @trap();
+        found.* = .{ .id = @splat(0), .text = null, .size = 0, .state = .wanted };
+    }
+    names.* = state;
     return @intCast(@intFromEnum(items[0].status));
 }
 

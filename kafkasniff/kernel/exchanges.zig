@@ -1,0 +1,702 @@
+//! Exchanges of `feed.zig` as columns: both bodies as JSON text, what they name, and where their batches of records are.
+//!
+//! The specification is `kafkasniff/rows/exchanges.py` with `entities.py`. A body is walked twice: as JSON, which finds
+//! whatever is not right in it, and for its facts, by the roles of fields. Exchanges of which there is more to report are
+//! left to Python. `kafkasniff/native/exchanges.py` has the same structures.
+
+const calls = @import("call.zig");
+const columns = @import("columns.zig");
+const feed = @import("feed.zig");
+const isText = @import("text.zig").isText;
+const Json = @import("json.zig").Json;
+const kindOf = @import("lines.zig").kindOf;
+const programs = @import("program.zig");
+const reading = @import("reader.zig");
+const records = @import("records.zig");
+const std = @import("std");
+const walking = @import("walk.zig");
+
+const Error = reading.Error;
+const Message = feed.Message;
+const Op = programs.Op;
+
+pub const NONE: u32 = 0xFFFF_FFFF;
+/// Bytes of a request in front of its client id.
+const CLIENT_ID = 10;
+/// Topics and partitions of an exchange, each looked for among those before it; exchanges with more are Python's.
+const MOST = 1024;
+pub const VALUES = 6;
+
+/// Arrow's layout of texts, one behind the other.
+pub const Texts = extern struct {
+    /// One more than there are texts.
+    offsets: [*]i32,
+    data: [*]u8,
+    size: u64,
+    used: u64,
+};
+
+/// Texts of which each is kept once.
+pub const Names = extern struct {
+    texts: Texts,
+    /// Indices by hash, NONE where there is none; a power of two.
+    table: [*]u32,
+    table_size: u64,
+    count: u64,
+
+    fn index(self: *Names, text: []const u8) Error!u32 {
+        const mask = self.table_size - 1;
+        var at = std.hash.Wyhash.hash(0, text) & mask;
+        while (self.table[at] != NONE) : (at = (at + 1) & mask) {
+            const found = self.table[at];
+            const begin: usize = @intCast(self.texts.offsets[found]);
+            const end: usize = @intCast(self.texts.offsets[found + 1]);
+            if (std.mem.eql(u8, self.texts.data[begin..end], text)) return found;
+        }
+        if (self.count >= self.table_size / 2 or text.len > self.texts.size - self.texts.used) return error.NoRoom;
+        const made: u32 = @intCast(self.count);
+        @memcpy(self.texts.data[self.texts.used..][0..text.len], text);
+        self.texts.used += text.len;
+        self.count += 1;
+        self.texts.offsets[self.count] = @intCast(self.texts.used);
+        self.table[at] = made;
+        return made;
+    }
+};
+
+/// Two messages, by their indices.
+pub const Pair = extern struct { request: u32, response: u32 };
+
+pub const Row = extern struct {
+    /// Index of the pair.
+    pair: u64,
+    /// Records of all partitions; see `has`.
+    records: i64,
+    /// Numbers of the request, see `Role`.
+    values: [VALUES]i64,
+    has: packed struct(u32) { records: bool = false, throttle: bool = false, rest: u30 = 0 },
+    throttle: i32,
+    /// The first error code, and how many there are.
+    code: i32,
+    codes: u32,
+    // Names, by their indices
+    client_id: u32,
+    group: u32,
+    transaction: u32,
+    asked_member: u32,
+    told_member: u32,
+    // How many there are with this row
+    topics: u32,
+    partitions: u32,
+    batches: u32,
+};
+
+pub const Partition = extern struct {
+    offset: i64 = 0,
+    watermark: i64 = 0,
+    records: i64 = 0,
+    bytes: i64 = 0,
+    producer_id: i64 = 0,
+    topic: u32,
+    partition: i32,
+    code: i32 = 0,
+    batches: i32 = 0,
+    producer_epoch: i32 = 0,
+    base_sequence: i32 = 0,
+    /// An index in `records.CODECS`, or behind these: several.
+    codec: i32 = 0,
+    has: packed struct(u32) {
+        offset: bool = false,
+        watermark: bool = false,
+        code: bool = false,
+        batches: bool = false,
+        codec: bool = false,
+        uncompressed: bool = false,
+        producer: bool = false,
+        rest: u25 = 0,
+    } = .{},
+};
+
+/// What records of a batch have in common, beside `columns.Batch`.
+pub const Shared = extern struct {
+    producer_id: i64,
+    /// Records that its header states.
+    count: i64,
+    row: u32,
+    partition: i32,
+    topic: u32,
+    producer_epoch: i32,
+    is_request: u8,
+    appended: u8,
+    transactional: u8,
+    spare: [5]u8 = @splat(0),
+};
+
+pub const Exchanges = extern struct {
+    messages: [*]const Message,
+    messages_size: u64,
+    buffer: [*]const u8,
+    buffer_size: u64,
+    arena: [*]const u8,
+    arena_size: u64,
+    pairs: [*]const Pair,
+    pairs_size: u64,
+    /// Programs whose ops have roles, by direction (0 request, 1 response) and code; null: such messages are Python's.
+    programs: [*]const ?[*]const u8,
+    call: *calls.Call,
+    /// 1: nothing of bodies is wanted.
+    headers: u32,
+    /// 1: bodies are wanted as text.
+    bodies: u32,
+    /// 1: batches of records are wanted.
+    records: u32,
+    spare: u32,
+    /// Bytes of a message that is read here, at most.
+    most: u64,
+    requests: Texts,
+    responses: Texts,
+    names: Names,
+    rows: [*]Row,
+    rows_size: u64,
+    topics: [*]u32,
+    topics_size: u64,
+    partitions: [*]Partition,
+    partitions_size: u64,
+    batches: [*]columns.Batch,
+    shared: [*]Shared,
+    batches_size: u64,
+
+    /// The next pair, also a result.
+    next: u64,
+    // Results
+    rows_used: u64,
+    topics_used: u64,
+    partitions_used: u64,
+    batches_used: u64,
+};
+
+/// What a field says; `kafka/roles.py` gives them to ops.
+const Role = enum(u8) {
+    none = 0,
+    /// Something in this struct has a role.
+    inside = 1,
+    topic = 2,
+    /// The same: those of the brokers' own are Python's.
+    data_topic = 3,
+    group = 4,
+    transaction = 5,
+    partition = 6,
+    /// An array of partitions.
+    partitions = 7,
+    offset = 8,
+    watermark = 9,
+    code = 10,
+    records = 11,
+    member = 12,
+    throttle = 13,
+    /// From here on: numbers that go to `Row.values`.
+    value = 16,
+    _,
+};
+
+/// Rows from `next` on, until there is no room: 1 where that ended it. Rows begin anew with each call.
+pub fn run(call: *Exchanges) calls.Status {
+    if (!std.math.isPowerOfTwo(call.names.table_size) or call.next > call.pairs_size) return .misuse;
+    inline for (.{ &call.requests, &call.responses, &call.names.texts }) |texts| {
+        if (texts.size > std.math.maxInt(i32)) return .misuse;
+        texts.used = 0;
+        texts.offsets[0] = 0;
+    }
+    @memset(call.names.table[0..call.names.table_size], NONE);
+    call.names.count = 0;
+    call.rows_used = 0;
+    call.topics_used = 0;
+    call.partitions_used = 0;
+    call.batches_used = 0;
+    while (call.next < call.pairs_size) : (call.next += 1) {
+        if (call.rows_used == call.rows_size) return .no_room;
+        const before = .{ call.requests.used, call.responses.used, call.topics_used, call.partitions_used, call.batches_used };
+        exchange(call) catch |reason| {
+            call.requests.used, call.responses.used, call.topics_used, call.partitions_used, call.batches_used = before;
+            if (reason == error.NoRoom) return .no_room;
+            continue;
+        };
+        call.rows_used += 1;
+        call.requests.offsets[call.rows_used] = @intCast(call.requests.used);
+        call.responses.offsets[call.rows_used] = @intCast(call.responses.used);
+    }
+    return .done;
+}
+
+fn exchange(call: *Exchanges) Error!void {
+    const pair = &call.pairs[call.next];
+    if (pair.request >= call.messages_size or pair.response >= call.messages_size) return error.Odd;
+    const asked = &call.messages[pair.request];
+    const answered = &call.messages[pair.response];
+    const data = try bytesOf(call, asked);
+    const first_batch = call.batches_used;
+    const row = &call.rows[call.rows_used];
+    row.* = .{
+        .pair = call.next,
+        .records = 0,
+        .values = @splat(0),
+        .has = .{},
+        .throttle = 0,
+        .code = 0,
+        .codes = 0,
+        .client_id = NONE,
+        .group = NONE,
+        .transaction = NONE,
+        .asked_member = NONE,
+        .told_member = NONE,
+        .topics = 0,
+        .partitions = 0,
+        .batches = 0,
+    };
+    if (asked.client_id >= 0) {
+        const size: usize = @intCast(asked.client_id);
+        if (data.len < CLIENT_ID + size) return error.Odd;
+        const text = data[CLIENT_ID..][0..size];
+        if (!isText(text)) return error.Odd;
+        row.client_id = try call.names.index(text);
+    }
+    if (call.headers != 0) return;
+    const request = try Body.of(call, asked, data);
+    const response = try Body.of(call, answered, try bytesOf(call, answered));
+    _ = try request.json(call, &call.requests);
+    const noted = try response.json(call, &call.responses);
+    codes(call.call.notes[0..noted], row);
+    var facts = Facts{
+        .call = call,
+        .row = row,
+        .program = request.program,
+        .reader = .{ .bytes = request.data, .at = request.start },
+        .is_request = true,
+        .first_topic = call.topics_used,
+        .first_partition = call.partitions_used,
+    };
+    try facts.structure(0, NONE);
+    facts.program = response.program;
+    facts.reader = .{ .bytes = response.data, .at = response.start };
+    facts.is_request = false;
+    try facts.structure(0, NONE);
+    row.topics = @intCast(call.topics_used - facts.first_topic);
+    row.partitions = @intCast(call.partitions_used - facts.first_partition);
+    row.batches = @intCast(call.batches_used - first_batch);
+    if (facts.many_groups) row.group = NONE;
+    if (facts.many_transactions) row.transaction = NONE;
+    for (call.partitions[facts.first_partition..call.partitions_used]) |*one| {
+        if (!one.has.batches) continue;
+        row.has.records = true;
+        row.records += one.records;
+    }
+}
+
+fn bytesOf(call: *const Exchanges, message: *const Message) Error![]const u8 {
+    const source = if (message.flags.arena) call.arena[0..call.arena_size] else call.buffer[0..call.buffer_size];
+    if (message.start > source.len or message.size > source.len - message.start) return error.Odd;
+    return source[message.start..][0..message.size];
+}
+
+/// Where a body is, and what it is read by.
+const Body = struct {
+    program: programs.Program,
+    data: []const u8,
+    start: usize,
+
+    fn of(call: *const Exchanges, message: *const Message, data: []const u8) Error!Body {
+        if (message.flags.tags or message.code >= feed.KEYS * feed.VERSIONS or message.size > call.most) return error.Odd;
+        const address = call.programs[kindOf(message)] orelse return error.Odd;
+        if (message.body > data.len or message.time == feed.NO_TIME) return error.Odd;
+        return .{ .program = programs.Program.at(address), .data = data, .start = message.body };
+    }
+
+    /// Write it behind these texts, where bodies are wanted; returns the bytes of its error codes in `Call.notes`.
+    fn json(self: *const Body, call: *const Exchanges, into: *Texts) Error!usize {
+        const one = call.call;
+        one.batches_wanted = 0;
+        one.batches_given = 0;
+        one.records = 0;
+        one.truncated = 0;
+        one.looked_at = 0;
+        var out = Json{ .bytes = into.data[0..into.size], .at = into.used, .form = one.wants.form };
+        var walk = walking.Walk(Json).init(one, self.program, self.data, self.start, &out, null);
+        const after = try walk.run();
+        if (walk.account.wanting or walk.problems > 0 or after != self.data.len) return error.Odd;
+        if (call.bodies != 0) into.used = out.at;
+        return walk.noted;
+    }
+};
+
+fn codes(notes: []const u8, row: *Row) void {
+    var at: usize = 0;
+    while (at < notes.len) {
+        const note = notes[at..];
+        if (at == 0) row.code = std.mem.readInt(i32, note[12..16], .little);
+        row.codes += 1;
+        at += calls.NOTE + @as(usize, std.mem.readInt(u16, note[2..4], .little));
+    }
+}
+
+/// The header of a batch of magic 2.
+const Header = struct {
+    codec: i32,
+    appended: bool,
+    transactional: bool,
+    base_offset: i64,
+    base_timestamp: i64,
+    max_timestamp: i64,
+    producer_id: i64,
+    producer_epoch: i16,
+    base_sequence: i32,
+    count: i32,
+
+    fn of(bytes: []const u8) Error!Header {
+        var reader = reading.Reader{ .bytes = bytes };
+        const base_offset = try reader.int(i64);
+        // The length, the leader's epoch, magic and CRC
+        _ = try reader.take(13);
+        const attributes = try reader.int(u16);
+        _ = try reader.int(i32); // delta of the last offset
+        return .{
+            .codec = attributes & 7,
+            .appended = attributes & records.LOG_APPEND_TIME != 0,
+            .transactional = attributes & records.TRANSACTIONAL != 0,
+            .base_offset = base_offset,
+            .base_timestamp = try reader.int(i64),
+            .max_timestamp = try reader.int(i64),
+            .producer_id = try reader.int(i64),
+            .producer_epoch = try reader.int(i16),
+            .base_sequence = try reader.int(i32),
+            .count = try reader.int(i32),
+        };
+    }
+};
+
+/// What the fields of one struct say.
+const Own = struct {
+    topic: u32,
+    partition: ?i32 = null,
+    /// Where an array of partitions is.
+    partitions: ?usize = null,
+    compact: bool = false,
+    offset: ?i64 = null,
+    watermark: ?i64 = null,
+    code: ?i32 = null,
+    records: ?[]const u8 = null,
+};
+
+/// Reads bodies that are right, by the roles of their fields.
+const Facts = struct {
+    call: *Exchanges,
+    row: *Row,
+    program: programs.Program,
+    reader: reading.Reader,
+    is_request: bool,
+    first_topic: usize,
+    first_partition: usize,
+    /// The partition that the last struct was about: the next one mostly follows.
+    last: usize = 0,
+    many_groups: bool = false,
+    many_transactions: bool = false,
+
+    const Self = @This();
+
+    fn structure(self: *Self, index: u32, outer: u32) Error!void {
+        const op = &self.program.ops[index];
+        var own = Own{ .topic = outer };
+        var done = false;
+        var child = index + 1;
+        for (0..op.fields) |_| {
+            const field = &self.program.ops[child];
+            switch (@as(Role, @enumFromInt(field.role))) {
+                .none => try self.skip(child),
+                .inside => {
+                    // What a struct says itself stands in front of these (`kafka/roles.py`).
+                    if (!done) try self.note(&own);
+                    done = true;
+                    for (0..if (field.flags.array) try self.length(field) orelse 0 else 1) |_| {
+                        try self.structure(child, own.topic);
+                    }
+                },
+                else => |role| try self.value(role, field, &own),
+            }
+            child = field.next;
+        }
+        if (!done) try self.note(&own);
+        if (op.flags.flexible) try self.skipTags();
+    }
+
+    fn value(self: *Self, role: Role, field: *const Op, own: *Own) Error!void {
+        switch (role) {
+            .topic, .data_topic, .group, .transaction, .member => {
+                for (0..if (field.flags.array) try self.length(field) orelse 0 else 1) |_| {
+                    const size = try self.textLength(field);
+                    const text = if (size) |known| try self.reader.take(known) else null;
+                    try self.named(role, text, own);
+                    if (field.flags.array) own.topic = NONE;
+                }
+            },
+            .partition => own.partition = try self.reader.int(i32),
+            .partitions => {
+                own.partitions = self.reader.at;
+                own.compact = field.flags.compact;
+                _ = try self.reader.take(4 * (try self.length(field) orelse 0));
+            },
+            .offset => own.offset = try self.number(field),
+            .watermark => own.watermark = try self.number(field),
+            .code => own.code = std.math.cast(i32, try self.number(field)) orelse return error.Odd,
+            .records => own.records = if (try self.length(field)) |size| try self.reader.take(size) else null,
+            .throttle => {
+                self.row.throttle = std.math.cast(i32, try self.number(field)) orelse return error.Odd;
+                self.row.has.throttle = true;
+            },
+            .none, .inside => unreachable,
+            .value, _ => {
+                const number_of = @intFromEnum(role) - @intFromEnum(Role.value);
+                if (number_of >= VALUES) return error.Odd;
+                self.row.values[number_of] = try self.number(field);
+            },
+        }
+    }
+
+    fn named(self: *Self, role: Role, text: ?[]const u8, own: *Own) Error!void {
+        const known = text orelse {
+            if (role == .topic or role == .data_topic) own.topic = NONE;
+            return;
+        };
+        // Their records are read, and a log of metadata is fetched otherwise.
+        if (role == .data_topic and std.mem.startsWith(u8, known, "__")) return error.Odd;
+        const index = try self.call.names.index(known);
+        const row = self.row;
+        switch (role) {
+            .topic, .data_topic => {
+                own.topic = index;
+                try self.topic(index);
+            },
+            .group => {
+                if (row.group != NONE and row.group != index) self.many_groups = true;
+                row.group = index;
+            },
+            .transaction => {
+                if (row.transaction != NONE and row.transaction != index) self.many_transactions = true;
+                row.transaction = index;
+            },
+            else => (if (self.is_request) &row.asked_member else &row.told_member).* = index,
+        }
+    }
+
+    fn topic(self: *Self, index: u32) Error!void {
+        const call = self.call;
+        const before = call.topics[self.first_topic..call.topics_used];
+        if (std.mem.indexOfScalar(u32, before, index) != null) return;
+        if (before.len == MOST) return error.Odd;
+        if (call.topics_used == call.topics_size) return error.NoRoom;
+        call.topics[call.topics_used] = index;
+        call.topics_used += 1;
+    }
+
+    /// What is known of a struct's partitions.
+    fn note(self: *Self, own: *const Own) Error!void {
+        if (own.topic == NONE) {
+            if (own.records != null) return error.Odd;
+            return;
+        }
+        if (own.partition) |number_of| {
+            const one = try self.partition(own.topic, number_of);
+            if (own.offset) |offset| {
+                one.offset = offset;
+                one.has.offset = true;
+            }
+            if (own.watermark) |watermark| {
+                one.watermark = watermark;
+                one.has.watermark = true;
+            }
+            if (own.code) |code| if (!one.has.code) {
+                one.code = code;
+                one.has.code = true;
+            };
+            if (own.records) |bytes| try self.batches(one, bytes);
+        } else if (own.records != null) return error.Odd;
+        if (own.partitions) |at| {
+            var reader = reading.Reader{ .bytes = self.reader.bytes, .at = at };
+            const count = if (own.compact) @as(i64, @intCast(try reader.varint())) - 1 else try reader.int(i32);
+            for (0..@intCast(@max(count, 0))) |_| _ = try self.partition(own.topic, try reader.int(i32));
+        }
+    }
+
+    fn partition(self: *Self, topic_of: u32, number_of: i32) Error!*Partition {
+        const call = self.call;
+        const known = call.partitions[self.first_partition..call.partitions_used];
+        if (self.last + 1 < known.len and isOf(&known[self.last + 1], topic_of, number_of)) {
+            self.last += 1;
+            return &known[self.last];
+        }
+        for (known, 0..) |*one, index| {
+            if (!isOf(one, topic_of, number_of)) continue;
+            self.last = index;
+            return one;
+        }
+        if (known.len == MOST) return error.Odd;
+        if (call.partitions_used == call.partitions_size) return error.NoRoom;
+        const made = &call.partitions[call.partitions_used];
+        made.* = .{ .topic = topic_of, .partition = number_of };
+        self.last = known.len;
+        call.partitions_used += 1;
+        return made;
+    }
+
+    inline fn isOf(one: *const Partition, topic_of: u32, number_of: i32) bool {
+        return one.topic == topic_of and one.partition == number_of;
+    }
+
+    /// The batches of a field, all of magic 2: others are Python's, and where records are wanted compressed ones, too.
+    fn batches(self: *Self, one: *Partition, bytes: []const u8) Error!void {
+        const call = self.call;
+        var at: usize = 0;
+        one.records = 0;
+        one.bytes = 0;
+        one.batches = 0;
+        one.has.batches = true;
+        one.has.uncompressed = true;
+        one.has.codec = false;
+        while (bytes.len - at >= records.COMMON_SIZE) {
+            const size = records.ENTRY + @as(usize, @intCast(@max(std.mem.readInt(i32, bytes[at + 8 ..][0..4], .big), 0)));
+            if (bytes[at + 16] != 2) return error.Odd;
+            if (size > bytes.len - at) break;
+            const batch = try Header.of(bytes[at..][0..size]);
+            one.records += batch.count;
+            one.bytes += @intCast(size);
+            if (batch.codec != 0) {
+                if (call.records != 0) return error.Odd;
+                one.has.uncompressed = false;
+            }
+            if (one.batches == 0) {
+                one.producer_id = batch.producer_id;
+                one.producer_epoch = batch.producer_epoch;
+                one.base_sequence = batch.base_sequence;
+                one.has.producer = true;
+                one.codec = batch.codec;
+                one.has.codec = true;
+            } else if (one.codec != batch.codec) {
+                one.codec = records.CODECS.len;
+            }
+            one.batches += 1;
+            if (call.records != 0) try self.give(one, &batch, bytes[at..][0..size]);
+            at += size;
+        }
+        one.bytes += @intCast(bytes.len - at);
+    }
+
+    /// A batch for `columns.zig`.
+    fn give(self: *Self, one: *const Partition, batch: *const Header, bytes: []const u8) Error!void {
+        const call = self.call;
+        if (call.batches_used == call.batches_size) return error.NoRoom;
+        call.batches[call.batches_used] = .{
+            .records = bytes.ptr + records.HEADER_SIZE,
+            .size = bytes.len - records.HEADER_SIZE,
+            .base_offset = batch.base_offset,
+            .base_timestamp = batch.base_timestamp,
+            .append_timestamp = if (batch.appended) batch.max_timestamp else 0,
+            .most_records = @min(call.call.max_records, records.MAX_RECORD_RATE * bytes.len),
+            .most_headers = @min(call.call.max_records, records.MAX_HEADER_RATE * bytes.len),
+            .base_sequence = batch.base_sequence,
+            .magic = 2,
+            .appended = @intFromBool(batch.appended),
+            .spare = 0,
+            .status = .odd,
+            .found = .{},
+            .counts = .{},
+            .last_offset = 0,
+        };
+        call.shared[call.batches_used] = .{
+            .producer_id = batch.producer_id,
+            .count = batch.count,
+            .row = @intCast(call.rows_used),
+            .partition = one.partition,
+            .topic = one.topic,
+            .producer_epoch = batch.producer_epoch,
+            .is_request = @intFromBool(self.is_request),
+            .appended = @intFromBool(batch.appended),
+            .transactional = @intFromBool(batch.transactional),
+        };
+        call.batches_used += 1;
+    }
+
+    // Bytes
+
+    /// A length, or the count of an array; null for null.
+    fn length(self: *Self, field: *const Op) Error!?usize {
+        const size: i64 = if (field.flags.compact)
+            @as(i64, @intCast(try self.reader.varint())) - 1
+        else if (field.kind == .string and !field.flags.array)
+            try self.reader.int(i16)
+        else
+            try self.reader.int(i32);
+        return if (size < 0) null else @intCast(size);
+    }
+
+    /// That of a string, or of one in an array.
+    fn textLength(self: *Self, field: *const Op) Error!?usize {
+        const size: i64 = if (field.flags.compact)
+            @as(i64, @intCast(try self.reader.varint())) - 1
+        else
+            try self.reader.int(i16);
+        return if (size < 0) null else @intCast(size);
+    }
+
+    fn number(self: *Self, field: *const Op) Error!i64 {
+        return switch (field.kind) {
+            .int8 => try self.reader.int(i8),
+            .int16, .error_code => try self.reader.int(i16),
+            .uint16 => try self.reader.int(u16),
+            .int32 => try self.reader.int(i32),
+            .uint32 => try self.reader.int(u32),
+            .int64 => try self.reader.int(i64),
+            else => error.Odd,
+        };
+    }
+
+    fn skip(self: *Self, index: u32) Error!void {
+        const field = &self.program.ops[index];
+        var count: usize = if (field.flags.array) try self.length(field) orelse 0 else 1;
+        if (field.kind == .structure) {
+            if (!field.flags.array and field.flags.nullable) {
+                if (try self.reader.int(i8) < 0) return;
+            }
+            while (count > 0) : (count -= 1) {
+                var child = index + 1;
+                for (0..field.fields) |_| {
+                    try self.skip(child);
+                    child = self.program.ops[child].next;
+                }
+                if (field.flags.flexible) try self.skipTags();
+            }
+            return;
+        }
+        const size: usize = switch (field.kind) {
+            .boolean, .int8 => 1,
+            .int16, .uint16, .error_code => 2,
+            .int32, .uint32 => 4,
+            .int64, .float64 => 8,
+            .uuid => 16,
+            .string => {
+                while (count > 0) : (count -= 1) _ = try self.reader.take(try self.textLength(field) orelse 0);
+                return;
+            },
+            else => {
+                if (field.flags.array) return error.Odd;
+                _ = try self.reader.take(try self.length(field) orelse 0);
+                return;
+            },
+        };
+        _ = try self.reader.take(count * size);
+    }
+
+    fn skipTags(self: *Self) Error!void {
+        for (0..@intCast(try self.reader.varint())) |_| {
+            _ = try self.reader.varint();
+            _ = try self.reader.take(@intCast(try self.reader.varint()));
+        }
+    }
+};

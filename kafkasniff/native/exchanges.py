@@ -1,0 +1,247 @@
+"""Exchanges of a batch as columns, many at a time; `kernel/exchanges.zig` has the same structures."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.native.caller import Caller
+from kafkasniff.native.calls import DONE, FORMS, NO_ROOM, RECORDS, SHOW_SECRETS
+from kafkasniff.native.columns import BATCH
+from kafkasniff.native.feed import KEYS, VERSIONS
+from kafkasniff.native.library import Kernel
+
+__all__ = ["CODECS", "PAIR", "ROW", "VALUES", "ExchangeColumns", "ExchangeReader", "Strings"]
+
+VALUES: Final = 6
+"""Numbers of a request that a row has room for."""
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd", "mixed")
+"""By the `codec` of a partition."""
+
+MAX_ROWS: Final = 32_768
+MAX_TEXT: Final = 8 << 20
+"""Rows of one call, and bytes of their requests as text, and of their responses. An exchange with more is Python's."""
+MAX_INSIDE: Final = 65_536
+"""Topics, partitions and batches of all rows of a call, each."""
+MAX_NAMES: Final = 32_768
+MAX_NAME_BYTES: Final = 2 << 20
+"""Different names of topics, groups and clients in a call."""
+
+PAIR: Final = np.dtype([("request", np.uint32), ("response", np.uint32)])
+"""The messages of an exchange, by their indices."""
+ROW: Final = np.dtype(
+    [
+        ("pair", np.uint64),
+        ("records", np.int64),
+        ("values", np.int64, (VALUES,)),
+        ("has", np.uint32),
+        *((name, np.int32) for name in ("throttle", "code")),
+        *((name, np.uint32) for name in ("codes", "client_id", "group", "transaction", "asked_member", "told_member")),
+        *((name, np.uint32) for name in ("topics", "partitions", "batches")),
+    ],
+    align=True,
+)
+"""An exchange (`exchanges.Row`)."""
+HAS_RECORDS, HAS_THROTTLE = 1, 2
+PARTITION: Final = np.dtype(
+    [
+        *((name, np.int64) for name in ("offset", "watermark", "records", "bytes", "producer_id")),
+        ("topic", np.uint32),
+        *((name, np.int32) for name in ("partition", "code", "batches", "producer_epoch", "base_sequence", "codec")),
+        ("has", np.uint32),
+    ],
+    align=True,
+)
+"""What an exchange says about a partition (`exchanges.Partition`)."""
+HAS_OFFSET, HAS_WATERMARK, HAS_CODE, HAS_BATCHES, HAS_CODEC, HAS_UNCOMPRESSED, HAS_PRODUCER = (
+    1 << at for at in range(7)
+)
+SHARED: Final = np.dtype(
+    [
+        ("producer_id", np.int64),
+        ("count", np.int64),
+        ("row", np.uint32),
+        ("partition", np.int32),
+        ("topic", np.uint32),
+        ("producer_epoch", np.int32),
+        *((name, np.uint8) for name in ("is_request", "appended", "transactional")),
+        ("spare", np.uint8, (5,)),
+    ],
+    align=True,
+)
+"""What records of a batch have in common (`exchanges.Shared`)."""
+
+
+class _Texts(ctypes.Structure):
+    _fields_ = (
+        ("offsets", ctypes.c_void_p),
+        ("data", ctypes.c_void_p),
+        ("size", ctypes.c_uint64),
+        ("used", ctypes.c_uint64),
+    )
+
+
+class _Names(ctypes.Structure):
+    _fields_ = (
+        ("texts", _Texts),
+        ("table", ctypes.c_void_p),
+        ("table_size", ctypes.c_uint64),
+        ("count", ctypes.c_uint64),
+    )
+
+
+class _Exchanges(ctypes.Structure):
+    _fields_ = (
+        ("messages", ctypes.c_void_p),
+        ("messages_size", ctypes.c_uint64),
+        ("buffer", ctypes.c_void_p),
+        ("buffer_size", ctypes.c_uint64),
+        ("arena", ctypes.c_void_p),
+        ("arena_size", ctypes.c_uint64),
+        ("pairs", ctypes.c_void_p),
+        ("pairs_size", ctypes.c_uint64),
+        ("programs", ctypes.c_void_p),
+        ("call", ctypes.c_void_p),
+        ("headers", ctypes.c_uint32),
+        ("bodies", ctypes.c_uint32),
+        ("records", ctypes.c_uint32),
+        ("spare", ctypes.c_uint32),
+        ("most", ctypes.c_uint64),
+        ("requests", _Texts),
+        ("responses", _Texts),
+        ("names", _Names),
+        ("rows", ctypes.c_void_p),
+        ("rows_size", ctypes.c_uint64),
+        ("topics", ctypes.c_void_p),
+        ("topics_size", ctypes.c_uint64),
+        ("partitions", ctypes.c_void_p),
+        ("partitions_size", ctypes.c_uint64),
+        ("batches", ctypes.c_void_p),
+        ("shared", ctypes.c_void_p),
+        ("batches_size", ctypes.c_uint64),
+        ("next", ctypes.c_uint64),
+        ("rows_used", ctypes.c_uint64),
+        ("topics_used", ctypes.c_uint64),
+        ("partitions_used", ctypes.c_uint64),
+        ("batches_used", ctypes.c_uint64),
+    )
+
+
+class Strings(NamedTuple):
+    """Texts in Arrow's layout."""
+
+    offsets: NDArray[np.int32]
+    """One more than there are texts."""
+    data: NDArray[np.uint8]
+
+
+class ExchangeColumns(NamedTuple):
+    """What one call wrote: a row for each exchange, in the order of the pairs."""
+
+    rows: NDArray[np.void]
+    """`ROW`; how many topics, partitions and batches each has, those of all rows one behind the other."""
+    requests: Strings
+    """Bodies as JSON; empty where they are not wanted."""
+    responses: Strings
+    names: Strings
+    """What `client_id`, `group` … are indices of; NONE: null."""
+    topics: NDArray[np.uint32]
+    partitions: NDArray[np.void]
+    """`PARTITION`."""
+    batches: NDArray[np.void]
+    """`BATCH`, which point into the messages' bytes; none where records are not wanted."""
+    shared: NDArray[np.void]
+    """`SHARED`, of the batches."""
+
+
+class _Room:
+    """Memory for texts."""
+
+    def __init__(self, texts: Any, count: int, size: int) -> None:
+        self._texts = texts
+        self._offsets, self._data = np.zeros(count + 1, np.int32), np.empty(size, np.uint8)
+        texts.offsets, texts.data, texts.size = self._offsets.ctypes.data, self._data.ctypes.data, size
+
+    def take(self, count: int) -> Strings:
+        return Strings(self._offsets[: count + 1].copy(), self._data[: self._texts.used].copy())
+
+
+class ExchangeReader:
+    """Reads exchanges of one batch after the other.
+
+    `headers`: of bodies nothing is wanted; `bodies`: their JSON is; `records`: where their batches are; `most`: bytes
+    of a message that is read here, at most; `max_records`: of one message.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        *,
+        headers: bool,
+        bodies: bool = False,
+        records: bool = False,
+        show_secrets: bool = False,
+        most: int,
+        max_records: int = 0,
+    ) -> None:
+        self._kernel = kernel
+        self._caller = Caller(kernel)
+        self._caller.wants = FORMS["auto"] | RECORDS["batches"] | (SHOW_SECRETS if show_secrets else 0)
+        self._caller.most_records = max_records
+        self._programs = np.zeros(2 * KEYS * VERSIONS, np.uint64)
+        call = self.call = _Exchanges()
+        call.call, call.programs, call.most = self._caller.address, self._programs.ctypes.data, most
+        call.headers, call.bodies, call.records = headers, bodies, records
+        self._requests = _Room(call.requests, MAX_ROWS, 0 if headers else MAX_TEXT)
+        self._responses = _Room(call.responses, MAX_ROWS, 0 if headers else MAX_TEXT)
+        self._names = _Room(call.names.texts, MAX_NAMES, MAX_NAME_BYTES)
+        self._table = np.zeros(2 * MAX_NAMES, np.uint32)
+        call.names.table, call.names.table_size = self._table.ctypes.data, len(self._table)
+        inside = 0 if headers else MAX_INSIDE
+        self._rows, self._topics = np.zeros(MAX_ROWS, ROW), np.zeros(inside, np.uint32)
+        self._partitions = np.zeros(inside, PARTITION)
+        batches = MAX_INSIDE if records else 0
+        self._batches, self._shared = np.zeros(batches, BATCH), np.zeros(batches, SHARED)
+        call.rows, call.rows_size = self._rows.ctypes.data, MAX_ROWS
+        call.topics, call.topics_size = self._topics.ctypes.data, inside
+        call.partitions, call.partitions_size = self._partitions.ctypes.data, inside
+        call.batches, call.shared, call.batches_size = self._batches.ctypes.data, self._shared.ctypes.data, batches
+
+    def read_by(self, code: int, request: int, response: int) -> None:
+        """From here on bodies of a version of an API are read by the programs at these addresses."""
+        self._programs[code], self._programs[KEYS * VERSIONS + code] = request, response
+
+    def read(
+        self, messages: NDArray[np.void], buffer: bytes, arena: bytes, pairs: NDArray[np.void], first: int
+    ) -> tuple[ExchangeColumns, int]:
+        """The exchanges from `first` on that have rows, as many as there is room for, and which one comes next.
+
+        `pairs`: of `PAIR`. Those without a row are Python's. What the batches of the result point at is `buffer` and
+        `arena`.
+        """
+        call = self.call
+        messages, pairs = np.ascontiguousarray(messages), np.ascontiguousarray(pairs)
+        kept = [np.frombuffer(data, np.uint8) for data in (buffer, arena)]
+        call.messages, call.messages_size = messages.ctypes.data, len(messages)
+        call.buffer, call.buffer_size = kept[0].ctypes.data, len(buffer)
+        call.arena, call.arena_size = kept[1].ctypes.data, len(arena)
+        call.pairs, call.pairs_size, call.next = pairs.ctypes.data, len(pairs), first
+        outcome = self._kernel.exchanges(ctypes.byref(call))
+        if outcome not in {DONE, NO_ROOM}:
+            raise RuntimeError(f"the kernel refuses to read exchanges: {outcome}")
+        count = call.rows_used
+        found = ExchangeColumns(
+            self._rows[:count].copy(),
+            self._requests.take(count),
+            self._responses.take(count),
+            self._names.take(call.names.count),
+            self._topics[: call.topics_used].copy(),
+            self._partitions[: call.partitions_used].copy(),
+            self._batches[: call.batches_used].copy(),
+            self._shared[: call.batches_used].copy(),
+        )
+        # What does not fit into all of the room is Python's.
+        return found, call.next + (outcome == NO_ROOM and not count)

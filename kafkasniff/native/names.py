@@ -1,0 +1,168 @@
+"""Names of topic ids and fetch sessions in lines of the kernel; `kernel/names.zig` has the same structures."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+
+from kafkasniff.native.calls import address_of
+
+__all__ = ["Held", "LineNames", "NameFacts", "Names"]
+
+FIRST_PLACES: Final = 1 << 10
+"""Places of the table, of which at most half are used; 32 bytes each."""
+MAX_PLACES: Final = 1 << 18
+"""Those of a table that is emptied instead of growing: clusters with more topics are asked for again."""
+MAX_WANTS: Final = 1 << 10
+"""Topic ids that are asked for at a time."""
+
+_TOPICS, _ROOM, _SESSION = 1, 2, 4
+_WANTED, _UNKNOWN, _GIVEN, _LEARNT = range(4)
+_TOPIC: Final = np.dtype([("id", "V16"), ("text", np.uint64), ("size", np.uint32), ("state", np.uint32)])
+_NO_MESSAGE: Final = (1 << 64) - 1
+
+
+class Names(ctypes.Structure):
+    """What is known of topics and of the message at hand, and what the caller is asked."""
+
+    _fields_ = (
+        ("topics", ctypes.c_void_p),
+        ("mask", ctypes.c_uint64),
+        ("used", ctypes.c_uint64),
+        ("wants", ctypes.c_void_p),
+        ("wants_size", ctypes.c_uint64),
+        ("plain", ctypes.c_void_p),
+        ("plain_size", ctypes.c_uint64),
+        ("answered", ctypes.c_uint64),
+        ("partitions", ctypes.c_int64),
+        ("session", ctypes.c_void_p),
+        ("session_size", ctypes.c_uint64),
+        ("asks", ctypes.c_uint32),
+        ("wanted", ctypes.c_uint32),
+        ("facts", ctypes.c_int64 * 2),
+        ("index", ctypes.c_uint64),
+        ("pair", ctypes.c_uint64),
+        ("is_request", ctypes.c_uint8),
+        ("tells", ctypes.c_uint8),
+        ("named", ctypes.c_uint8),
+        ("count", ctypes.c_uint8),
+        ("spare", ctypes.c_uint32),
+    )
+
+
+class Held(NamedTuple):
+    """The fetch session of a message."""
+
+    partitions: int
+    """How many it holds; negative: the message is in none that is known."""
+    text: bytes | None
+    """What bodies show of it, as JSON; None: nothing."""
+
+
+class NameFacts(Protocol):
+    """What an enricher knows."""
+
+    @property
+    def told(self) -> int:
+        """Rises with every topic that is learnt."""
+
+    @property
+    def forgets(self) -> bool:
+        """Whether topics may be forgotten when others are learnt."""
+
+    def topic(self, topic_id: bytes, /) -> tuple[bytes | None, bool]:
+        """The name of a topic id, and whether a message told it."""
+
+    def session(self, index: int, first: int, second: int, /) -> Held | None:
+        """Take a Fetch message that may go by a session, whose turn it is; None where Python has to read it.
+
+        `first`, `second`: of a request the session's number and epoch, of a response error code and session. A message
+        may be taken once more, before any other one is.
+        """
+
+
+class LineNames:
+    """Answers what the kernel asks. `address` is that of the structure."""
+
+    def __init__(self, facts: NameFacts) -> None:
+        self._facts = facts
+        names = self._names = Names()
+        self.address = ctypes.addressof(names)
+        self._wants = np.zeros(MAX_WANTS, np.uint32)
+        names.wants, names.wants_size = self._wants.ctypes.data, MAX_WANTS
+        self._told = facts.told
+        self._emptied = _NO_MESSAGE
+        self._begin(FIRST_PLACES)
+        self.bind(0)
+
+    def _begin(self, places: int) -> None:
+        """Begin with an empty table."""
+        names = self._names
+        self._topics = np.zeros(places, _TOPIC)
+        self._kept: list[bytes] = []
+        names.topics, names.mask, names.used = self._topics.ctypes.data, places - 1, 0
+
+    def bind(self, count: int) -> None:
+        """From here on the messages are these."""
+        names = self._names
+        self._plain = np.zeros(count, np.uint8)
+        names.plain, names.plain_size = self._plain.ctypes.data, count
+        names.answered = self._emptied = _NO_MESSAGE
+
+    def changed(self) -> bool:
+        """Whether topics were learnt since this was asked last: lines may look different from here on."""
+        told = self._facts.told
+        if told == self._told:
+            return False
+        self._told = told
+        if self._facts.forgets or len(self._kept) > 2 * len(self._topics):
+            self._begin(FIRST_PLACES)
+        else:
+            state = self._topics["state"]
+            state[state != _LEARNT] = _WANTED
+        return True
+
+    def asks_session(self) -> bool:
+        """Whether the kernel asks for a fetch session, whose turn it has to be."""
+        return bool(self._names.asks & _SESSION)
+
+    def answer(self) -> bool:
+        """Answer what the kernel asks of a message; False where the message is Python's."""
+        names = self._names
+        if names.asks & _TOPICS:
+            self._name(self._wants[: names.wanted].tolist())
+        if names.asks & _ROOM and not self._make_room():
+            return False
+        if names.asks & _SESSION:
+            held = self._facts.session(names.index, *names.facts)
+            if held is None:
+                return False
+            names.answered, names.partitions = names.index, held.partitions
+            self._text = held.text
+            kept: list[bytes] = []
+            names.session = None if held.text is None else address_of(held.text, kept)
+            names.session_size = 0 if held.text is None else len(held.text)
+        return True
+
+    def _name(self, places: list[int]) -> None:
+        topics = self._topics
+        for place in places:
+            name, is_learnt = self._facts.topic(topics["id"][place].tobytes())
+            if name is None:
+                topics["text"][place], topics["size"][place], topics["state"][place] = 0, 0, _UNKNOWN
+            else:
+                topics["text"][place], topics["size"][place] = address_of(name, self._kept), len(name)
+                topics["state"][place] = _LEARNT if is_learnt else _GIVEN
+
+    def _make_room(self) -> bool:
+        """Make the table larger, or empty it; False where one message has too many topics for it."""
+        if len(self._topics) < MAX_PLACES:
+            self._begin(2 * len(self._topics))
+        elif self._emptied == self._names.index:
+            return False
+        else:
+            self._emptied = self._names.index
+            self._begin(MAX_PLACES)
+        return True

@@ -1,0 +1,146 @@
+"""Requests of earlier batches that wait for their responses, as columns: many begin and end with each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.native.calls import address_of
+from kafkasniff.versions import client_id_text
+
+__all__ = ["HIDDEN", "ROW", "Outstanding", "keys_of"]
+
+HIDDEN: Final = -1
+"""Number of an exchange that is counted and not shown; 0: it has no number yet."""
+ORDINAL_BITS: Final = 40
+"""Of a key: the ordinal of an exchange within its connection. The rest is the index of the connection."""
+SPARE_IDS: Final = 4096
+"""Client ids that are kept although no request has them any more."""
+
+ROW: Final = np.dtype(
+    [
+        *((name, np.int64) for name in ("number", "first_time", "time", "ordinal")),
+        ("correlation", np.int32),
+        ("client_id", np.int32),
+        ("code", np.uint16),
+    ]
+)
+"""A request: the number of its exchange, the times of `feed.MESSAGE`, and `client_id`: an index (-1: null)."""
+
+
+def keys_of(rows: NDArray[np.void]) -> NDArray[np.int64]:
+    """The keys of the exchanges of messages (`feed.MESSAGE`)."""
+    keys: NDArray[np.int64] = (rows["connection"].astype(np.int64) << ORDINAL_BITS) + rows["ordinal"]
+    return keys
+
+
+class Outstanding:
+    """Requests by key, with their client ids."""
+
+    def __init__(self) -> None:
+        self._keys = np.empty(0, np.int64)
+        """Rising."""
+        self._rows = np.empty(0, ROW)
+        self._gone = np.empty(0, np.bool_)
+        """Which rows count no more."""
+        self._indices: dict[bytes, int] = {}
+        self._ids: list[bytes] = []
+        self._sizes = np.empty(0, np.int32)
+        self._addresses = np.empty(0, np.uint64)
+        self._id_bytes = 0
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory, about."""
+        return len(self._rows) * (ROW.itemsize + 9) + self._id_bytes
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def add(self, keys: NDArray[np.int64], rows: NDArray[np.void]) -> None:
+        """Take requests, whose keys are not here."""
+        here = ~self._gone
+        keys = np.concatenate((self._keys[here], keys))
+        order = np.argsort(keys, kind="stable")
+        self._keys, self._rows = keys[order], np.concatenate((self._rows[here], rows))[order]
+        self._gone = np.zeros(len(keys), np.bool_)
+
+    def take(self, keys: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.void]]:
+        """Which of these are here, and their rows, which are not here any more.
+
+        Rows that were returned before have no client ids from here on.
+        """
+        if len(self._ids) > 2 * len(self._keys) + SPARE_IDS:
+            self._drop_ids()
+        places, found = self._find(keys)
+        self._gone[places] = True
+        return found, self._rows[places]
+
+    def number(self, keys: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Give exchanges their numbers; returns which of them are here."""
+        places, found = self._find(keys)
+        self._rows["number"][places] = numbers[found]
+        return found
+
+    def take_connection(self, index: int) -> NDArray[np.void]:
+        """The requests of a connection, which are not here any more."""
+        bounds = np.searchsorted(self._keys, (index << ORDINAL_BITS, index + 1 << ORDINAL_BITS))
+        place = slice(int(bounds[0]), int(bounds[1]))
+        rows = self._rows[place][~self._gone[place]]
+        self._gone[place] = True
+        return rows
+
+    def _find(self, keys: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+        if not len(self._keys):
+            return np.empty(0, np.intp), np.zeros(len(keys), np.bool_)
+        places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        found: NDArray[np.bool_] = (self._keys[places] == keys) & ~self._gone[places]
+        return places[found], found
+
+    # -- client ids ---------------------------------------------------------------------------------------------------
+
+    @property
+    def client_ids(self) -> Sequence[bytes]:
+        """By their indices, until `take` is called: then they may be others, in another list."""
+        return self._ids
+
+    def indices(self, client_ids: Sequence[bytes | None]) -> list[int]:
+        """The indices of client ids. Hot."""
+        known = self._indices
+        new = dict.fromkeys(one for one in client_ids if one not in known and one is not None)
+        if new:
+            self._add_ids(list(new))
+        return [-1 if one is None else known[one] for one in client_ids]
+
+    def client_id(self, row: Any) -> str | bytes | None:
+        """The client id of a request; bytes where it is not UTF-8."""
+        index = int(row["client_id"])
+        return None if index < 0 else client_id_text(self._ids[index])
+
+    def texts(self, rows: NDArray[np.void]) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
+        """Sizes (-1: null) and addresses of the client ids of requests, as long as `client_ids` are kept."""
+        indices = rows["client_id"]
+        if not self._ids:
+            return np.full(len(rows), -1, np.int32), np.zeros(len(rows), np.uint64)
+        is_null = indices < 0
+        sizes = np.where(is_null, np.int32(-1), self._sizes[indices])
+        return sizes, np.where(is_null, np.uint64(0), self._addresses[indices])
+
+    def _add_ids(self, client_ids: list[bytes]) -> None:
+        first = len(self._ids)
+        addresses = [address_of(one, self._ids) for one in client_ids]
+        self._indices.update(zip(client_ids, range(first, len(self._ids)), strict=True))
+        self._addresses = np.concatenate((self._addresses, np.array(addresses, np.uint64)))
+        sizes = [len(one) for one in client_ids]
+        self._sizes = np.concatenate((self._sizes, np.array(sizes, np.int32)))
+        self._id_bytes += sum(sizes)
+
+    def _drop_ids(self) -> None:
+        """Forget client ids that no request has."""
+        indices = self._rows["client_id"]
+        ids = [None if index < 0 else self._ids[index] for index in indices.tolist()]
+        self._indices, self._ids, self._id_bytes = {}, [], 0
+        self._sizes, self._addresses = self._sizes[:0], self._addresses[:0]
+        self._rows["client_id"] = self.indices(ids)

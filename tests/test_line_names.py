@@ -1,0 +1,180 @@
+"""Names of topic ids and fetch sessions in lines that the kernel writes: those that the enricher adds, when it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kafkasniff.enrich import Catalog, Enricher
+from kafkasniff.enrich.plan import message_plan
+from kafkasniff.inspector import Inspector
+from kafkasniff.kafka.detail import Level
+from kafkasniff.kafka.dissectors import api, api_keys
+from kafkasniff.kafka.layout import Struct, topic_fields
+from kafkasniff.kafka.uuids import uuid_text
+from kafkasniff.native import kernel, names
+from tests.craft import kafka_bytes as kafka
+from tests.native.one_by_one import OneByOne
+from tests.test_in_step import RECORDS, USUAL, Say, _exchange, talks
+from tests.test_line_runs import Shown, packets_of, shown
+
+pytestmark = pytest.mark.skipif(kernel() is None, reason="no native kernel here")
+
+A, B, C, OWN = (bytes([number]) * 16 for number in (1, 2, 3, 4))
+GIVEN = bytes([5]) * 16
+NAMED = {A: "orders", B: "pay ments", C: "größe", OWN: "__consumer_offsets"}
+
+
+def _metadata(*topics: tuple[bytes, str | None], asks: tuple[bytes, str | None] = (kafka.NO_ID, None)) -> Say:
+    return _exchange(
+        lambda n: kafka.metadata_request_by_id(n, [asks]), lambda n: kafka.metadata_response_with_ids(n, topics)
+    )
+
+
+def _fetch(*topics: bytes, partitions: Sequence[int] = (0,), forgotten: Sequence[bytes] = (), **session: Any) -> Say:
+    answer = {"session": session.get("opened", session["session"][0]), "error": session.get("error", 0)}
+    return _exchange(
+        lambda n: kafka.fetch_request_by_id(
+            n,
+            [(topic, partitions) for topic in topics],
+            session=session["session"],
+            forgotten=[(topic, [0]) for topic in forgotten],
+        ),
+        lambda n: kafka.fetch_response_by_id(n, [(topic, 0, RECORDS) for topic in topics], **answer),
+    )
+
+
+WORDS: dict[str, Say] = {
+    **USUAL,
+    **{f"tells {name}": _metadata((topic_id, name)) for topic_id, name in NAMED.items()},
+    "tells all": _metadata(*NAMED.items()),
+    "tells another": _metadata((A, "payments"), (kafka.NO_ID, "zero")),
+    "tells what was given": _metadata((GIVEN, "told")),
+    "tells no name": _metadata((A, None), (GIVEN, "")),
+    "tells a long name": _metadata((B, "n" * 256)),
+    "asks by id": _metadata(asks=(B, None)),
+    "asks by both": _metadata(asks=(B, "not told")),
+    "asks by both of what is given": _metadata((GIVEN, None), asks=(GIVEN, None)),
+    **{
+        f"fetches {name}": _fetch(*topics, session=(0, -1))
+        for name, topics in {"a": [A], "all": [A, B, C, GIVEN], "none": [], "own": [OWN], "zero": [kafka.NO_ID]}.items()
+    },
+    "fetches many": _fetch(*(bytes([9, number]) * 8 for number in range(40)), session=(0, -1)),
+    **{f"opens {number}": _fetch(A, B, session=(0, 0), opened=number) for number in (7, 8)},
+    "opens again": _fetch(A, C, session=(7, 0), opened=8),
+    "opens nothing": _fetch(A, session=(0, 0), opened=0),
+    **{f"goes on with {number}": _fetch(session=(number, 3)) for number in (7, 8)},
+    **{f"adds to {number}": _fetch(A, C, partitions=(0, 1), session=(number, 4)) for number in (7, 8)},
+    "adds many": _fetch(*(bytes([9, number]) * 8 for number in range(120)), session=(7, 5)),
+    "forgets": _fetch(B, forgotten=[A, C], session=(7, 6)),
+    "is refused": _fetch(session=(7, 9), opened=0, error=71),
+    "is left empty": _fetch(forgotten=[A, B, C], session=(7, 9), opened=0),
+    "closes": _fetch(session=(7, -1), opened=0),
+}
+
+
+def _lines(kind: type[Inspector], form: str, batches: list[Any], *, small: bool, levels: Sequence[Level] = ()) -> Shown:
+    enricher = Enricher(Catalog({uuid_text(GIVEN): "given"}))
+    if small:
+        enricher.catalog.most_topics = 2
+        assert enricher._sessions is not None
+        enricher._sessions._most_sessions, enricher._sessions._most_partitions = 1, 60
+    return shown(kind, form, batches, levels, enricher)
+
+
+@given(
+    said=st.lists(st.lists(st.sampled_from(sorted(WORDS)), max_size=16), min_size=1, max_size=4),
+    cuts=st.lists(st.integers(0, 100), max_size=4),
+    form=st.sampled_from(["text", "json"]),
+    small=st.booleans(),
+    places=st.sampled_from([(1024, 1 << 18), (8, 16), (8, 256)]),
+)
+@example(said=[list(WORDS), ["fetches all"] * len(WORDS)], cuts=[], form="json", small=False, places=(8, 16))
+@example(said=[list(WORDS), ["fetches all"] * len(WORDS)], cuts=[], form="text", small=False, places=(8, 16))
+@example(said=[["opens 7", "adds many"]], cuts=[], form="json", small=True, places=(1024, 1 << 18))
+@example(said=[["opens 7", "opens 8"], [], ["adds to 7"] * 9], cuts=[], form="json", small=True, places=(8, 256))
+def test_the_same_as_one_by_one(
+    said: list[list[str]], cuts: list[int], form: str, small: bool, places: tuple[int, int]
+) -> None:
+    batches = packets_of(talks(said, words=WORDS), cuts)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(names, "FIRST_PLACES", places[0])
+        patched.setattr(names, "MAX_PLACES", places[1])
+        found = _lines(Inspector, form, batches, small=small)
+    expected = _lines(OneByOne, form, batches, small=small)
+    assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
+    assert found.summary == expected.summary
+
+
+@given(
+    said=st.lists(st.lists(st.sampled_from(sorted(WORDS)), max_size=16), min_size=1, max_size=4),
+    cuts=st.lists(st.integers(0, 100), max_size=6),
+    levels=st.lists(st.sampled_from(list(Level)), min_size=1, max_size=6),
+    form=st.sampled_from(["text", "json"]),
+)
+@example(said=[list(WORDS)] * 3, cuts=[20, 35, 50, 65, 80], levels=[Level(0), Level(2), Level(1)], form="json")
+@example(said=[list(WORDS)] * 3, cuts=[20, 35, 50, 65, 80], levels=[Level(0), Level(3), Level(1)], form="text")
+def test_names_where_something_is_left_out(
+    said: list[list[str]], cuts: list[int], levels: list[Level], form: str
+) -> None:
+    """What is not decoded names nothing, and changes no session."""
+    batches = packets_of(talks(said, words=WORDS), cuts)
+    found, expected = (_lines(kind, form, batches, small=False, levels=levels) for kind in (Inspector, OneByOne))
+    assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
+    assert (found.summary, found.left_out) == (expected.summary, expected.left_out)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("cut", [None, 20, 37, 50, 81])
+def test_messages_are_the_kernels(form: str, cut: int | None) -> None:
+    """All but those that tell a name, begin a session, or have one changed by an error."""
+    told = ["tells orders", "tells pay ments"]
+    said = [*told, *["fetches a", *told, "asks by id", "opens 7", "goes on with 7", "adds to 7"] * 4]
+    batches = packets_of(talks([said] * 3, words=WORDS), [] if cut is None else [cut])
+    found = _lines(Inspector, form, batches, small=False)
+    text = found.out.getvalue().decode()
+    # Those in front of the first batch's end show that it is Kafka, and two names are told first.
+    assert found.native >= (2 * 3 * len(said) - 3 * (2 * 4) - 2) * (1 if cut is None else 0.8)
+    assert text.count('"_session":{"partitions":5}' if form == "json" else "5 partitions") >= 3 * 4
+    assert "orders" in text
+
+
+def _structs(struct: Struct) -> list[Struct]:
+    inner = [field.struct for field in (*struct.fields, *struct.tagged) if field.struct is not None]
+    return [struct, *(found for one in inner for found in _structs(one))]
+
+
+def test_names_are_beside_ids() -> None:
+    """What the kernel relies on: a topic's name is in front of its id or behind it, and neither is in a tag section."""
+    with_both = 0
+    for key in api_keys():
+        found = api(key)
+        assert found is not None
+        for version in found.versions:
+            for direction, schema in (("request", found.request(version)), ("response", found.response(version))):
+                for struct in _structs(schema.root):
+                    topic, topic_id = topic_fields((*struct.fields, *struct.tagged))
+                    if topic_id is None:
+                        continue
+                    assert message_plan(key, version, direction) is not None  # type: ignore[arg-type]
+                    places = [field.name for field in struct.fields]
+                    assert topic_id in places
+                    if topic is not None:
+                        with_both += 1
+                        assert abs(places.index(topic) - places.index(topic_id)) == 1
+    assert with_both > 20
+
+
+def test_a_table_that_is_too_small_leaves_messages_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "FIRST_PLACES", 8)
+    monkeypatch.setattr(names, "MAX_PLACES", 32)
+    batches = packets_of(talks([["fetches many", "fetches a"] * 4], words=WORDS), [])
+    for form in ("text", "json"):
+        found = _lines(Inspector, form, batches, small=False)
+        assert found.out.getvalue() == _lines(OneByOne, form, batches, small=False).out.getvalue()
+        # Text shows some topics of many, and asks for these alone.
+        assert 8 <= found.native <= (10 if form == "json" else 14)

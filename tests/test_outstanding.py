@@ -1,0 +1,86 @@
+"""Requests of earlier batches as columns: the same as in a dict."""
+
+from __future__ import annotations
+
+import ctypes
+from unittest import mock
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff import outstanding
+from kafkasniff.outstanding import ORDINAL_BITS, ROW, Outstanding
+
+CLIENT_IDS = (None, b"", b"client", b"\xff\xfe", "größe".encode(), b"x" * 300)
+
+step = st.tuples(
+    st.sampled_from(["add", "take", "number", "connection"]),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.sampled_from(CLIENT_IDS)), max_size=8),
+)
+
+
+def _keys(pairs: list[tuple[int, int]]) -> np.ndarray:
+    return np.array([(connection << ORDINAL_BITS) + ordinal for connection, ordinal in pairs], np.int64)
+
+
+@given(st.lists(step, max_size=20))
+def test_the_same_as_a_dict(steps: list[tuple[str, list[tuple[int, int, bytes | None]]]]) -> None:
+    with mock.patch.object(outstanding, "SPARE_IDS", 2):
+        _compare(steps)
+
+
+def _compare(steps: list[tuple[str, list[tuple[int, int, bytes | None]]]]) -> None:
+    held, model = Outstanding(), dict[tuple[int, int], list]()
+    for number, (what, items) in enumerate(steps):
+        named = {(connection, ordinal): client_id for connection, ordinal, client_id in items}
+        pairs = list(named)
+        if what == "add":
+            pairs = [pair for pair in pairs if pair not in model]
+            rows = np.zeros(len(pairs), ROW)
+            rows["ordinal"] = [ordinal for _, ordinal in pairs]
+            rows["client_id"] = held.indices([named[pair] for pair in pairs])
+            held.add(_keys(pairs), rows)
+            model.update({pair: [0, named[pair]] for pair in pairs})
+        elif what == "number":
+            numbers = np.arange(len(pairs), dtype=np.int64) + number * 100
+            here = held.number(_keys(pairs), numbers)
+            assert here.tolist() == [pair in model for pair in pairs]
+            for pair, given_number in zip(pairs, numbers.tolist(), strict=True):
+                if pair in model:
+                    model[pair][0] = given_number
+        elif what == "take":
+            found, rows = held.take(_keys(pairs))
+            assert found.tolist() == [pair in model for pair in pairs]
+            _same(held, rows, [model.pop(pair) for pair in pairs if pair in model])
+        else:
+            connection = number % 4
+            rows = held.take_connection(connection)
+            ordered = sorted(pair for pair in model if pair[0] == connection)
+            assert rows["ordinal"].tolist() == [ordinal for _, ordinal in ordered]
+            _same(held, rows, [model.pop(pair) for pair in ordered])
+
+
+def _same(held: Outstanding, rows: np.ndarray, expected: list[list]) -> None:
+    assert rows["number"].tolist() == [number for number, _ in expected]
+    sizes, addresses = held.texts(rows)
+    found = [
+        None if size < 0 else ctypes.string_at(address, size)
+        for size, address in zip(sizes.tolist(), addresses.tolist(), strict=True)
+    ]
+    assert found == [client_id for _, client_id in expected]
+    texts = [held.client_id(row) for row in rows]
+    assert [text.encode() if isinstance(text, str) else text for text in texts] == found
+
+
+def test_memory_follows_what_is_held() -> None:
+    held = Outstanding()
+    for batch in range(50):
+        rows = np.zeros(1000, ROW)
+        rows["ordinal"] = np.arange(1000) + batch * 1000
+        rows["client_id"] = held.indices([b"%d-%d" % (batch, number) for number in range(1000)])
+        keys = rows["ordinal"].astype(np.int64)
+        held.add(keys, rows)
+        found, _ = held.take(keys)
+        assert found.all()
+    assert held.memory < 500_000
