@@ -145,13 +145,13 @@ def test_the_same_as_one_by_one(
     said: list[list[str]], cuts: list[int], skew_ns: int, form: str, threads: int | None
 ) -> None:
     batches = packets_of(talks(said, skew_ns), cuts)
-    found, expected = shown(Inspector, form, batches, threads=_threads(form, threads)), shown(OneByOne, form, batches)
+    found, expected = shown(Inspector, form, batches, threads=threads_of(form, threads)), shown(OneByOne, form, batches)
     assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
     assert found.summary == expected.summary
     assert not expected.native
 
 
-def _threads(form: str, threads: int | None) -> int | None:
+def threads_of(form: str, threads: int | None) -> int | None:
     """Lines of text are made where they are asked for."""
     return threads if form == "json" or threads is None else 0
 
