@@ -198,13 +198,20 @@ class Inspector:
             fed = self._begin_in_step(part, ahead)
             if (window := ahead.due()) is not None:
                 yield from self._tell_window(window)
+            if self._memory.is_tight:
+                yield from self._tell_windows(ahead)
             ahead.add(self._window(part, fed))
 
     def close_lines(self) -> Iterator[Sequence[Shown]]:
         """`close_slices` behind `feed_lines`."""
-        while self._ahead is not None and (window := self._ahead.next()) is not None:
-            yield from self._tell_window(window)
+        if self._ahead is not None:
+            yield from self._tell_windows(self._ahead)
         yield from self.close_slices()
+
+    def _tell_windows(self, ahead: LinesAhead) -> Iterator[Sequence[Shown]]:
+        """Report all windows that wait."""
+        while (window := ahead.next()) is not None:
+            yield from self._tell_window(window)
 
     def close_slices(self) -> Iterator[list[Output]]:
         """`close` in slices, as `feed_slices`, one connection after the other.
@@ -254,6 +261,7 @@ class Inspector:
 
     def _tell_window(self, window: Window) -> Iterator[Sequence[Shown]]:
         """Report what is in a window; those before it were reported."""
+        lost = self._take_loss()
         for address, name in window.names:
             if len(self.names) < MAX_NAMES:
                 self.names[address] = name
@@ -265,7 +273,10 @@ class Inspector:
             yield from self._lines_of(window, first, last, out)
         for index, (_, _, _, connection, event) in enumerate(window.keyed):
             first, last = next(ranges, (0, 0))
-            self._tell(connection, event, out, window.begun.get(index))
+            if event is not _LOSS:
+                self._tell(connection, event, out, window.begun.get(index))
+            elif lost is not None:
+                self._problem(Problem("memory-bound", lost), out)
             if len(out) >= SLICE or self.slice_bytes > SLICE_BYTES:
                 yield out
                 out = []
@@ -403,6 +414,11 @@ class Inspector:
             elif len(self.names) < MAX_NAMES:
                 self.names[note.value[0]] = note.value[1]
         self._take(deltas, keyed)
+        if lines:
+            # What is beside lines sees their messages later.
+            keyed.append((batch.end_order, -1, -3, None, _LOSS))
+        elif (lost := self._take_loss()) is not None:
+            keyed.append((batch.end_order, -1, -3, None, Problem("memory-bound", lost)))
         self._relieve(batch, keyed)
         if self._in_step is not None:
             adopted = self._adopt(self._in_step, deltas, back)
@@ -411,7 +427,7 @@ class Inspector:
             self._rows_at_once = FEW_ROWS if is_worth else max(2 * len(batch), FEW_ROWS)
         return keyed
 
-    def _take_in_step(
+    def _take_in_step(  # noqa: PLR0917 - once for each batch
         self,
         in_step: InStep,
         batch: PacketBatch,
@@ -528,12 +544,13 @@ class Inspector:
                 owner.account.pairs(client_ids[first : first + number])
             first += number
 
+    def _take_loss(self) -> str | None:
+        """What there is to report of the bounds of what is kept beside."""
+        return None if self._memory.beside is None else self._memory.beside.take_loss()
+
     def _relieve(self, batch: PacketBatch, keyed: list[_Keyed]) -> None:
         """End connections where all of them together take too much memory."""
         budget = self._memory
-        lost = None if budget.beside is None else budget.beside.take_loss()
-        if lost is not None:
-            keyed.append((batch.end_order, -1, -3, None, Problem("memory-bound", lost)))
         for tcp in self._reassembler.holding:
             assert isinstance(tcp.owner, InspectedConnection)
             budget.note(tcp.owner, tcp)
@@ -1019,6 +1036,9 @@ def _begins(event: Event | Problem | ConnectionEnd) -> bool:
     # A response without an API is one whose request was not seen.
     return isinstance(event, MessageEvent) and (event.is_request or event.decoded.api_key is None)
 
+
+_LOSS: Final = Problem("memory-bound", "")
+"""The place of what `_take_loss` returns."""
 
 _Sinking = list[Any]
 """What outputs are put into: a list of `Output` or of `Shown`."""

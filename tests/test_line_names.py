@@ -107,10 +107,15 @@ def _lines(
 @example(said=[list(WORDS), ["fetches all"] * len(WORDS)], cuts=[], form="text", small=False, places=(8, 16), threads=1)
 @example(said=[["opens 7", "adds many"]], cuts=[], form="json", small=True, places=(1024, 1 << 18), threads=None)
 @example(
-    said=[["opens 7", "opens 8"], [], ["adds to 7"] * 9], cuts=[], form="json", small=True, places=(8, 256), threads=None
+    said=[["opens 7", "opens 8"], [], ["adds to 7"] * 9],
+    cuts=[],
+    form="json",
+    small=True,
+    places=(8, 256),
+    threads=None,
 )
 @example(said=[list(WORDS)] * 3, cuts=[*range(8, 100, 8)], form="json", small=True, places=(8, 256), threads=2)
-def test_the_same_as_one_by_one(
+def test_the_same_as_one_by_one(  # noqa: PLR0917 - what hypothesis chooses
     said: list[list[str]], cuts: list[int], form: str, small: bool, places: tuple[int, int], threads: int | None
 ) -> None:
     batches = packets_of(talks(said, words=WORDS), cuts)
@@ -142,14 +147,14 @@ def test_names_where_something_is_left_out(
     assert (found.summary, found.left_out) == (expected.summary, expected.left_out)
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(("form", "threads"), [("text", None), ("json", None), ("json", 1)])
 @pytest.mark.parametrize("cut", [None, 20, 37, 50, 81])
-def test_messages_are_the_kernels(form: str, cut: int | None) -> None:
+def test_messages_are_the_kernels(form: str, cut: int | None, threads: int | None) -> None:
     """All but those that tell a name, begin a session, or have one changed by an error."""
     told = ["tells orders", "tells pay ments"]
     said = [*told, *["fetches a", *told, "asks by id", "opens 7", "goes on with 7", "adds to 7"] * 4]
     batches = packets_of(talks([said] * 3, words=WORDS), [] if cut is None else [cut])
-    found = _lines(Inspector, form, batches, small=False)
+    found = _lines(Inspector, form, batches, small=False, threads=threads)
     text = found.out.getvalue().decode()
     # Those in front of the first batch's end show that it is Kafka, and two names are told first.
     assert found.native >= (2 * 3 * len(said) - 3 * (2 * 4) - 2) * (1 if cut is None else 0.8)

@@ -58,7 +58,7 @@ def packets_of(packets: list[list[Packet]], cuts: Sequence[int]) -> list[Any]:
     return [*parts, whole]
 
 
-def shown(
+def shown(  # noqa: PLR0917 - what a run is
     kind: type[Inspector],
     form: str,
     batches: list[Any],
@@ -75,7 +75,7 @@ def shown(
         return _shown(kind, form, batches, levels, Enricher() if enricher is None else enricher, ahead)
 
 
-def _shown(
+def _shown(  # noqa: PLR0917 - likewise
     kind: type[Inspector],
     form: str,
     batches: list[Any],
@@ -98,6 +98,7 @@ def _shown(
         return NativeLines(native, renderer, ends, capture, enricher, ahead=ahead)
 
     enricher.count_into(inspector.summary)
+    inspector.count_beside(enricher)
     inspector.write_lines(make, ahead)
     for number, one in enumerate(batches):
         if levels:
