@@ -477,7 +477,7 @@ class Inspector:
                 self._ahead.write_by(self._writer, self._make_lines, self._capture_at)
         self._runs += 1
         if self._gone:
-            for writer in (self._writer,) if self._ahead is None else self._ahead.writers:
+            for writer in (self._writer, *(() if self._ahead is None else self._ahead.writers)):
                 writer.forget(self._runs, self._gone)
             self._gone = []
         return LineRun(messages, edges, outstanding, self._writer.lines, self._detail, self._repeats, self._runs)

@@ -55,7 +55,7 @@ class Window:
     - `begun`: exchanges that begin with events, by their indices
     """
 
-    __slots__ = ("_taken", "_tasks", "begun", "keyed", "names", "ranges", "run")
+    __slots__ = ("_help", "_taken", "_tasks", "begun", "keyed", "names", "ranges", "run")
 
     def __init__(
         self,
@@ -72,10 +72,20 @@ class Window:
         self.begun = begun
         self._tasks: dict[int, tuple[int, Task[dict[int, _Made]]]] = {}
         self._taken: Callable[[int], object] = int
+        self._help: Callable[[], bool] = bool
 
-    def make(self, ranges: list[tuple[int, int]], task: Task[dict[int, _Made]], taken: Callable[[int], None]) -> None:
-        """The lines of these messages, parts of `ranges`, are the task's; `taken`: is told the bytes of lines taken."""
-        self._taken = taken
+    def make(
+        self,
+        ranges: list[tuple[int, int]],
+        task: Task[dict[int, _Made]],
+        taken: Callable[[int], None],
+        help_: Callable[[], bool],
+    ) -> None:
+        """The lines of these messages, parts of `ranges`, are the task's.
+
+        `taken`: is told the bytes of lines taken; `help_`: does another task instead of waiting, if there is one.
+        """
+        self._taken, self._help = taken, help_
         for first, last in ranges:
             self._tasks[first] = last, task
 
@@ -87,6 +97,8 @@ class Window:
             stop, task = self._tasks.pop(first, (last, None))
             # What no thread has begun is made here, one message after the other.
             if task is not None and not task.leave():
+                while not task.is_done and self._help():
+                    pass
                 made = task.result().pop(first)
                 self._taken(made.size)
                 for piece in _still_so(run, first, made, writer):
@@ -109,18 +121,17 @@ class LinesAhead:
         """Have work done beside the lines."""
         self._windows: deque[Window] = deque()
         self.writers: list[LineWriter] = []
-        """By the number of the thread; the first is that of the thread that asks."""
+        """By the number of the thread; the first one's is for what the thread that asks makes instead of waiting."""
         self._lock = threading.Lock()
         self._waiting = 0
         """Bytes of lines that wait."""
 
     def write_by(self, writer: LineWriter, make: MakeLines, capture: Callable[[int], str | None]) -> None:
         """Who makes lines: `writer` where they are asked for, others like it in the threads."""
-        writer.lines.only_asked = True
-        self.writers = [writer]
-        for _ in range(self._threads.count):
-            self.writers.append(LineWriter(make, capture, ahead=True))
-            self.writers[-1].lines.only_asked = True
+        if self._threads.count:
+            self.writers = [LineWriter(make, capture, ahead=True) for _ in range(self._threads.count + 1)]
+        for one in (writer, *self.writers):
+            one.lines.only_asked = True
 
     # -- windows ------------------------------------------------------------------------------------------------------
 
@@ -157,7 +168,7 @@ class LinesAhead:
     def _begin(self, window: Window, run: LineRun, ranges: list[tuple[int, int]]) -> None:
         if ranges:
             task = self._threads.begin(lambda thread: self._make(run, ranges, self.writers[thread]))
-            window.make(ranges, task, self._taken)
+            window.make(ranges, task, self._taken, self._threads.help)
 
     def _taken(self, size: int) -> None:
         """So many bytes of lines wait no longer; negative: more do."""

@@ -12,12 +12,16 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
-__all__ = ["Task", "Threads"]
+__all__ = ["RESERVE", "Task", "Threads"]
 
 _T = TypeVar("_T")
 
 HERE: Final = 0
 """The number of the thread that asks for results; those of `Threads` are numbered from 1."""
+
+
+RESERVE: Final = 8
+"""Tasks that are left for each thread: it should have something to do while the one that asks is busy elsewhere."""
 
 
 class Task(Generic[_T]):
@@ -49,6 +53,11 @@ class Task(Generic[_T]):
             self._error = error
         self._done.set()
         return True
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the result is there."""
+        return self._done.is_set()
 
     def leave(self) -> bool:
         """Nobody does it from here on; False where it was begun. For the thread that asks for results."""
@@ -87,6 +96,18 @@ class Threads:
         task = Task(work)
         self._tasks.put(task)
         return task
+
+    def help(self) -> bool:
+        """Do the next task here, instead of waiting for another one; False where there are few, or they are held."""
+        if not self._gate.is_set() or self._tasks.qsize() <= RESERVE * self.count:
+            return False
+        try:
+            task = self._tasks.get_nowait()
+        except Empty:
+            return False
+        assert task is not None
+        task.run(HERE)
+        return True
 
     def hold(self, *, held: bool) -> None:
         """These threads begin no task, or do so again; whoever asks for a result does the work until then."""

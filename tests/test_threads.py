@@ -12,7 +12,7 @@ from kafkasniff.capture import open_captures
 from kafkasniff.capture.read_ahead import ReadAhead
 from kafkasniff.errors import UsageError
 from kafkasniff.packets import COLUMNS
-from kafkasniff.threads import Threads
+from kafkasniff.threads import RESERVE, Threads
 
 CAPTURES = Path(__file__).resolve().parents[1] / "captures"
 
@@ -31,6 +31,37 @@ def test_whoever_asks_first_does_the_work() -> None:
         task = threads.begin(lambda thread: thread)
         assert task.result() == 0
         assert task.result() == 0
+
+
+def test_work_that_nobody_is_to_do() -> None:
+    done: list[int] = []
+    with Threads(1, "test") as threads:
+        threads.hold(held=True)
+        # The thread may have taken the first one, and waits at the gate.
+        tasks = [threads.begin(done.append) for _ in range(3)]
+        assert tasks[1].leave()
+        assert tasks[1].leave()
+        assert not tasks[1].is_done
+        threads.hold(held=False)
+        tasks[0].result()
+        tasks[2].result()
+        assert not tasks[2].leave()
+    assert len(done) == 2
+
+
+def test_help_instead_of_waiting() -> None:
+    go = threading.Event()
+    with Threads(1, "test") as threads:
+        begun = threading.Event()
+        first = threads.begin(lambda _: begun.set() or go.wait(20))
+        assert begun.wait(20)
+        tasks = [threads.begin(lambda thread: thread) for _ in range(RESERVE + 3)]
+        assert [threads.help() for _ in range(4)] == [True] * 3 + [False]
+        assert not first.is_done
+        go.set()
+        assert [task.result() for task in tasks[:3]] == [0] * 3
+        threads.hold(held=True)
+        assert not threads.help()
 
 
 def test_work_that_fails() -> None:
