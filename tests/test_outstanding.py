@@ -84,3 +84,21 @@ def test_memory_follows_what_is_held() -> None:
         found, _ = held.take(keys)
         assert found.all()
     assert held.memory < 500_000
+
+
+def test_client_ids_stay_while_others_begin() -> None:
+    """Those of requests that were taken are looked up behind the next requests, which are more."""
+    held = Outstanding()
+    with mock.patch.object(outstanding, "SPARE_IDS", 2):
+        rows = np.zeros(9, ROW)
+        rows["client_id"] = held.indices([b"%d" % number for number in range(9)])
+        held.add(_keys([(0, number) for number in range(9)]), rows)
+        _, taken = held.take(_keys([(0, number) for number in range(9)]))
+        more = np.zeros(1, ROW)
+        more["client_id"] = held.indices([b"another"])
+        held.add(_keys([(0, 9)]), more)
+        sizes, addresses = held.texts(taken)
+        assert [ctypes.string_at(*one) for one in zip(addresses.tolist(), sizes.tolist(), strict=True)] == [
+            b"%d" % number for number in range(9)
+        ]
+        assert [held.client_id(row) for row in taken] == [str(number) for number in range(9)]
