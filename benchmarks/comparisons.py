@@ -40,7 +40,7 @@ class Settings(msgspec.Struct, frozen=True):
     start_runs: int = 15
     ek_mb: int = 48
     """Of each capture, for what is compared with `-T ek`, which takes tshark minutes for more."""
-    jobs_mb: int = 128
+    jobs_mb: int = 1000
     """Of each capture, for `--jobs`."""
 
 

@@ -189,19 +189,22 @@ class InStep:
 
     # -- packets ------------------------------------------------------------------------------------------------------
 
-    def feed(
-        self, batch: PacketBatch, clock: NDArray[np.int64], begins: Begins | None = None
-    ) -> tuple[Fed, list[TcpConnection]]:
-        """Take the packets of connections in step; `clock`: the packet clock at each row.
+    def feed(self, batch: PacketBatch, clock: NDArray[np.int64], begins: Begins | None = None) -> Fed:
+        """Have the kernel take the packets of connections in step; `clock`: the packet clock at each row.
 
-        Returns the connections that began here, too, which get their owners by `own`. Those that fall out of step are
-        in the state before the first of their rows that was left.
+        Connections that fall out of step are in the state before the first of their rows that was left. This changes
+        nothing but the kernel's memory, so that another thread may do it; `enter` has to follow.
         """
-        fed = self._feed.feed(batch, clock) if begins is None else self._feed.feed(batch, clock, begins.rows)
+        return self._feed.feed(batch, clock) if begins is None else self._feed.feed(batch, clock, begins.rows)
+
+    def enter(
+        self, batch: PacketBatch, clock: NDArray[np.int64], begins: Begins | None, fed: Fed
+    ) -> list[TcpConnection]:
+        """Enter the connections that began in the kernel; returns them. They get their owners by `own`."""
         self._kept = fed.kept
-        return fed, [] if begins is None else [
-            self._begun(batch, int(clock[row]), index, row, begins.keys[row]) for index, row in fed.begun
-        ]
+        if begins is None:
+            return []
+        return [self._begun(batch, int(clock[row]), index, row, begins.keys[row]) for index, row in fed.begun]
 
     def messages(self, batch: PacketBatch, fed: Fed) -> Messages:
         """The messages of a batch, all of whose connections have their owners.
@@ -342,7 +345,7 @@ class InStep:
         if not len(ended):
             return begun
         keys = keys_of(ended)
-        found, _ = self.outstanding.take(keys)
+        found = self.outstanding.drop(keys)
         asked = keys_of(messages.rows[begun])
         for row in ended[~found & ~np.isin(keys, asked)]:
             place, ordinal = int(row["connection"]), int(row["ordinal"])

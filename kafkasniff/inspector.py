@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.accounts import Account, ConnectionEnd, InspectedConnection, OpenExchange, endpoint
-from kafkasniff.in_step import InStep, Messages, left_rows
+from kafkasniff.in_step import Begins, Edges, InStep, Messages, left_rows
 from kafkasniff.kafka.connection import ConnectionOptions
 from kafkasniff.kafka.context import DecodeOptions
 from kafkasniff.kafka.detail import Detail, LeftOut, Level
@@ -25,10 +25,13 @@ from kafkasniff.kafka.events import Event, ExchangeEvent, MessageEvent, ProblemE
 from kafkasniff.kafka.framing import MAX_FRAME
 from kafkasniff.kafka.packed_bodies import PackedBodies
 from kafkasniff.kafka.weight import BODY_RATIO, likely_bytes
-from kafkasniff.line_runs import Ends, LineMaker, LineRun, MakeLines, SelectsLines
+from kafkasniff.line_runs import LineRun, LineWriter, MakeLines, SelectsLines
+from kafkasniff.lines_ahead import LinesAhead, Window
 from kafkasniff.memory_limits import MAX_ENDPOINTS, MAX_NAMES, Beside, MemoryBudget, checked_memory, message_limits
 from kafkasniff.model import Connection, Direction, Exchange, Lines, Message, Problem, SaslToken, Summary
+from kafkasniff.native.feed import Fed
 from kafkasniff.native.library import kernel
+from kafkasniff.outstanding import Outstanding
 from kafkasniff.packets import PacketBatch
 from kafkasniff.paired import AccountTurns, ColumnTurns, Open, PairColumns, PairedEntry, PairedRun, PairFinder
 from kafkasniff.paired_messages import tell_request, tell_response
@@ -36,6 +39,7 @@ from kafkasniff.streams import NO_TIME, PACKET_NUMBER, PACKET_SHIFT, Closed, Ite
 from kafkasniff.tcp import Reassembler, TcpConnection
 from kafkasniff.tcp.plan import Key
 from kafkasniff.tcp.reassembly import Delta
+from kafkasniff.threads import Task
 from kafkasniff.tls.keylog import KeyLog
 
 if TYPE_CHECKING:
@@ -68,6 +72,16 @@ class _Taken(NamedTuple):
     events: list[tuple[int, int, InspectedConnection, Event]]
     """With their order and place in their packet."""
     messages: Messages
+
+
+class _Feeding(NamedTuple):
+    """Packets that the kernel takes."""
+
+    in_step: InStep
+    clock: NDArray[np.int64]
+    """The packet clock at each row."""
+    begins: Begins | None
+    task: Task[Fed]
 
 
 class Inspector:
@@ -133,10 +147,15 @@ class Inspector:
         self._in_step: InStep | None = None
         self._make_lines: MakeLines | None = None
         self._selects: SelectsLines | None = None
-        self._lines: LineMaker | None = None
+        self._writer: LineWriter | None = None
         """Made when there is a message for it: it takes longer than the first lines."""
+        self._ahead: LinesAhead | None = None
+        """Threads that make lines, where there are any."""
         self._run: LineRun | None = None
         """Messages of the packets that were taken last, whose lines are made."""
+        self._runs = 0
+        self._named: list[tuple[str, str]] = []
+        """Names that the packets that were taken last came with."""
         self._paired: PairedRun | None = None
         """Messages of whole exchanges of the packets that were taken last, which are to be told."""
         self._rows_at_once = FEW_ROWS
@@ -161,26 +180,23 @@ class Inspector:
             self._in_step = InStep(native, self._options, idle=self._reassembler.idle)
             self._reassembler.elsewhere = self._memory.in_step = self._in_step
 
-    def write_lines(self, make: MakeLines, selects: SelectsLines | None = None) -> bool:
+    def write_lines(
+        self, make: MakeLines, selects: SelectsLines | None = None, *, ahead: LinesAhead | None = None
+    ) -> bool:
         """From here on `feed_lines` may yield `Lines` instead of messages; False where none are made.
 
-        `make`: returns what writes lines, given the ends of a connection and the name of a capture by their indices;
-        `selects`: whose messages have lines. Of other exchanges nothing is yielded if that is known without them.
+        - `make`: returns what writes lines, given the ends of a connection and the name of a capture by their indices
+        - `selects`: whose messages have lines. Of other exchanges nothing is yielded if that is known without them
+        - `ahead`: threads that write lines ahead; what batches yield comes some batches later then. Not with `selects`
         """
+        assert selects is None or ahead is None
         # Who wants connections, or all exchanges, has to have their messages.
         if self._in_step is None or self._want_connections or self._want_exchanges != (selects is not None):
             return False
-        self._make_lines, self._selects = make, selects
+        self._make_lines, self._selects, self._ahead = make, selects, ahead
         if selects is not None:
             self._in_step.pin = selects.pin
         return True
-
-    def _ends(self, index: int) -> Ends:
-        """The number of a connection whose lines are made, its client and its broker."""
-        assert self._run is not None
-        owner = self._run.owners[index]
-        assert owner is not None
-        return owner.number, owner.client, owner.broker
 
     def feed(self, batch: PacketBatch) -> list[Output]:
         """Take the next packets in capture order."""
@@ -201,15 +217,33 @@ class Inspector:
         if self._make_lines is None:
             yield from self.feed_slices(batch)
             return
+        ahead = self._ahead
         for part in self._parts(batch):
-            # Filters see what is left out, too: at a lower level all their messages are Python's.
-            keyed = self._collect(part, lines=self._selects is None or not self._detail.level)
-            keyed.sort()
-            if self._run is None:
-                yield from self._slices(keyed)
-            else:
-                yield from self._with_lines(self._run, keyed)
-                self._run = None
+            if self._selects is not None and self._detail.level:
+                # Filters see what is left out, too: at a lower level all their messages are Python's.
+                yield from self._slices(self._collect(part))
+                continue
+            if ahead is None:
+                yield from self._tell_window(self._window(part, self._begin_in_step(part)))
+                continue
+            # The kernel takes packets while Python reports what came of those two parts before.
+            fed = self._begin_in_step(part, ahead)
+            if (window := ahead.due()) is not None:
+                yield from self._tell_window(window)
+            if self._memory.is_tight:
+                yield from self._tell_windows(ahead)
+            ahead.add(self._window(part, fed))
+
+    def close_lines(self) -> Iterator[Sequence[Shown]]:
+        """`close_slices` behind `feed_lines`."""
+        if self._ahead is not None:
+            yield from self._tell_windows(self._ahead)
+        yield from self.close_slices()
+
+    def _tell_windows(self, ahead: LinesAhead) -> Iterator[Sequence[Shown]]:
+        """Report all windows that wait."""
+        while (window := ahead.next()) is not None:
+            yield from self._tell_window(window)
 
     def close_slices(self) -> Iterator[list[Output]]:
         """`close` in slices, as `feed_slices`, one connection after the other.
@@ -241,43 +275,75 @@ class Inspector:
         run, self._paired = self._paired, None
         return iter(keyed) if run is None else run.among(keyed)
 
-    def _with_lines(self, run: LineRun, keyed: list[_Keyed]) -> Iterator[list[Shown]]:
-        """Events, and lines of messages between them."""
-        self.slice_bytes = 0
-        out: list[Shown] = []
+    def _window(self, batch: PacketBatch, fed: _Feeding | None) -> Window:
+        """What the next packets yield, with the numbers of all exchanges that begin; to be reported later."""
+        keyed = self._collect(batch, lines=True, fed=fed)
+        keyed.sort()
+        run, self._run = self._run, None
+        names, self._named = self._named, []
         stops: list[int] = []
         at = 0
-        for order, place, within, _, _ in keyed:
-            at = run.until(order, place, within, at)
-            stops.append(at)
-        # Lines are made ahead, so the numbers of all exchanges have to be known.
-        run.number(self._exchanges, [stop for stop, entry in zip(stops, keyed, strict=True) if _begins(entry[4])])
-        if self._selects is not None:
-            run.select(self._capture_at)
-        at = run.after_events(0)
-        for stop, (_, _, _, connection, event) in zip(stops, keyed, strict=True):
-            if stop > at:
-                yield from self._lines_of(run, at, stop, out)
-            at = run.after_events(max(stop, at))
-            self._tell(connection, event, out)
+        begun = [index for index, entry in enumerate(keyed) if _begins(entry[4])]
+        if run is None:
+            numbers = list(range(self._exchanges + 1, self._exchanges + 1 + len(begun)))
+            self._exchanges += len(begun)
+        else:
+            for order, place, within, _, _ in keyed:
+                at = run.until(order, place, within, at)
+                stops.append(at)
+            numbers = run.number(self._exchanges, [stops[index] for index in begun])
+            self._exchanges += len(begun) + run.begun
+            if self._selects is not None:
+                run.select(self._capture_at)
+        opened: dict[int, OpenExchange] = {}
+        for index, number in zip(begun, numbers, strict=True):
+            _, _, _, connection, event = keyed[index]
+            opened[index] = connection.exchanges[event.ordinal] = OpenExchange(number)
+        return Window(keyed, run, [] if run is None else run.between(stops), names, opened)
+
+    def _tell_window(self, window: Window) -> Iterator[Sequence[Shown]]:
+        """Report what is in a window; those before it were reported."""
+        lost = self._take_loss()
+        for address, name in window.names:
+            if len(self.names) < MAX_NAMES:
+                self.names[address] = name
+        self.slice_bytes = 0
+        out: list[Shown] = []
+        ranges = iter(window.ranges)
+        first, last = next(ranges, (0, 0))
+        if last > first:
+            yield from self._lines_of(window, first, last, out)
+        for index, (_, _, _, connection, event) in enumerate(window.keyed):
+            first, last = next(ranges, (0, 0))
+            if event is not _LOSS:
+                self._tell(connection, event, out, window.begun.get(index))
+            elif lost is not None:
+                self._problem(Problem("memory-bound", lost), out)
             if len(out) >= SLICE or self.slice_bytes > SLICE_BYTES:
                 yield out
                 out = []
                 self.slice_bytes = 0
-        if at < len(run):
-            yield from self._lines_of(run, at, len(run), out)
+            if last > first:
+                yield from self._lines_of(window, first, last, out)
         yield out
 
-    def _lines_of(self, run: LineRun, first: int, last: int, out: list[Shown]) -> Iterator[list[Shown]]:
+    def _lines_of(self, window: Window, first: int, last: int, out: list[Shown]) -> Iterator[list[Shown]]:
         """Lines of messages, with what is in `out` in front of them, which is taken before they are made."""
+        assert self._writer is not None
+        run = window.run
+        assert run is not None
         began = run.requests(first, last)
-        self._exchanges += began
         others = 0
         if out:
             yield out.copy()
             out.clear()
         at = first
-        for piece in run.take(first, last):
+        pieces: Iterator[Lines | int | list[int]] = (
+            window.take(first, last, self._writer)
+            if self._selects is None
+            else run.write_selected(first, last, self._writer)
+        )
+        for piece in pieces:
             if isinstance(piece, Lines):
                 self.summary.problems += run.lacking(at, at + piece.count)
                 at += piece.count
@@ -378,11 +444,12 @@ class Inspector:
         finder: PairFinder | None = None,
         *,
         lines: bool = False,
+        fed: _Feeding | None = None,
     ) -> list[_Keyed]:
         """What the next packets yield, in no order.
 
         `columns`: where those exchanges are put that `finder` finds; `lines`: messages that can have lines are left
-        (`_run`).
+        (`_run`), and so are names (`_named`); `fed`: of `_begin_in_step`.
         """
         if batch.captures:
             self._captures = batch.captures
@@ -393,9 +460,10 @@ class Inspector:
         keyed: list[_Keyed] = []
         taken: _Taken | None = None
         left = batch
-        if self._in_step is not None and len(batch):
-            taken = self._take_in_step(self._in_step, batch, None if columns is None else finder, lines=lines)
-        if taken is not None:
+        if not lines:
+            fed = self._begin_in_step(batch)
+        if fed is not None:
+            taken = self._take_in_step(fed, batch, None if columns is None else finder, lines=lines)
             left = taken.left
         deltas = self._reassembler.feed(left)
         self._number_connections([] if taken is None else taken.begun)
@@ -413,9 +481,16 @@ class Inspector:
             elif isinstance(note.value, bytes):
                 self.keys.add_captured(note.value, note.order)
                 self._tell_key_log(note.order, index, keyed)
+            elif lines:
+                self._named.append(note.value)
             elif len(self.names) < MAX_NAMES:
                 self.names[note.value[0]] = note.value[1]
         self._take(deltas, keyed)
+        if lines:
+            # What is beside lines sees their messages later.
+            keyed.append((batch.end_order, -1, -3, None, _LOSS))
+        elif (lost := self._take_loss()) is not None:
+            keyed.append((batch.end_order, -1, -3, None, Problem("memory-bound", lost)))
         self._relieve(batch, keyed)
         if self._in_step is not None:
             adopted = self._adopt(self._in_step, deltas, [] if taken is None else taken.back)
@@ -443,15 +518,30 @@ class Inspector:
         if self._want_connections:
             owner.account = Account()
 
-    def _take_in_step(
-        self, in_step: InStep, batch: PacketBatch, finder: PairFinder | None, *, lines: bool
-    ) -> _Taken | None:
-        """Take the packets of connections in step; None where there are none."""
+    def _begin_in_step(self, batch: PacketBatch, ahead: LinesAhead | None = None) -> _Feeding | None:
+        """Have the kernel take the packets of connections in step, and of new ones; None where there are none.
+
+        `ahead`: another thread does so, until `_collect` is called with what this returns. The kernel's memory is that
+        thread's until then, and nothing else: all that Python knows of connections changes in `_take_in_step`.
+        """
+        in_step = self._in_step
+        if in_step is None or not len(batch):
+            return None
         begins = in_step.begins(batch, self._reassembler.connection, self._ports) if self._may_be_in_step else None
         if begins is None and not len(in_step):
             return None
         clock = self._reassembler.clock_at(batch)
-        fed, begun = in_step.feed(batch, clock, begins)
+
+        def feed(_: int) -> Fed:
+            return in_step.feed(batch, clock, begins)
+
+        return _Feeding(in_step, clock, begins, Task(feed) if ahead is None else ahead.feed(feed))
+
+    def _take_in_step(self, feeding: _Feeding, batch: PacketBatch, finder: PairFinder | None, *, lines: bool) -> _Taken:
+        """Take what the kernel has made of a batch."""
+        in_step, clock = feeding.in_step, feeding.clock
+        fed = feeding.task.result()
+        begun = in_step.enter(batch, clock, feeding.begins, fed)
         for connection in begun:
             self._own(connection)
             in_step.own(connection)
@@ -469,11 +559,7 @@ class Inspector:
             messages, edges = in_step.plain_edges(messages, selected)
             plain = edges.is_edge
             if len(messages.rows):
-                if self._lines is None:
-                    self._lines = self._make_lines(self._ends, self._capture_at)
-                self._lines.forget(self._gone)
-                self._gone.clear()
-                self._run = LineRun(messages, edges, in_step.outstanding, self._lines, self._detail, selects)
+                self._run = self._new_run(messages, edges, in_step.outstanding)
         elif finder is not None and not self._detail.hides:
             options = self._detail.decode
             messages, plain = in_step.whole(messages, lambda code: finder.may_take(code, options))
@@ -517,6 +603,20 @@ class Inspector:
         elif others is None or others.any():
             self._paired = PairedRun(messages, options, self._maker, others)
 
+    def _new_run(self, messages: Messages, edges: Edges, outstanding: Outstanding) -> LineRun:
+        """Messages whose lines are made."""
+        if self._writer is None:
+            assert self._make_lines is not None
+            self._writer = LineWriter(self._make_lines, self._capture_at)
+            if self._ahead is not None:
+                self._ahead.write_by(self._writer, self._make_lines, self._capture_at)
+        self._runs += 1
+        if self._gone:
+            for writer in (self._writer, *(() if self._ahead is None else self._ahead.writers)):
+                writer.forget(self._runs, self._gone)
+            self._gone = []
+        return LineRun(messages, edges, outstanding, self._writer.lines, self._detail, self._runs, self._selects)
+
     def _adopt(self, in_step: InStep, deltas: list[Delta], back: list[TcpConnection]) -> int:
         """Hand on the connections that are in step now; returns how many."""
         adopted = 0
@@ -524,14 +624,18 @@ class Inspector:
             if tcp.closed:
                 self._forget_connection(in_step, tcp)
             elif self._may_be_in_step and in_step.adopt(tcp):
-                assert isinstance(tcp.owner, InspectedConnection)
-                self._memory.note(tcp.owner, tcp)
+                owner = tcp.owner
+                assert isinstance(owner, InspectedConnection)
+                if owner.client is None and owner.kafka.client is not None:
+                    # The verdict may be reported later than lines are made.
+                    owner.assign(owner.kafka.client)
+                self._memory.note(owner, tcp)
                 adopted += 1
         return adopted
 
     def _forget_connection(self, in_step: InStep, tcp: TcpConnection) -> None:
         place = in_step.forget(tcp)
-        if place >= 0 and self._lines is not None:
+        if place >= 0 and self._writer is not None:
             self._gone.append(place)
 
     @property
@@ -571,12 +675,13 @@ class Inspector:
         self.summary.requests += len(found.asked)
         self.summary.responses += len(found.asked)
 
+    def _take_loss(self) -> str | None:
+        """What there is to report of the bounds of what is kept beside."""
+        return None if self._memory.beside is None else self._memory.beside.take_loss()
+
     def _relieve(self, batch: PacketBatch, keyed: list[_Keyed]) -> None:
         """End connections where all of them together take too much memory."""
         budget = self._memory
-        lost = None if budget.beside is None else budget.beside.take_loss()
-        if lost is not None:
-            keyed.append((batch.end_order, -1, -3, None, Problem("memory-bound", lost)))
         for tcp in self._reassembler.holding:
             assert isinstance(tcp.owner, InspectedConnection)
             budget.note(tcp.owner, tcp)
@@ -863,14 +968,18 @@ class Inspector:
             )
 
     def _tell(
-        self, connection: InspectedConnection | None, event: Event | Problem | ConnectionEnd, out: _Sinking
+        self,
+        connection: InspectedConnection | None,
+        event: Event | Problem | ConnectionEnd,
+        out: _Sinking,
+        begun: OpenExchange | None = None,
     ) -> None:
-        """Hot: once for each event."""
+        """Report an event; `begun`: the exchange that begins with it, where that is known. Hot: once for each event."""
         if connection is None:
             assert isinstance(event, Problem)
             self._problem(event, out)
         elif isinstance(event, MessageEvent):
-            self._message(connection, event, out)
+            self._message(connection, event, out, begun)
         elif isinstance(event, ExchangeEvent):
             self._exchange(connection, event, out)
         elif isinstance(event, ProblemEvent):
@@ -897,10 +1006,13 @@ class Inspector:
     def _capture_at(self, index: int) -> str | None:
         return self._captures[index] if index < len(self._captures) else None
 
-    def _message(self, connection: InspectedConnection, event: MessageEvent, out: _Sinking) -> None:
+    def _message(
+        self, connection: InspectedConnection, event: MessageEvent, out: _Sinking, exchange: OpenExchange | None
+    ) -> None:
         """Hot: once for each message."""
         frame, decoded = event.frame, event.read(self._renderer)
-        exchange = connection.exchanges.get(event.ordinal)
+        if exchange is None:
+            exchange = connection.exchanges.get(event.ordinal)
         if exchange is None:
             exchange = connection.exchanges[event.ordinal] = OpenExchange(self._next_exchange())
         if not (event.is_request or self._want_exchanges):
@@ -1076,6 +1188,9 @@ def _begins(event: Event | Problem | ConnectionEnd) -> bool:
     # A response without an API is one whose request was not seen.
     return isinstance(event, MessageEvent) and (event.is_request or event.decoded.api_key is None)
 
+
+_LOSS: Final = Problem("memory-bound", "")
+"""The place of what `_take_loss` returns."""
 
 _Sinking = list[Any]
 """What outputs are put into: a list of `Output` or of `Shown`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -18,7 +20,7 @@ from kafkasniff.native.lines import EARLIER, LEFT, READ, WRITTEN
 from kafkasniff.outstanding import Outstanding, keys_of
 from kafkasniff.paired import Open, Paired, PairedEntry, until
 from kafkasniff.streams import PACKET_NUMBER
-from kafkasniff.versions import Version, distinct, version_of
+from kafkasniff.versions import Version, client_id_text, distinct, version_of
 
 __all__ = [
     "DEFERRED",
@@ -26,8 +28,10 @@ __all__ = [
     "SELECTED",
     "UNDECIDED",
     "Ends",
+    "FactsAhead",
     "LineMaker",
     "LineRun",
+    "LineWriter",
     "MakeLines",
     "SelectsLines",
 ]
@@ -37,11 +41,39 @@ REJECTED, SELECTED, DEFERRED, UNDECIDED = range(4)
 which decided. Undecided: Python has to look at its messages."""
 
 
+class Facts(Protocol):
+    """What an enricher adds to bodies (`sinks.native_names.AddedNames`)."""
+
+    @property
+    def told(self) -> int:
+        """Rises with every topic that is learnt."""
+
+    def session(self, index: int, first: int, second: int, /) -> object:
+        """Take a Fetch message; see `native.names.NameFacts`."""
+
+
+class FactsAhead(Facts, Protocol):
+    """The same in a thread of its own, which changes nothing (`sinks.native_names.NamesAhead`)."""
+
+    requests: set[int]
+    """Messages that were left because they may go by a session."""
+    responses: dict[int, tuple[int, int]]
+    """Error codes and sessions of responses, by message."""
+
+
 class LineMaker(Protocol):
     """Writes lines (`sinks.native_lines.NativeLines`, `sinks.native_text.NativeText`).
 
-    The enricher and the sink must have everything that comes before lines when these are taken.
+    The enricher and the sink must have everything that comes before lines when these are taken, unless they are made
+    ahead.
     """
+
+    only_asked: bool
+    """Messages behind those that are taken are not going to be; may be set."""
+
+    @property
+    def facts(self) -> Facts:
+        """What is added to bodies; where lines are made ahead a `sinks.native_names.NamesAhead`."""
 
     def use(self, detail: Detail) -> None:
         """Write at the current level of `detail` from here on."""
@@ -71,8 +103,46 @@ Ends = tuple[int, Endpoint | None, Endpoint | None]
 """The number of a connection, its client and its broker."""
 
 
-MakeLines = Callable[[Callable[[int], Ends], Callable[[int], str | None]], LineMaker]
-"""Makes what writes lines, given the ends of a connection and the name of a capture by their indices."""
+class MakeLines(Protocol):
+    """Makes what writes lines."""
+
+    def __call__(
+        self, ends: Callable[[int], Ends], capture: Callable[[int], str | None], /, *, ahead: bool = False
+    ) -> LineMaker:
+        """Given the ends of a connection and the name of a capture by their indices.
+
+        `ahead`: for a thread of its own, and before it is the lines' turn (`LineMaker.facts`).
+        """
+
+
+class LineWriter:
+    """A maker of lines, and the run whose lines it makes; for one thread. `capture`: the name of one by its index."""
+
+    def __init__(self, make: MakeLines, capture: Callable[[int], str | None], *, ahead: bool = False) -> None:
+        self._run: LineRun | None = None
+        self._gone: deque[tuple[int, list[int]]] = deque()
+        self.lines = make(self._ends, capture, ahead=ahead)
+
+    def forget(self, run: int, connections: list[int]) -> None:
+        """From this run on, by its number, the feed has other connections at these indices."""
+        self._gone.append((run, connections))
+
+    def begin(self, run: LineRun) -> None:
+        """Make lines of this run from here on; runs come in their order."""
+        if run is self._run:
+            return
+        self._run = run
+        while self._gone and self._gone[0][0] <= run.number_of_run:
+            self.lines.forget(self._gone.popleft()[1])
+        self.lines.use(run.detail)
+        self.lines.bind(*run.bound)
+
+    def _ends(self, index: int) -> Ends:
+        """The number of a connection, its client and its broker."""
+        assert self._run is not None
+        owner = self._run.owners[index]
+        assert owner is not None
+        return owner.number, owner.client, owner.broker
 
 
 class SelectsLines(Protocol):
@@ -100,6 +170,16 @@ class SelectsLines(Protocol):
         """Its messages were taken."""
 
 
+_Bound = tuple[
+    NDArray[np.void],
+    NDArray[np.int64],
+    NDArray[np.uint8],
+    NDArray[np.uint8],
+    NDArray[np.void],
+    NDArray[np.uint8] | None,
+]
+
+
 class _Order(NamedTuple):
     """The messages that lines are made of: those of the batch, and in front of some responses their requests again."""
 
@@ -122,7 +202,7 @@ class _Order(NamedTuple):
 
 
 _AGAIN: Final = -1
-"""`LineRun.take` yields this less the index of a request that was taken before."""
+"""`LineRun.write_selected` yields this less the index of a request that was taken before."""
 
 
 class LineRun:
@@ -135,15 +215,17 @@ class LineRun:
         outstanding: Outstanding,
         lines: LineMaker,
         detail: Detail,
+        number: int,
         selects: SelectsLines | None = None,
     ) -> None:
         """`messages`, `edges`: as `InStep.plain_edges` returns them.
 
-        `selects`: what says which messages have lines; then `select` has to be called before lines are taken.
+        `lines`: says which of the messages have lines; `number`: of the run; `selects`: what says which messages are
+        shown; then `select` has to be called before lines are taken.
         """
         rows = messages.rows
         self._messages = messages
-        self._lines = lines
+        self.number_of_run = number
         self._orders: list[int] = rows["order"].tolist()
         self._is_request: NDArray[np.bool_] = (rows["flags"] & REQUEST) > 0
         self._is_event: NDArray[np.bool_] = (rows["pair"] == NONE) & ~edges.is_edge
@@ -153,33 +235,26 @@ class LineRun:
         self._kinds = [Paired(data, self._open, detail.decode) for data in (messages.buffer, messages.arena)]
         self._edges = edges
         self._outstanding = outstanding
+        self._client_ids = outstanding.client_ids
+        """As they are now: the kernel has their addresses."""
         self._texts: list[bytes] = []
         self._selects = selects
         self.pinned: set[int] = set()
         """Exchanges that began here and were settled, and end by Python."""
         self._answers: NDArray[np.uint8] | None = None
         """Where messages are selected, what is known of their exchanges."""
-        self._earlier_ids = self._earlier()
+        buffer, arena = (np.frombuffer(data, np.uint8) for data in (messages.buffer, messages.arena))
+        self.bound: _Bound = rows, self.numbers, buffer, arena, self._earlier(), None
+        """The arguments of `LineMaker.bind`."""
         lines.use(detail)
-        self._is_native: list[bool] = self._native(lines).tolist()
+        self._pythons: list[int] = np.flatnonzero(~self._native(lines)).tolist()
+        """Messages of kinds that have no lines."""
         self._lacking: NDArray[np.int64] | None = self._lack(detail) if detail.level else None
         """At a level that leaves something out: how many messages in front of each one lack something."""
-        self._detail = detail
-        if selects is None:
-            self._bind(rows, self.numbers, self._earlier_ids, None)
-
-    def _bind(
-        self,
-        rows: NDArray[np.void],
-        numbers: NDArray[np.int64],
-        earlier: NDArray[np.void],
-        shown: NDArray[np.uint8] | None,
-    ) -> None:
-        buffer, arena = (np.frombuffer(data, np.uint8) for data in (self._messages.buffer, self._messages.arena))
-        self._lines.bind(rows, numbers, buffer, arena, earlier, shown)
+        self.detail = detail
 
     def select(self, capture: Callable[[int], str | None]) -> None:
-        """Find out which messages have lines, all of which have the numbers of their exchanges by now."""
+        """Find out which messages are shown, all of which have the numbers of their exchanges by now."""
         selects, edges, rows = self._selects, self._edges, self._messages.rows
         assert selects is not None
         known = np.full(len(rows), UNDECIDED, np.uint8)
@@ -188,7 +263,8 @@ class LineRun:
         answers = np.flatnonzero(~self._is_request & (rows["pair"] != NONE))
         found = selects.exchanges(self._messages, answers, self.numbers, capture)
         asked = rows["pair"][answers].astype(np.intp)
-        native = np.array(self._is_native, bool)
+        native = np.ones(len(rows), bool)
+        native[self._pythons] = False
         deferred = np.flatnonzero(found == DEFERRED)
         codes = rows["code"][asked[deferred]].astype(np.int64)
         can_move = np.zeros(KEYS * VERSIONS, bool)
@@ -205,13 +281,13 @@ class LineRun:
         self._is_copy = np.ones(len(shown), bool)
         self._is_copy[order.place] = False
         shown[self._is_copy] = WRITTEN
-        self._is_native = (native & (state != LEFT))[order.source].tolist()
+        self._is_native: list[bool] = (native & (state != LEFT))[order.source].tolist()
         moved = rows[order.source]
         whole = moved["pair"] != NONE
         moved["pair"][whole] = order.place[moved["pair"][whole]]
-        earlier = self._earlier_ids
+        _, numbers, buffer, arena, earlier, _ = self.bound
         earlier["message"] = order.place[earlier["message"]]
-        self._bind(moved, self.numbers[order.source], earlier, shown)
+        self.bound = moved, numbers[order.source], buffer, arena, earlier, shown
 
     def answer(self, index: int) -> bool | None:
         """Whether a message is selected, where that is settled."""
@@ -251,7 +327,7 @@ class LineRun:
         """What is to be told with a message of what was left out of it."""
         if not self.lacking(index, index + 1):
             return ()
-        return self._detail.lack(int(self._messages.rows["code"][index]) // VERSIONS, is_request=self.is_request(index))
+        return self.detail.lack(int(self._messages.rows["code"][index]) // VERSIONS, is_request=self.is_request(index))
 
     def _earlier(self) -> NDArray[np.void]:
         """Client ids and numbers of exchanges that began earlier."""
@@ -288,41 +364,51 @@ class LineRun:
         """The first message from `first` on that does not come before an event, by what the inspector sorts by."""
         return until(self._messages.rows, self._orders, self._messages.owners, (order, place, within), first)
 
-    def after_events(self, first: int) -> int:
-        """The first message from `first` on that is none of the events."""
-        while first < len(self._orders) and self._is_event[first]:
-            first += 1
-        return first
+    def between(self, stops: Sequence[int]) -> list[tuple[int, int]]:
+        """The ranges of messages in front of the first event, between two, and behind the last.
 
-    def number(self, number: int, begun: Sequence[int]) -> None:
-        """Give the exchanges that begin with messages numbers above `number`.
+        `stops`: the first message after each event, or that is the event's.
+        """
+        count = len(self)
+        places = np.arange(count + 1)
+        places[:-1][self._is_event] = count
+        following: list[int] = np.minimum.accumulate(places[::-1])[::-1].tolist()
+        found: list[tuple[int, int]] = []
+        at = following[0]
+        for stop in (*stops, count):
+            found.append((at, max(stop, at)))
+            at = following[max(stop, at)]
+        return found
+
+    def number(self, number: int, begun: Sequence[int]) -> list[int]:
+        """Give the exchanges that begin numbers above `number`; returns those of the events.
 
         `begun`: for each event with which an exchange begins the first message after it, rising.
         """
         asked = np.flatnonzero(self._is_request & ~self._is_event)
+        self.begun = len(asked)
+        """Exchanges that begin with messages that are no events."""
         between = np.searchsorted(np.array(begun, np.int64), asked, side="right")
         self.numbers[asked] = number + 1 + np.arange(len(asked)) + between
         rows, owners = self._messages.rows, self._messages.owners
         answers = np.flatnonzero(~self._is_request & (rows["pair"] != NONE))
         self.numbers[answers] = self.numbers[rows["pair"][answers]]
-        edges = self._edges
-        begins = edges.begun
-        if not len(begins):
-            return
+        begins = self._edges.begun
         waits = self._outstanding.number(keys_of(rows[begins]), self.numbers[begins])
         # The connections of the others have fallen out of step meanwhile.
-        for index in begins[~waits].tolist():
+        others = zip(begins[~waits].tolist(), self._edges.selected[~waits].tolist(), strict=True)
+        for index, selected in others:
             owner = owners[int(rows["connection"][index])]
             assert owner is not None
             exchange = owner.exchanges[int(rows["ordinal"][index])] = OpenExchange(int(self.numbers[index]))
             version = self._version(index)
             exchange.api, exchange.api_version = version.api, version.version
             exchange.correlation_id = int(rows["correlation"][index])
-        if self._selects is not None:
-            for index, selected in zip(begins[~waits].tolist(), edges.selected[~waits].tolist(), strict=True):
-                given = int(self.numbers[index])
-                self._selects.pin(given, selected == SELECTED)
-                self.pinned.add(given)
+            if self._selects is not None:
+                self._selects.pin(exchange.number, selected == SELECTED)
+                self.pinned.add(exchange.number)
+        numbers: list[int] = (number + 1 + np.arange(len(begun)) + np.searchsorted(asked, begun)).tolist()
+        return numbers
 
     def requests(self, first: int, last: int) -> int:
         """How many of these messages are requests."""
@@ -333,6 +419,11 @@ class LineRun:
         """By the index of a connection."""
         return self._messages.owners
 
+    def weights(self, message: int) -> NDArray[np.int64]:
+        """The bytes of all messages up to each, which counts for `message` bytes besides its own."""
+        found: NDArray[np.int64] = np.cumsum(self._messages.rows["size"].astype(np.int64) + message)
+        return found
+
     def is_request(self, index: int) -> bool:
         """Whether a message is a request."""
         return bool(self._is_request[index])
@@ -341,28 +432,26 @@ class LineRun:
         """time_ns of a message."""
         return int(self._messages.rows["time"][index])
 
-    def take(self, first: int, last: int) -> Iterator[Lines | int | list[int]]:
-        """The lines of these messages; for one that is Python's its index.
-
-        Where messages are selected: several indices of such that are undecided; and of a request that was taken before,
-        and is shown only now, `-1 - index`.
-        """
-        if self._selects is not None:
-            yield from self._take_selected(first, last)
-            return
-        native = self._is_native
+    def write(self, first: int, last: int, writer: LineWriter) -> Iterator[Lines | int]:
+        """The lines of these messages; for one that is Python's its index."""
+        writer.begin(self)
+        place = bisect_left(self._pythons, first)
         while first < last:
-            if native[first]:
-                stop = first + 1
-                while stop < last and native[stop]:
-                    stop += 1
-                yield from self._lines.take(first, stop)
-                first = stop
-            else:
-                yield first
-                first += 1
+            stop = min(self._pythons[place], last) if place < len(self._pythons) else last
+            if stop > first:
+                yield from writer.lines.take(first, stop)
+            if stop < last:
+                yield stop
+            place += 1
+            first = stop + 1
 
-    def _take_selected(self, first: int, last: int) -> Iterator[Lines | int | list[int]]:
+    def write_selected(self, first: int, last: int, writer: LineWriter) -> Iterator[Lines | int | list[int]]:
+        """`write` where messages are selected.
+
+        For several messages that are undecided it yields their indices, and for a request that was taken before, and
+        is shown only now, `-1 - index`.
+        """
+        writer.begin(self)
         order, native, shown = self._order, self._is_native, self._shown
         assert self._answers is not None
         at, last = int(order.begin[first]), int(order.begin[last])
@@ -378,7 +467,7 @@ class LineRun:
                     yield from others.tolist()
                 at = stop
                 continue
-            for piece in self._lines.take(at, stop):
+            for piece in writer.lines.take(at, stop):
                 if isinstance(piece, Lines):
                     begin, at = at, at + piece.count
                     count = int(np.count_nonzero(shown[begin:at] == WRITTEN))
@@ -446,4 +535,5 @@ class LineRun:
         if pair != NONE:
             return self._messages.client_id(pair)
         place = int(np.searchsorted(self._edges.answers, index))
-        return self._outstanding.client_id(self._edges.answered[place])
+        client_id = int(self._edges.answered["client_id"][place])
+        return None if client_id < 0 else client_id_text(self._client_ids[client_id])

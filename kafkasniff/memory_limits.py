@@ -121,6 +121,11 @@ class MemoryBudget:
         return self._connections * CONNECTION_BYTES + self._held + self._kept + beside + in_step
 
     @property
+    def is_tight(self) -> bool:
+        """Whether connections may have to go soon: whoever lags behind has to catch up, so that the same ones go."""
+        return self.used > self.limit // 2
+
+    @property
     def rows_at_once(self) -> int:
         """Packets between two looks, if each may open a connection: what is left of the budget, or a quarter of it."""
         return max(self.limit - self.used, self.limit // 4, CONNECTION_BYTES) // CONNECTION_BYTES

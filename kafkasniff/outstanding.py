@@ -140,8 +140,19 @@ class Outstanding(_ByKey):
     def add(self, keys: NDArray[np.int64], rows: NDArray[np.void]) -> None:
         """Take requests, whose keys are not here."""
         self._add(keys, rows)
+
+    def take(self, keys: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.void]]:
+        """Which of these are here, and their rows, which are not here any more.
+
+        Rows that were returned before have no client ids from here on.
+        """
         if len(self._ids) > 2 * len(self._keys) + SPARE_IDS:
             self._drop_ids()
+        return super().take(keys)
+
+    def drop(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Know no more of these; returns which of them were here. Rows that were returned keep their client ids."""
+        return super().take(keys)[0]
 
     def number(self, keys: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Give exchanges their numbers; returns which of them are here."""
@@ -150,6 +161,11 @@ class Outstanding(_ByKey):
         return found
 
     # -- client ids ---------------------------------------------------------------------------------------------------
+
+    @property
+    def client_ids(self) -> Sequence[bytes]:
+        """By their indices, until `take` is called: then they may be others, in another list."""
+        return self._ids
 
     def indices(self, client_ids: Sequence[bytes | None]) -> list[int]:
         """The indices of client ids. Hot."""
@@ -165,7 +181,7 @@ class Outstanding(_ByKey):
         return None if index < 0 else client_id_text(self._ids[index])
 
     def texts(self, rows: NDArray[np.void]) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
-        """Sizes (-1: null) and addresses of the client ids of requests, until more are added."""
+        """Sizes (-1: null) and addresses of the client ids of requests, as long as `client_ids` are kept."""
         indices = rows["client_id"]
         if not self._ids:
             return np.full(len(rows), -1, np.int32), np.zeros(len(rows), np.uint64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from io import BytesIO
 from typing import Any
 
@@ -10,17 +11,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kafkasniff import lines_ahead
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import shows_nothing
 from kafkasniff.inspector import Inspector
 from kafkasniff.kafka.detail import LeftOut, Level
 from kafkasniff.kafka.rendered import Renderer
+from kafkasniff.lines_ahead import LinesAhead
 from kafkasniff.model import Lines, Summary
 from kafkasniff.native import kernel
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.native_lines import NativeLines
 from kafkasniff.sinks.native_text import NativeText
 from kafkasniff.sinks.text import TextSink
+from kafkasniff.threads import Threads
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
 from tests.native.one_by_one import OneByOne
@@ -54,29 +58,48 @@ def packets_of(packets: list[list[Packet]], cuts: Sequence[int]) -> list[Any]:
     return [*parts, whole]
 
 
-def shown(
+def shown(  # noqa: PLR0917 - what a run is
     kind: type[Inspector],
     form: str,
     batches: list[Any],
     levels: Sequence[Level] = (),
     enricher: Enricher | None = None,
+    threads: int | None = None,
 ) -> Shown:
-    """The lines of all messages; at these levels, one batch after the other, over and over."""
+    """The lines of all messages; at these levels, one batch after the other, over and over; `threads`: ahead."""
+    with ExitStack() as stack:
+        ahead = None
+        if threads is not None:
+            several = [stack.enter_context(Threads(count, "test")) for count in (threads, 1)]
+            ahead = LinesAhead(*several)
+        return _shown(kind, form, batches, levels, Enricher() if enricher is None else enricher, ahead)
+
+
+def _shown(  # noqa: PLR0917 - likewise
+    kind: type[Inspector],
+    form: str,
+    batches: list[Any],
+    levels: Sequence[Level],
+    enricher: Enricher,
+    ahead: LinesAhead | None,
+) -> Shown:
     assert KERNEL is not None
     native, found = KERNEL, Shown()
     renderer = Renderer(native, "auto", shows_nothing) if form == "json" else None
     inspector = kind(exchanges=False, records="full" if levels or form == "json" else "metadata", renderer=renderer)
     sink: TextSink | JsonSink = JsonSink(found.out) if form == "json" else TextSink(found.out)
 
-    def make(ends: Callable[[int], Any], capture: Callable[[int], str | None]) -> NativeLines | NativeText:
+    def make(
+        ends: Callable[[int], Any], capture: Callable[[int], str | None], *, ahead: bool = False
+    ) -> NativeLines | NativeText:
         if isinstance(sink, TextSink):
             return NativeText(native, sink, ends, capture, enricher)
         assert renderer is not None
-        return NativeLines(native, renderer, ends, capture, enricher)
+        return NativeLines(native, renderer, ends, capture, enricher, ahead=ahead)
 
-    enricher = Enricher() if enricher is None else enricher
     enricher.count_into(inspector.summary)
-    inspector.write_lines(make)
+    inspector.count_beside(enricher)
+    inspector.write_lines(make, ahead=ahead)
     for number, one in enumerate(batches):
         if levels:
             inspector.level = levels[number % len(levels)]
@@ -87,9 +110,13 @@ def shown(
                     found.native += event.count
                 else:
                     sink.write(event)  # type: ignore[arg-type]
-    for rest in inspector.close_slices():
+    for rest in inspector.close_lines():
         for last in enricher.feed(rest):
-            sink.write(last)  # type: ignore[arg-type]
+            if isinstance(last, Lines):
+                sink.write_lines(last)
+                found.native += last.count
+            else:
+                sink.write(last)  # type: ignore[arg-type]
     sink.close()
     found.summary, found.left_out = inspector.summary, inspector.left_out
     return found
@@ -102,15 +129,42 @@ def shown(
     cuts=st.lists(st.integers(0, 100), max_size=4),
     skew_ns=st.sampled_from([0, 0, -150_000, -50_000, 350_000]),
     form=st.sampled_from(["text", "json"]),
+    threads=st.sampled_from([None, 1, 2]),
 )
-@example(said=[[name, "heartbeat", "produce"] for name in UNUSUAL], cuts=[], skew_ns=0, form="json")
-@example(said=[["heartbeat", "produce", name] for name in UNUSUAL], cuts=[30, 60], skew_ns=-150_000, form="text")
-def test_the_same_as_one_by_one(said: list[list[str]], cuts: list[int], skew_ns: int, form: str) -> None:
+@example(said=[[name, "heartbeat", "produce"] for name in UNUSUAL], cuts=[], skew_ns=0, form="json", threads=None)
+@example(
+    said=[["heartbeat", "produce", name] for name in UNUSUAL], cuts=[30, 60], skew_ns=-150_000, form="text", threads=1
+)
+@example(
+    said=[["heartbeat", "produce", name] * 4 for name in UNUSUAL],
+    cuts=[*range(10, 100, 10)],
+    skew_ns=0,
+    form="json",
+    threads=2,
+)
+def test_the_same_as_one_by_one(
+    said: list[list[str]], cuts: list[int], skew_ns: int, form: str, threads: int | None
+) -> None:
     batches = packets_of(talks(said, skew_ns), cuts)
-    found, expected = shown(Inspector, form, batches), shown(OneByOne, form, batches)
+    found, expected = shown(Inspector, form, batches, threads=threads_of(form, threads)), shown(OneByOne, form, batches)
     assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
     assert found.summary == expected.summary
     assert not expected.native
+
+
+def threads_of(form: str, threads: int | None) -> int | None:
+    """Lines of text are made where they are asked for."""
+    return threads if form == "json" or threads is None else 0
+
+
+@pytest.mark.parametrize("bound", ["TASK_BYTES", "MAX_MADE", "MAX_WAITING"])
+def test_bounds_of_threads(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever makes a line, and however few may wait: they are the same."""
+    monkeypatch.setattr(lines_ahead, bound, 700)
+    batches = packets_of(talks([["heartbeat", "produce"] * 20] * 4), [20, 30, 40, 50, 60, 70, 80])
+    found = shown(Inspector, "json", batches, threads=2)
+    assert found.native >= 100
+    assert found.out.getvalue() == shown(OneByOne, "json", batches).out.getvalue()
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

@@ -120,3 +120,21 @@ def test_begun_requests_are_the_same_as_in_a_dict(
 def _bytes(held: BegunRequests, rows: np.ndarray) -> list[bytes]:
     assert (rows["flags"] == ARENA).all()
     return [held.data[row["start"] : int(row["start"]) + int(row["size"])] for row in rows]
+
+
+def test_client_ids_stay_while_others_begin() -> None:
+    """Those of requests that were taken are looked up behind the next requests, which are more."""
+    held = Outstanding()
+    with mock.patch.object(outstanding, "SPARE_IDS", 2):
+        rows = np.zeros(9, ROW)
+        rows["client_id"] = held.indices([b"%d" % number for number in range(9)])
+        held.add(_keys([(0, number) for number in range(9)]), rows)
+        _, taken = held.take(_keys([(0, number) for number in range(9)]))
+        more = np.zeros(1, ROW)
+        more["client_id"] = held.indices([b"another"])
+        held.add(_keys([(0, 9)]), more)
+        sizes, addresses = held.texts(taken)
+        assert [ctypes.string_at(*one) for one in zip(addresses.tolist(), sizes.tolist(), strict=True)] == [
+            b"%d" % number for number in range(9)
+        ]
+        assert [held.client_id(row) for row in taken] == [str(number) for number in range(9)]

@@ -104,10 +104,12 @@ def shown(
     sink: TextSink | JsonSink = JsonSink(found.out) if form == "json" else TextSink(found.out)
     renderer = Renderer(native, "auto", shows_nothing)
 
-    def make(ends: Callable[[int], Any], capture: Callable[[int], str | None]) -> NativeLines | NativeText:
+    def make(
+        ends: Callable[[int], Any], capture: Callable[[int], str | None], *, ahead: bool = False
+    ) -> NativeLines | NativeText:
         if writes and isinstance(sink, TextSink):
             return NativeText(native, sink, ends, capture, enricher)
-        return NativeLines(native, renderer, ends, capture, enricher)
+        return NativeLines(native, renderer, ends, capture, enricher, ahead=ahead)
 
     enricher.count_into(inspector.summary)
     inspector.write_lines(make, Selection(predicate, selector, native, show_secrets=False, writes=writes))

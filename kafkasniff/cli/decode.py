@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections import ChainMap
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -43,10 +45,16 @@ from kafkasniff.cli.write_matching import (
 )
 
 if TYPE_CHECKING:
+    from kafkasniff.capture import CaptureSource
+    from kafkasniff.capture.read_ahead import ReadAhead
     from kafkasniff.cli.jobs import Jobs
     from kafkasniff.cli.pipeline import LineSink, Sink
+    from kafkasniff.lines_ahead import LinesAhead
 
 __all__ = ["decode_command"]
+
+SWITCH_SECONDS: Final = 0.0005
+"""How long a thread waits for the interpreter's lock before it is asked for: calls of the kernel take about as long."""
 
 
 @click.command("decode")
@@ -65,8 +73,8 @@ __all__ = ["decode_command"]
     "--jobs",
     type=click.IntRange(1, 256),
     metavar="N",
-    help="Processes; the output is the same. stdin and pipes are read by one. [default: by size and cores; 1 where the "
-    "native kernel writes the lines]",
+    help="Processes, or threads where the native kernel writes the lines; the output is the same. stdin and pipes are "
+    "read by one. [default: by size and cores; 1 thread]",
 )
 @write_matching_option
 @verbosity_options
@@ -88,9 +96,14 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
         check_writing(writing, captures, payload)
         jobs = 1
     if jobs is None:
-        # One process is as fast where the kernel writes the lines.
-        is_native = lines_are_made(wanted, payload, predicate, limited=limit is not None)
-        jobs = 1 if is_native else usual_jobs(captures)
+        # One thread takes the least CPU time where the kernel writes the lines.
+        jobs = 1 if lines_are_made(wanted, payload, predicate, limited=limit is not None) else usual_jobs(captures)
+    is_threaded = (
+        jobs > 1
+        and predicate is None
+        and reads_twice(None, captures)
+        and lines_are_made(wanted, payload, None, limited=limit is not None)
+    )
     two_pass = reads_twice(two_pass, captures)
     hosts = take_hosts(options)
     catalog, framing = make_catalog(options), framing_arguments(options)
@@ -114,7 +127,8 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
         arguments["renderer"] = make_renderer(wanted, payload)
     # Which connections are written is told at their ends.
     inspector = Inspector(**arguments, connections=writing is not None)
-    with open_captures(captures, stdin=environment.stdin) as source:
+    with open_captures(captures, stdin=environment.stdin) as opened, ExitStack() as threads:
+        source: CaptureSource | ReadAhead = opened
         with Output(environment, wanted.output, inputs=captures) as output:
             names: Mapping[str, str] = inspector.names
             if hosts is not None:
@@ -128,7 +142,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
             target: Sink = sink
             if writing is not None:
                 selected = target = Selected(None if quiet and wanted.output is None else sink, limit)
-            if _is_shared(jobs, captures):
+            if not is_threaded and _is_shared(jobs, captures):
                 from kafkasniff.cli.jobs import Jobs
 
                 run = Jobs(
@@ -148,6 +162,9 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 enricher = Enricher(catalog, summary=inspector.summary)
                 selector = make_selector(predicate)
                 lines: LineSink | None = None
+                ahead: LinesAhead | None = None
+                if is_threaded:
+                    ahead, source = _threads(threads, jobs, wanted, opened)
                 if writing is None and begin_lines(
                     inspector,
                     sink,
@@ -159,6 +176,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                     terminal=to_terminal,
                     filtered=None if predicate is None or selector is None else (predicate, selector),
                     limited=limit is not None,
+                    ahead=ahead,
                 ):
                     lines = sink
                 run = Pipeline(
@@ -209,6 +227,23 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 for note in connection_notes(environment, filters.connection, captures, again, seen):
                     environment.say(note)
         return Exit.BROKEN if run.is_broken(source) else Exit.OK
+
+
+def _threads(
+    within: ExitStack, jobs: int, wanted: OutputOptions, source: CaptureSource
+) -> tuple[LinesAhead, ReadAhead]:
+    """Threads that read captures and make lines ahead, as many as there are jobs besides this one."""
+    from kafkasniff.capture.read_ahead import ReadAhead
+    from kafkasniff.lines_ahead import LinesAhead
+    from kafkasniff.threads import Threads
+
+    before = sys.getswitchinterval()
+    within.callback(sys.setswitchinterval, before)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    reading, feeding = (within.enter_context(Threads(1, name)) for name in ("reading", "feeding"))
+    # Of text each line depends on those before it.
+    lines = within.enter_context(Threads(jobs - 1 if wanted.form == "json" else 0, "lines"))
+    return LinesAhead(lines, feeding), ReadAhead(source, reading)
 
 
 def _is_shared(jobs: int, captures: tuple[str, ...]) -> bool:

@@ -25,6 +25,7 @@ from kafkasniff.tls.keylog import KeyLog
 
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
+    from kafkasniff.capture.read_ahead import ReadAhead
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate
     from kafkasniff.sinks.lines import ByteStream
@@ -110,7 +111,7 @@ class Jobs:
         """Whether the limit is reached."""
         return self._limit is not None and self.shown >= self._limit
 
-    def is_broken(self, source: CaptureSource) -> bool:
+    def is_broken(self, source: CaptureSource | ReadAhead) -> bool:
         """Whether a capture was cut or damaged, as far as it was read for what is written."""
         return self._broken
 
@@ -119,7 +120,7 @@ class Jobs:
         with self._environment.interrupts.held():
             self._sink.close()
 
-    def run(self, source: CaptureSource, progress: Progress | None = None) -> None:
+    def run(self, source: CaptureSource | ReadAhead, progress: Progress | None = None) -> None:
         """Take all packets of a source, or as many as the limit needs. A signal waits until lines are written."""
         # What every shard needs, imported once: they begin as copies of this process.
         import kafkasniff.kafka.records  # noqa: F401
@@ -170,7 +171,7 @@ class Jobs:
         return runs
 
 
-def _marked(source: CaptureSource, progress: Progress | None) -> Iterator[tuple[PacketBatch | None, bool]]:
+def _marked(source: CaptureSource | ReadAhead, progress: Progress | None) -> Iterator[tuple[PacketBatch | None, bool]]:
     """The parts that the packets are taken in, each with whether a capture was broken by then."""
     parts = Parts()
     for batch in source:

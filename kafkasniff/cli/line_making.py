@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kafkasniff.inspector import Inspector
     from kafkasniff.kafka.rendered import Renderer
     from kafkasniff.line_runs import Ends, LineMaker, MakeLines
+    from kafkasniff.lines_ahead import LinesAhead
     from kafkasniff.native.library import Kernel
     from kafkasniff.payload import Payload
     from kafkasniff.sinks.jsonl import JsonSink
@@ -47,11 +48,13 @@ def begin_lines(
     terminal: bool,
     filtered: tuple[Predicate, Selector] | None,
     limited: bool,
+    ahead: LinesAhead | None = None,
 ) -> bool:
     """Have the kernel write lines of `sink`, as far as it can; whether it does.
 
     `renderer`: that of the inspector; `enricher`: what takes its messages before the sink does; `captures`: there are
-    several, as for `make_sink`; `filtered`: what is shown, if not everything; `limited`: so many messages only.
+    several, as for `make_sink`; `filtered`: what is shown, if not everything; `limited`: so many messages only;
+    `ahead`: threads that write lines, where nothing is filtered.
     """
     from kafkasniff.native import kernel
 
@@ -60,7 +63,7 @@ def begin_lines(
         return False
     if filtered is None:
         make = None if limited else _maker(native, sink, renderer, enricher, captures=captures, terminal=terminal)
-        return make is not None and inspector.write_lines(make)
+        return make is not None and inspector.write_lines(make, ahead=ahead)
     from kafkasniff.selection import Selection, asks_columns
 
     if not asks_columns(filtered[0]):
@@ -76,12 +79,13 @@ def begin_lines(
 def _reader(native: Kernel, enricher: Enricher) -> MakeLines:
     """What reads messages without writing them."""
 
-    def make(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> LineMaker:
+    def make(ends: Callable[[int], Ends], capture: Callable[[int], str | None], *, ahead: bool = False) -> LineMaker:
         from kafkasniff.enrich.plan import shows_nothing
         from kafkasniff.kafka.rendered import Renderer
         from kafkasniff.sinks.native_lines import NativeLines
 
-        return NativeLines(native, Renderer(native, "auto", shows_nothing), ends, capture, enricher)
+        renderer = Renderer(native, "auto", shows_nothing)
+        return NativeLines(native, renderer, ends, capture, enricher, ahead=ahead)
 
     return make
 
@@ -103,18 +107,26 @@ def _maker(
             return None
         text = sink
 
-        def make_text(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> LineMaker:
+        def make_text(
+            ends: Callable[[int], Ends], capture: Callable[[int], str | None], *, ahead: bool = False
+        ) -> LineMaker:
             from kafkasniff.sinks.native_text import NativeText
 
+            if ahead:
+                raise ValueError("each line of text depends on those before it")
             return NativeText(native, text, ends, capture, enricher)
 
         return make_text
     if renderer is None:
         return None
 
-    def make_json(ends: Callable[[int], Ends], capture: Callable[[int], str | None]) -> LineMaker:
+    def make_json(
+        ends: Callable[[int], Ends], capture: Callable[[int], str | None], *, ahead: bool = False
+    ) -> LineMaker:
         from kafkasniff.sinks.native_lines import NativeLines
 
-        return NativeLines(native, renderer, ends, capture, enricher, names_captures=captures, terminal=terminal)
+        return NativeLines(
+            native, renderer, ends, capture, enricher, names_captures=captures, terminal=terminal, ahead=ahead
+        )
 
     return make_json

@@ -16,6 +16,7 @@ from kafkasniff.packets import NO_TIME, PacketBatch
 
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
+    from kafkasniff.capture.read_ahead import ReadAhead
     from kafkasniff.filters import Selector
 
 __all__ = ["Event", "LineSink", "Parts", "Pipeline", "Sink", "learn_names", "summary_line"]
@@ -124,7 +125,7 @@ class Pipeline:
         """The packets have ended: take what was still open."""
         with self._environment.interrupts.held():
             if not self.full:
-                for events in self._inspector.close_slices():
+                for events in self._inspector.close_slices() if self._lines is None else self._inspector.close_lines():
                     self._take(self._enricher.feed(events))
                     del events
             self._sink.close()
@@ -143,7 +144,7 @@ class Pipeline:
             if progress is not None:
                 progress.clear()
 
-    def is_broken(self, source: CaptureSource) -> bool:
+    def is_broken(self, source: CaptureSource | ReadAhead) -> bool:
         """Whether a capture was cut or damaged, as far as it was read for what is written."""
         return source.broken
 

@@ -111,11 +111,12 @@ class Catalog:
             return
         if isinstance(name, str) and 0 < len(name) <= MAX_NAME:
             self._topics[topic_id] = name
-            self.topics_told += 1
             if self.tellings is not None and len(self.tellings.topics) < self.most_topics:
                 self.tellings.topic(topic_id, name, self.now)
             if len(self._topics) > self.most_topics:
                 del self._topics[next(iter(self._topics))]
+            # Other threads that see the new number must see what was learnt, too.
+            self.topics_told += 1
 
     def absorb(self, other: Catalog) -> None:
         """Take over what another catalog knows and this one does not, and its tellings, where both have some."""

@@ -79,6 +79,7 @@ class Renderer:
         renders: Callable[[int, int, Direction], bool],
         hiding: Hiding = Hiding(),  # noqa: B008 - immutable
     ) -> None:
+        self._asked = form, renders
         self._form = FORMS[form] | PAYLOAD[hiding.form]
         self._renders = renders
         self.hiding = hiding
@@ -114,6 +115,10 @@ class Renderer:
         caller = self._new_caller()
         caller.wants, caller.most_records = self._caller.wants, self._caller.most_records
         return caller
+
+    def another(self) -> Renderer:
+        """One that renders the same, with memory of its own, for another thread."""
+        return Renderer(self._kernel, *self._asked, self.hiding)
 
     def inflate(self, data: bytes | memoryview) -> Callable[[Wanted], bytes | None]:
         """Decompresses batches of the message `data`; None for one that Python has to read."""

@@ -10,6 +10,7 @@ __all__ = ["keep_freed_memory"]
 
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
+_ARENA_MAX: Final = -8
 """Parameters of glibc's `mallopt`."""
 
 LARGEST_KEPT: Final = 32 << 20
@@ -35,3 +36,5 @@ def keep_freed_memory() -> None:
     mallopt.restype = ctypes.c_int
     mallopt(_MMAP_THRESHOLD, LARGEST_KEPT)
     mallopt(_TRIM_THRESHOLD, KEPT)
+    # Else each thread has a heap of its own, and what one frees is of no use to another.
+    mallopt(_ARENA_MAX, 1)

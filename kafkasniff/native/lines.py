@@ -230,17 +230,18 @@ class JsonLines:
         self._base = self._end = 0
         self._caller.shrink()
 
-    def take(self, first: int, last: int) -> Iterator[tuple[bytes, int] | int]:
+    def take(self, first: int, last: int, *, only: bool = False) -> Iterator[tuple[bytes, int] | int]:
         """The lines of the messages from `first` up to `last`, some at a time with their number. Hot.
 
-        For a message that is Python's its index; whoever asks for more is done with it.
+        For a message that is Python's its index; whoever asks for more is done with it. `only`: those behind are not
+        going to be asked for.
         """
         while first < last:
             if self._names is not None and self._names.changed():
                 self._end = self._base
                 self._ahead = FEW
             if not self._base <= first < self._end:
-                self._write(first, last)
+                self._write(first, last, last if only else self._lines.source.messages_size)
             base, end = self._base, min(last, self._end)
             left = self._states.find(_LEFT, first - base, end - base)
             stop = end if left < 0 else left + base
@@ -252,11 +253,11 @@ class JsonLines:
                 stop += 1
             first = stop
 
-    def _write(self, first: int, last: int) -> None:
+    def _write(self, first: int, last: int, most: int) -> None:
         """Write lines from this message on, of one at least; events may come in front of the message `last`."""
         lines, function = self._lines, self._kernel.lines
         lines.next = lines.base = self._base = first
-        lines.last = min(first + self._ahead, lines.source.messages_size)
+        lines.last = min(first + self._ahead, most)
         self._ahead = min(2 * self._ahead, AT_ONCE)
         lines.used = 0
         self._caller.begin()

@@ -26,7 +26,7 @@ from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import JsonLines, Kind
 from kafkasniff.native.names import LineNames
 from kafkasniff.sinks.jsonl import plain_text, problem_objects
-from kafkasniff.sinks.native_names import AddedNames
+from kafkasniff.sinks.native_names import AddedNames, NamesAhead
 from kafkasniff.sinks.printable import visible_json
 
 __all__ = ["Ends", "NativeLines"]
@@ -53,7 +53,8 @@ class NativeLines:
 
     `renderer`: says what bodies look like, and which ones the kernel renders; `ends`: of a connection by its index in
     the feed; `capture`: the name of a capture by its index; `enricher`: adds to bodies, and has taken what comes before
-    lines when they are taken; `names_captures`: the capture is in every line; `terminal`: escape what would act on one.
+    lines when they are taken; `names_captures`: the capture is in every line; `terminal`: escape what would act on one;
+    `ahead`: lines are made in a thread of their own, before it is their turn.
     """
 
     def __init__(
@@ -66,14 +67,17 @@ class NativeLines:
         *,
         names_captures: bool = False,
         terminal: bool = False,
+        ahead: bool = False,
     ) -> None:
         self._kernel = kernel
-        self._renderer = renderer
+        self._renderer = renderer.another() if ahead else renderer
         self._ends = ends
         self._capture_name = capture
         self._names_captures = names_captures
         self._terminal = terminal
-        self._added = AddedNames(enricher, lambda index: ends(index)[2])
+        self.facts = (NamesAhead if ahead else AddedNames)(enricher, lambda index: ends(index)[2])
+        """What is added to bodies."""
+        self.only_asked = False
         self._detail: Detail | None = None
         self._ways: dict[Level, _Way] = {}
         self._way: _Way | None = None
@@ -91,7 +95,7 @@ class NativeLines:
                 rendering = msgspec.structs.replace(options, bodies=True)
             self._renderer.use(rendering)
             errors = {code: orjson.dumps(error_name(code)) for code in error_codes()}
-            names = LineNames(self._added)
+            names = LineNames(self.facts)
             lines = JsonLines(self._kernel, self._renderer.caller(), self, errors=errors, most=MAX_SIZE, names=names)
             way = self._ways[detail.level] = _Way(options, rendering, lines, {}, [])
         self._way = way
@@ -122,13 +126,13 @@ class NativeLines:
     ) -> None:
         """The batch whose lines are taken from here on; see `JsonLines.bind`."""
         assert self._way is not None
-        self._added.bind(messages, numbers, buffer, arena)
+        self.facts.bind(messages, numbers, buffer, arena)
         self._way.lines.bind(messages, numbers, buffer, arena, earlier, shown)
 
     def take(self, first: int, last: int) -> Iterator[Lines | int]:
         """The lines of these messages, of one or more at a time; for one that is Python's its index."""
         assert self._way is not None
-        for piece in self._way.lines.take(first, last):
+        for piece in self._way.lines.take(first, last, only=self.only_asked):
             if isinstance(piece, int):
                 yield piece
             else:

@@ -19,7 +19,7 @@ from kafkasniff.model import Endpoint
 from kafkasniff.native.feed import ARENA, MESSAGE, REQUEST, VERSIONS
 from kafkasniff.native.names import Held
 
-__all__ = ["AddedNames"]
+__all__ = ["AddedNames", "NamesAhead"]
 
 _OPTIONS: Final = DecodeOptions(records="skip")
 _NOTHING: Final = Held(-1, None)
@@ -84,3 +84,25 @@ class AddedNames:
         if session is None:
             return _NOTHING
         return Held(session.partitions, orjson.dumps(session_fields(session.partitions, session.unnamed)))
+
+
+class NamesAhead(AddedNames):
+    """The same before it is the messages' turn, which changes nothing that the enricher knows.
+
+    Names may be others by then: `told` says whether they are. What messages do to fetch sessions is done in their turn.
+    """
+
+    def __init__(self, enricher: Enricher, broker: Callable[[int], Endpoint | None]) -> None:
+        super().__init__(enricher, broker)
+        self.requests: set[int] = set()
+        """Messages that were left because they may go by a session."""
+        self.responses: dict[int, tuple[int, int]] = {}
+        """Error codes and sessions of responses, by message."""
+
+    def session(self, index: int, first: int, second: int) -> Held | None:
+        """Note what a Fetch message does to its session. Nothing of that is shown with a response."""
+        if self._rows[index]["flags"] & REQUEST:
+            self.requests.add(index)
+            return None
+        self.responses[index] = first, second
+        return _NOTHING

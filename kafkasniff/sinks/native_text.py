@@ -49,7 +49,9 @@ class NativeText:
         enricher: Enricher,
     ) -> None:
         self._kernel = kernel
-        self._added = AddedNames(enricher, lambda index: ends(index)[2])
+        self.facts = AddedNames(enricher, lambda index: ends(index)[2])
+        """What is added to bodies."""
+        self.only_asked = True
         self._known: dict[tuple[int, int, bool], SummaryTable] = {}
         """Tables by kind; there is one at most for each version and direction that is defined."""
         self._sink = sink
@@ -57,7 +59,7 @@ class NativeText:
         self._capture_name = capture
         paint = sink.paint
         day = paint.dim.encode(), paint.reset.encode()
-        self._lines = TextLines(kernel, self, day, LineNames(self._added))
+        self._lines = TextLines(kernel, self, day, LineNames(self.facts))
         self._turn = sink.turn
         self._captures: dict[str | None, int] = {None: 0}
         """Names of captures, numbered."""
@@ -81,7 +83,7 @@ class NativeText:
         told: tuple[NDArray[np.void], NDArray[np.uint8]] | None = None,
     ) -> None:
         """The batch that is written from here on; see `TextLines.bind`."""
-        self._added.bind(messages, numbers, buffer, arena)
+        self.facts.bind(messages, numbers, buffer, arena)
         self._lines.bind(messages, numbers, buffer, arena, earlier, shown, told=told)
 
     def use(self, detail: Detail) -> None:

@@ -195,8 +195,8 @@ _RUNS: Final = (
         # Which bodies messages may share, and how much memory there is, is for those who resume it to say.
         without=frozenset(
             {
-                *("_gone", "_in_step", "_lines", "_make_lines", "_maker", "_memory", "_paired", "_rows_at_once"),
-                *("_renderer", "_run", "_selects", "slice_bytes"),
+                *("_ahead", "_gone", "_in_step", "_make_lines", "_maker", "_memory", "_named", "_paired", "_renderer"),
+                *("_rows_at_once", "_run", "_runs", "_selects", "_writer", "slice_bytes"),
             }
         ),
         views={"_reassembler": lambda inspector: inspector.reassembler},

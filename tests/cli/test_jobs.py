@@ -1,20 +1,27 @@
-"""`decode --jobs`: real processes, and what becomes of them."""
+"""`decode --jobs`: threads and real processes, and what becomes of them."""
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from benchmarks import small_messages
+from kafkasniff import lines_ahead
+from kafkasniff.capture import pcap
+from kafkasniff.cli import pipeline
 from kafkasniff.cli.environment import Exit
+from kafkasniff.native import feed, kernel, lines
 from kafkasniff.processes import can_fork
 from tests.choice import DEEP
 from tests.cli.console import Result, kafkasniff
@@ -23,6 +30,8 @@ from tests.craft.samples import mixed
 from tests.craft.write import write_rotated
 
 ROOT = Path(__file__).resolve().parents[2]
+CAPTURES = sorted((ROOT / "captures").glob("*.pcap*"))
+needs_kernel = pytest.mark.skipif(kernel() is None, reason="no native kernel here")
 pytestmark = [
     pytest.mark.skipif(not can_fork(), reason="this system cannot fork"),
     # In one worker: each that has some of them makes a large capture.
@@ -77,6 +86,58 @@ def test_many_windows(large: Path, options: tuple[str, ...]) -> None:
     equal(kafkasniff("decode", "--jobs", 3, *options, large), expected)
 
 
+@needs_kernel
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
+@pytest.mark.parametrize("options", [("--format", "json"), ()], ids=["json", "text"])
+def test_threads(path: Path, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither how many threads there are nor how much they take at a time changes a byte."""
+    expected = kafkasniff("decode", "--jobs", 1, *options, path)
+    ways = [(jobs, rows, size) for jobs in (2, 3, 4) for rows in (7, 64, 65_536) for size in (700, 512 << 10)]
+    place = CAPTURES.index(path)
+    for jobs, rows, size in ways if DEEP else (ways[place % len(ways)], ways[(7 * place + 4) % len(ways)]):
+        monkeypatch.setattr(pipeline, "FIRST_ROWS", min(rows, 512))
+        monkeypatch.setattr(pipeline, "MAX_ROWS", rows)
+        monkeypatch.setattr(lines_ahead, "TASK_BYTES", size)
+        equal(kafkasniff("decode", "--jobs", jobs, *options, path), expected)
+
+
+class BrokenError(Exception):
+    """What nobody expects."""
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    ("place", "name"), [(feed.Feed, "feed"), (lines.JsonLines, "_write"), (pcap.PcapParser, "_scan")]
+)
+def test_what_a_thread_raises(large: Path, place: type, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the run as anywhere else, and no thread is left."""
+    before, works = threading.active_count(), getattr(place, name)
+
+    def fails(*arguments: Any, **options: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            raise BrokenError
+        return works(*arguments, **options)
+
+    monkeypatch.setattr(place, name, fails)
+    result = kafkasniff("decode", "--format", "json", "--jobs", 2, large)
+    assert result.code == Exit.INTERNAL
+    assert result.err.startswith("kafkasniff: internal error: BrokenError")
+    assert threading.active_count() == before
+
+
+@needs_kernel
+def test_a_damaged_capture(large: Path, tmp_path: Path) -> None:
+    """What a thread finds while it reads is reported as ever, behind the lines of what was read before."""
+    damaged = bytearray(gzip.compress(large.read_bytes()))
+    damaged[len(damaged) // 2 :] = bytes(1000)
+    path = tmp_path / "damaged.pcap.gz"
+    path.write_bytes(damaged)
+    expected = kafkasniff("decode", "--format", "json", "--jobs", 1, path)
+    assert expected.out
+    assert expected.code != Exit.OK
+    equal(kafkasniff("decode", "--format", "json", "--jobs", 2, path), expected)
+
+
 def test_a_file_as_output(large: Path, tmp_path: Path) -> None:
     for jobs in (1, 2):
         assert kafkasniff("decode", "-q", "--jobs", jobs, "-o", tmp_path / str(jobs), large).code == 0
@@ -94,11 +155,13 @@ def test_what_cannot_be_opened(tmp_path: Path) -> None:
     assert result.err.count("\n") == 1
 
 
-@pytest.fixture
-def busy(large: Path) -> Iterator[Process]:
-    """A run whose reader does not read, so that it waits in the midst, with two processes more."""
+@pytest.fixture(params=["threads", "processes"])
+def busy(request: pytest.FixtureRequest, large: Path) -> Iterator[Process]:
+    """A run whose reader does not read, so that it waits in the midst, with threads or with two processes more."""
+    # Filters read messages as objects.
+    options = [] if request.param == "threads" else ["--filter", "size > 0"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "kafkasniff", "decode", "--jobs", "2", "--format", "json", str(large)],
+        [sys.executable, "-m", "kafkasniff", "decode", "--jobs", "2", "--format", "json", *options, str(large)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,
@@ -130,6 +193,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="ch
 
 
 @needs_proc
+@pytest.mark.parametrize("busy", ["processes"], indirect=True)
 def test_a_worker_that_dies(busy: Process) -> None:
     pids = workers(busy)
     assert len(pids) == 2
@@ -173,6 +237,7 @@ def test_a_reader_that_goes_away(busy: Process) -> None:
 
 
 @needs_proc
+@pytest.mark.parametrize("busy", ["processes"], indirect=True)
 def test_no_worker_outlives_the_first_process(busy: Process) -> None:
     pids = workers(busy)
     busy.kill()

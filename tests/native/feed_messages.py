@@ -65,8 +65,8 @@ class Recorder(Inspector):
         self.told: list[Any] = []
         """All that it yields, in order."""
 
-    def _message(self, connection: InspectedConnection, event: MessageEvent, out: list[Any]) -> None:
-        super()._message(connection, event, out)
+    def _message(self, connection: InspectedConnection, event: MessageEvent, out: list[Any], *begun: Any) -> None:
+        super()._message(connection, event, out, *begun)
         side = Side(connection.number, connection.client, connection.broker)
         self.seen.append(Seen(event, out[-1], side))
 
