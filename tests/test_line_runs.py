@@ -28,7 +28,7 @@ from kafkasniff.threads import Threads
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
 from tests.native.one_by_one import OneByOne
-from tests.test_in_step import SAID, UNUSUAL, USUAL, talks
+from tests.test_in_step import BEGINNINGS, SAID, UNUSUAL, USUAL, talks
 
 KERNEL = kernel()
 pytestmark = pytest.mark.skipif(KERNEL is None, reason="no native kernel here")
@@ -150,6 +150,31 @@ def test_the_same_as_one_by_one(
     assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
     assert found.summary == expected.summary
     assert not expected.native
+
+
+@given(
+    names=st.lists(st.sampled_from(sorted(BEGINNINGS)), min_size=1, max_size=8),
+    gap_ns=st.sampled_from([0, 20_000, 10**9]),
+    cuts=st.lists(st.integers(0, 100), max_size=8),
+    form=st.sampled_from(["text", "json"]),
+    threads=st.sampled_from([None, 1, 2]),
+)
+@example(names=list(BEGINNINGS), gap_ns=0, cuts=[*range(2, 100, 2)], form="json", threads=2)
+@example(names=list(BEGINNINGS), gap_ns=20_000, cuts=[*range(3, 100, 3)], form="json", threads=1)
+@example(names=list(BEGINNINGS), gap_ns=10**9, cuts=[*range(1, 100)], form="text", threads=1)
+def test_connections_that_begin_in_the_kernel(
+    names: list[str], gap_ns: int, cuts: list[int], form: str, threads: int | None
+) -> None:
+    """They begin in another thread, while lines of those are written whose places in the kernel they have."""
+    packets = [
+        one._replace(time_ns=one.time_ns + place * gap_ns)
+        for place, name in enumerate(names)
+        for one in BEGINNINGS[name]
+    ]
+    batches = packets_of([sorted(packets, key=lambda packet: packet.time_ns), []], cuts)
+    found, expected = shown(Inspector, form, batches, threads=threads_of(form, threads)), shown(OneByOne, form, batches)
+    assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
+    assert found.summary == expected.summary
 
 
 def threads_of(form: str, threads: int | None) -> int | None:

@@ -73,8 +73,8 @@ SWITCH_SECONDS: Final = 0.0005
     "--jobs",
     type=click.IntRange(1, 256),
     metavar="N",
-    help="Processes, or threads where the native kernel writes the lines; the output is the same. stdin and pipes are "
-    "read by one. [default: by size and cores; 1 thread]",
+    help="Threads where the native kernel writes all lines, else processes; the output is the same. stdin and pipes "
+    "are read by one. [default: 1 where the kernel writes lines, else by size and cores]",
 )
 @write_matching_option
 @verbosity_options

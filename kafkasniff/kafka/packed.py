@@ -141,7 +141,10 @@ def decoder_of(kernel: Kernel, root: Struct) -> Decoder:
 
     def decode(data: bytes, position: int, end: int, context: DecodeContext) -> tuple[dict[str, Any], int]:
         # Hot: most messages pass here one by one.
-        reading = _free.pop() if _free else Reading(kernel)
+        try:
+            reading = _free.pop()
+        except IndexError:
+            reading = Reading(kernel)
         options = context.options
         if options is not reading.options:
             reading.use(options)

@@ -64,9 +64,9 @@ def read_record_list(
     found = kernel()
     if found is None:
         return None
-    if _free:
+    try:
         caller = _free.pop()
-    else:
+    except IndexError:
         caller = caller_of(found)
         caller.wants = PACK
     caller.most_records = budget
