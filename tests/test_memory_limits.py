@@ -30,6 +30,7 @@ LOWEST_SHARE = 0.6
 def with_budget(limit: int, **options: Any) -> Feeder:
     feeder = Feeder(**options)
     feeder.inspector._memory = MemoryBudget(limit)
+    feeder.inspector._memory.in_step = feeder.inspector._in_step
     return feeder
 
 
