@@ -409,10 +409,6 @@ class Inspector:
             if self._paired is not None:
                 told |= self._paired.places
             accounts = AccountTurns(columns, told) if self._want_connections else None
-            if all(found.facts is None for found in columns):
-                self.slice_bytes = 0
-                yield [], columns
-                columns = []
             turns = ColumnTurns(columns, told, accounts)
             for events in self._slices(keyed, turns):
                 yield events, []

@@ -263,7 +263,9 @@ class _Columns:
             case "capture":
                 return [self._captures()], None
             case "connection":
-                return [self._by_connection(lambda owner: owner.number)], None
+                column = self._by_connection(lambda owner: owner.number)
+                # One that began with this batch has its number later.
+                return [column], None if 0 not in column.values else self._numbered()
             case "exchange":
                 return None if self._numbers is None else ([Column(self._numbers[self.asked])], None)
             case "time":
@@ -312,6 +314,10 @@ class _Columns:
         index = np.full(len(self.messages.owners), -1, np.int64)
         index[known] = [-1 if one is None else place for place, one in enumerate(values)]
         return Column(values, index[connection])
+
+    def _numbered(self) -> Bools:
+        owners = self.messages.owners
+        return np.array([owner is not None and owner.number > 0 for owner in owners])[self._of("connection")]
 
     def _end(self, side: _Side, what: str) -> Column:
         def text(owner: Any) -> Any:

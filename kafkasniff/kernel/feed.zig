@@ -40,6 +40,8 @@ const FIRST_ROOM = 256;
 /// Bytes and segments of a stream that are held back behind a hole, or early responses; with more, it is Python's.
 const MAX_HELD_BYTES = 1 << 20;
 const MAX_HELD_SEGMENTS = 256;
+/// What an entry counts for besides its bytes: their table doubles when it is full.
+const HELD_MEMORY: u64 = 2 * @sizeOf(Held);
 /// So many later frames of its connection a response waits for its request (`early.EARLY_FRAMES`).
 const EARLY_FRAMES = 4;
 /// `tcp/connection.py` has these: a segment further away is none of its stream, and when a hole is a gap.
@@ -415,8 +417,10 @@ pub fn run(feed: *Feed) Status {
     for (feed.active[0..feed.active_used]) |index| {
         const connection = &feed.connections[index];
         if (connection.here == 0) continue;
-        feed.kept += connection.dialogue.early_bytes;
-        for (&connection.streams) |*stream| feed.kept += stream.piece.have + stream.held_bytes;
+        feed.kept += connection.dialogue.early_bytes + connection.dialogue.early_count * HELD_MEMORY;
+        for (&connection.streams) |*stream| {
+            feed.kept += stream.piece.have + stream.held_bytes + stream.held_count * HELD_MEMORY;
+        }
     }
     return .done;
 }
@@ -1142,6 +1146,8 @@ fn request(feed: *Feed, dialogue: *Dialogue, found: *Message, frame: Frame) Stop
         dialogue.count += 1;
     }
     found.flags.silent = is_silent;
+    // A client that sends without being answered is past the opening, as for `kafka/dialogue.py`.
+    if (is_silent and dialogue.has_last_answer != 0) dialogue.has_last_answer = 2;
     found.flags.request = true;
     found.ordinal = dialogue.ordinal;
     found.correlation = id;
